@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One task graph on every SYCL device of a machine, planned beforehand, verified, and executed asynchronously.
+
+Names are imported when they are first used, so ``import syclsched`` is fast and needs no SYCL runtime.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+#: Public name -> module that defines it.
+_LAZY = {
+    "AccessMode": "syclsched.model.access",
+    "DeviceProfile": "syclsched.model.profile",
+    "Implementation": "syclsched.model.operation",
+    "Launch": "syclsched.model.operation",
+    "Operation": "syclsched.model.operation",
+    "Parameter": "syclsched.model.operation",
+    "Plan": "syclsched.model.plan",
+    "Platform": "syclsched.model.platform",
+    "Requirements": "syclsched.model.operation",
+    "SyclschedError": "syclsched.errors",
+    "TaskGraph": "syclsched.model.graph",
+    "Trace": "syclsched.model.trace",
+    "Work": "syclsched.model.operation",
+    "calibrate": "syclsched.api",
+    "describe": "syclsched.api",
+    "discover": "syclsched.api",
+    "plan": "syclsched.api",
+    "run": "syclsched.api",
+    "simulate": "syclsched.api",
+    "verify": "syclsched.api",
+}
+
+__all__ = ["__version__", *sorted(_LAZY)]
+
+if TYPE_CHECKING:
+    from syclsched.api import calibrate, describe, discover, plan, run, simulate, verify
+    from syclsched.errors import SyclschedError
+    from syclsched.model.access import AccessMode
+    from syclsched.model.graph import TaskGraph
+    from syclsched.model.operation import Implementation, Launch, Operation, Parameter, Requirements, Work
+    from syclsched.model.plan import Plan
+    from syclsched.model.platform import Platform
+    from syclsched.model.profile import DeviceProfile
+    from syclsched.model.trace import Trace
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name on first use (PEP 562)."""
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module 'syclsched' has no attribute {name!r}")
+    value = getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

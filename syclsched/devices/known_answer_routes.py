@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run the known-answer computations on a queue along each road that work can take to a device.
+
+The roads differ in compiler: numba-dpex makes SPIR-V itself (submitted directly, as the executor does), OpenCL C is
+compiled by the driver from source, dpnp brings SPIR-V that its maker's compiler has optimised.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..oneapi.cache import cache_root, write_atomically
+from . import known_answers as ka
+from .known_answers import Array, Dtype
+
+DPEX = "numba-dpex"
+OPENCL_C = "OpenCL C"
+DPNP = "dpnp"
+
+#: dtypes whose sum is taken through dpnp: each costs the driver about as much as everything else of dpnp together.
+_DPNP_SUMS = frozenset(("float32", "int64"))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one computation gave on a device, and what is right."""
+
+    dtype: Dtype
+    kind: str
+    length: int
+    result: Array
+    right: Array
+
+
+class RouteUnavailable(Exception):
+    """Work cannot take this road on this device or machine; the message says why. It is no sign of wrong results."""
+
+
+Route = Callable[[Any, tuple[Dtype, ...]], Iterator[Answer]]
+
+
+# --- numba-dpex ---------------------------------------------------------------------------------------
+
+
+def run_dpex(queue: Any, dtypes: tuple[Dtype, ...]) -> Iterator[Answer]:
+    """Run the numba-dpex kernels: compiled by numba-dpex, submitted through dpctl."""
+    for dtype in dtypes:
+        for kind in ka.KINDS:
+            kernel = _dpex_kernel(queue, kind, dtype)
+            for length in ka.LENGTHS:
+                right = ka.expected(kind, dtype, length)
+                given = ka.inputs(kind, dtype, length)
+                out = np.zeros(right.size, dtype=dtype.name)
+                result = _submit(queue, kernel, out, given, ka.flattened, right.size)
+                yield Answer(dtype, kind, length, result, right)
+
+
+def _dpex_kernel(queue: Any, kind: str, dtype: Dtype) -> Any:
+    from dpctl import program
+
+    name, spirv = _dpex_spirv(queue, ka.dpex_kernel(kind, dtype), dtype)
+    try:
+        return program.create_program_from_spirv(queue, spirv).get_sycl_kernel(name)
+    except program.SyclProgramCompilationError as error:
+        raise RouteUnavailable(
+            "the device's OpenCL takes no SPIR-V; OpenCL 1.2 devices need the package's OpenCL layer"
+        ) from error
+
+
+def _dpex_spirv(queue: Any, function: Callable[..., None], dtype: Dtype) -> tuple[str, bytes]:
+    """Return kernel name and SPIR-V, from the user's cache where an earlier check left them there."""
+    path = cache_root() / "known-answers" / f"{_dpex_key(queue, function, dtype)}.spv"
+    stored = _read_spirv(path)
+    if stored is not None:
+        return stored
+    name, spirv = _dpex_compile(queue, function, dtype)
+    content = name.encode() + b"\n" + spirv
+    try:
+        write_atomically(path, hashlib.sha256(content).digest() + content)
+    except OSError:
+        return name, spirv  # A read-only or full cache costs the next process the compilation, nothing else.
+    return name, spirv
+
+
+def _dpex_key(queue: Any, function: Callable[..., None], dtype: Dtype) -> str:
+    from importlib import metadata
+
+    device = queue.sycl_device
+    try:
+        versions = [metadata.version(name) for name in ("numba-dpex", "numba", "dpctl")]
+    except metadata.PackageNotFoundError as error:
+        raise RouteUnavailable(f"{error.args[0]} is not installed") from error
+    parts = [inspect.getsource(function), dtype.name, device.name, device.driver_version, *versions]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+def _read_spirv(path: Path) -> tuple[str, bytes] | None:
+    """Read a stored kernel; None for one that is missing or damaged (damaged SPIR-V can crash a driver)."""
+    try:
+        stored = path.read_bytes()
+    except OSError:
+        return None
+    digest, content = stored[:32], stored[32:]
+    if hashlib.sha256(content).digest() != digest:
+        return None
+    name, _, spirv = content.partition(b"\n")
+    return name.decode(), spirv
+
+
+def _dpex_compile(queue: Any, function: Callable[..., None], dtype: Dtype) -> tuple[str, bytes]:
+    try:
+        import numba
+        import numba_dpex
+        from numba_dpex.core.types.kernel_api.index_space_ids import ItemType
+    except ImportError as error:
+        raise RouteUnavailable(f"numba-dpex cannot be imported ({error})") from error
+    import dpctl.tensor
+
+    array = numba.typeof(dpctl.tensor.empty(1, dtype=dtype.name, sycl_queue=queue))
+    kernel = numba_dpex.kernel(function)
+    kernel.compile(numba.types.void(ItemType(1), array, array))
+    module = next(iter(kernel.overloads.values())).kernel_device_ir_module
+    return str(module.kernel_name), bytes(module.kernel_bitcode)
+
+
+# --- OpenCL C -----------------------------------------------------------------------------------------
+
+
+def run_opencl(queue: Any, dtypes: tuple[Dtype, ...]) -> Iterator[Answer]:
+    """Run the OpenCL C kernels: one program, compiled by the driver."""
+    import dpctl
+    from dpctl import program
+
+    if queue.sycl_device.backend != dpctl.backend_type.opencl:
+        raise RouteUnavailable("the device's backend takes no OpenCL C")
+    compiled = program.create_program_from_source(queue, ka.opencl_source(dtypes))
+    for dtype in dtypes:
+        for kind in ka.KINDS:
+            kernel = compiled.get_sycl_kernel(f"{ka.OPENCL_KERNELS[kind]}_{dtype.name}")
+            for length in ka.LENGTHS:
+                yield _opencl_answer(queue, kernel, dtype, kind, length)
+
+
+def _opencl_answer(queue: Any, kernel: Any, dtype: Dtype, kind: str, length: int) -> Answer:
+    given = ka.inputs(kind, dtype, length)
+    if kind != ka.REDUCTION:
+        right = ka.expected(kind, dtype, length)
+        out = np.zeros(right.size, dtype=dtype.name)
+        result = _submit(queue, kernel, out, given, _pointer_only, right.size)
+    else:
+        right = ka.opencl_group_totals(given)
+        out = np.zeros(right.size, dtype=dtype.name)
+        result = _submit(
+            queue, kernel, out, given, _pointer_only, ka.OPENCL_REDUCTION_ITEMS, ka.OPENCL_GROUP_ITEMS,
+            extra=(ctypes.c_longlong(length),),
+        )  # fmt: skip
+    return Answer(dtype, kind, length, result, right)
+
+
+def _pointer_only(array_length: int, itemsize_bytes: int, memory: Any) -> list[Any]:
+    return [memory]
+
+
+def _submit(
+    queue: Any,
+    kernel: Any,
+    out: Array,
+    given: Array,
+    arguments_of: Callable[[int, int, Any], list[Any]],
+    items: int,
+    group_items: int | None = None,
+    extra: tuple[Any, ...] = (),
+) -> Array:
+    """Copy in, run one kernel, copy out; returns what the device left in `out`."""
+    from dpctl.memory import MemoryUSMDevice
+
+    device_out, device_in = MemoryUSMDevice(out.nbytes, queue=queue), MemoryUSMDevice(given.nbytes, queue=queue)
+    device_out.copy_from_host(out.view(np.uint8))
+    device_in.copy_from_host(given.view(np.uint8))
+    arguments = [
+        *arguments_of(out.size, out.itemsize, device_out),
+        *arguments_of(given.size, given.itemsize, device_in),
+        *extra,
+    ]
+    local = [group_items] if group_items is not None else None
+    queue.submit_async(kernel, arguments, [items], local).wait()
+    return np.array(device_out.copy_to_host().view(out.dtype))
+
+
+# --- dpnp ---------------------------------------------------------------------------------------------
+
+
+def run_dpnp(queue: Any, dtypes: tuple[Dtype, ...]) -> Iterator[Answer]:
+    """Run dpnp's own arange, sum, addition and exp."""
+    try:
+        import dpnp
+    except ImportError as error:
+        raise RouteUnavailable(f"dpnp cannot be imported ({error})") from error
+    for dtype in dtypes:
+        for length in ka.LENGTHS:
+            numbers = np.arange(length).astype(dtype.name)
+            ramp = dpnp.arange(length, dtype=dtype.name, sycl_queue=queue)
+            yield Answer(dtype, ka.RAMP, length, ramp.asnumpy(), numbers)
+            if dtype.name in _DPNP_SUMS:
+                total = dpnp.sum(ramp).asnumpy().reshape(1)
+                yield Answer(dtype, ka.REDUCTION, length, total, numbers.sum(dtype=np.int64).reshape(1))
+            if dtype.is_float:
+                computed = dpnp.exp((ramp + ramp) * dpnp.asarray(-0.03125, dtype=dtype.name, sycl_queue=queue))
+                yield Answer(
+                    dtype, ka.FORMULA, length, computed.asnumpy(), np.exp(numbers.astype(np.float64) * -0.0625)
+                )
+
+
+ROUTES: dict[str, Route] = {DPEX: run_dpex, OPENCL_C: run_opencl, DPNP: run_dpnp}

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small computations whose answers are known, to find out whether a device computes right.
+
+Each exists as a numba-dpex kernel and as OpenCL C, for every dtype, and is run at lengths that no vector width divides:
+wrong vector code shows in single lanes and in the remainder. The shapes are those that broke on processors the OpenCL
+CPU runtime did not know: a ramp made of indices, an element-wise formula with transcendental functions, a reduction.
+All inputs are chosen so that every order of evaluation gives the same rounding, except in transcendental functions.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+RAMP = "arange"
+FORMULA = "element-wise"
+REDUCTION = "reduction"
+KINDS = (RAMP, FORMULA, REDUCTION)
+
+#: Neither is a multiple of a vector width; the last is one short of one.
+LENGTHS = (17, 1000, 1023)
+#: Work-items of the numba-dpex reduction (fewer than the smallest length) and of the OpenCL one, in groups.
+REDUCTION_ITEMS = 16
+OPENCL_REDUCTION_ITEMS = 64
+OPENCL_GROUP_ITEMS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Dtype:
+    """One element type: its names in NumPy and OpenCL C, and how far a result may be off, relative to 1."""
+
+    name: str
+    opencl: str
+    tolerance: float
+
+    @property
+    def is_float(self) -> bool:
+        """Tell floating point from integer."""
+        return self.name.startswith("float")
+
+
+#: OpenCL allows sin, cos and exp 4 units in the last place; the sums of three of them here stay within these.
+DTYPES = (
+    Dtype("float32", "float", 4e-6),
+    Dtype("float64", "double", 8e-15),
+    Dtype("int32", "int", 0.0),
+    Dtype("int64", "long", 0.0),
+)
+
+
+# --- what goes in, and what must come out -----------------------------------------------------------
+
+
+def inputs(kind: str, dtype: Dtype, length: int) -> Array:
+    """Return the input of a computation; for the ramp, its start and step."""
+    if kind == RAMP:
+        return np.array([0.5, 0.25] if dtype.is_float else [3, 2], dtype=dtype.name)
+    index = np.arange(length, dtype=np.int64)
+    if kind == REDUCTION:
+        return ((index * 31) % 97 - 48).astype(dtype.name)
+    if dtype.is_float:
+        return ((index - length // 2) / 128.0).astype(dtype.name)
+    scale = 1_048_577 if dtype.name == "int64" else 3  # Squares beyond 32 bits where the type has more.
+    return ((index - length // 2) * scale).astype(dtype.name)
+
+
+def expected(kind: str, dtype: Dtype, length: int) -> Array:
+    """Return the right answer; of reductions, the partial sum of each numba-dpex work-item."""
+    given = inputs(kind, dtype, length)
+    if kind == RAMP:
+        return given[1] * np.arange(length).astype(dtype.name) + given[0]
+    if kind == REDUCTION:
+        return strided_totals(given, REDUCTION_ITEMS)
+    if dtype.is_float:
+        x = given.astype(np.float64)
+        return np.exp(-x * x) + np.sin(x) * np.cos(x) + np.sqrt(x * x)
+    return given * given * 5 + (given ^ 21) - (given >> 2)
+
+
+def strided_totals(values: Array, items: int) -> Array:
+    """Return for each of `items` the sum of every `items`-th value, beginning with its own."""
+    return np.array([values[item::items].sum() for item in range(items)], dtype=values.dtype)
+
+
+def opencl_group_totals(values: Array) -> Array:
+    """Return the partial sum of each work-group of the OpenCL reduction."""
+    per_item = strided_totals(values, OPENCL_REDUCTION_ITEMS)
+    return per_item.reshape(-1, OPENCL_GROUP_ITEMS).sum(axis=1, dtype=values.dtype)
+
+
+def mismatch(result: Array, answer: Array, tolerance: float) -> str | None:
+    """Describe how a result differs from the answer; None where it does not.
+
+    Parameters
+    ----------
+    result, answer : array of the same shape
+        What the device gave and what is right.
+    tolerance : float
+        Largest error allowed, relative to the larger of 1 and the answer's magnitude.
+    """
+    got, right = np.asarray(result), np.asarray(answer)
+    if got.shape != right.shape:
+        return f"shape {got.shape} instead of {right.shape}"
+    if tolerance == 0.0:
+        wrong = got != right
+    else:
+        error = np.abs(got.astype(np.float64) - right)
+        wrong = ~(error <= tolerance * np.maximum(1.0, np.abs(right)))  # Inverted, so that NaN is wrong.
+    places = np.flatnonzero(wrong)
+    if places.size == 0:
+        return None
+    first = int(places[0])
+    return f"{places.size} of {right.size} values are wrong (at {first}: {got[first]} instead of {right[first]})"
+
+
+# --- the computations as numba-dpex kernels (decorated where they are compiled) ---------------------
+
+
+def ramp_kernel(item: Any, out: Any, given: Any) -> None:
+    """out[i] = start + step * i, made from the index."""
+    i = item.get_id(0)
+    out[i] = i
+    out[i] = given[1] * out[i] + given[0]
+
+
+def float_formula_kernel(item: Any, out: Any, given: Any) -> None:
+    """A sum of transcendental functions that is nowhere near zero for large arguments."""
+    i = item.get_id(0)
+    x = given[i]
+    out[i] = math.exp(-x * x) + math.sin(x) * math.cos(x) + math.sqrt(x * x)
+
+
+def integer_formula_kernel(item: Any, out: Any, given: Any) -> None:
+    """Multiplication, exclusive or and shift."""
+    i = item.get_id(0)
+    x = given[i]
+    out[i] = x * x * 5 + (x ^ 21) - (x >> 2)
+
+
+def reduction_kernel(item: Any, out: Any, given: Any) -> None:
+    """out[i] = sum of every 16th element from i on; out comes in as zeros."""
+    i = item.get_id(0)
+    total = out[i]
+    for j in range(i, given.shape[0], 16):
+        total += given[j]
+    out[i] = total
+
+
+def dpex_kernel(kind: str, dtype: Dtype) -> Any:
+    """Return the Python function of a computation's numba-dpex kernel."""
+    if kind == FORMULA:
+        return float_formula_kernel if dtype.is_float else integer_formula_kernel
+    return {RAMP: ramp_kernel, REDUCTION: reduction_kernel}[kind]
+
+
+# --- the computations in OpenCL C --------------------------------------------------------------------
+
+_FLOAT_FORMULA = "exp(-x * x) + sin(x) * cos(x) + sqrt(x * x)"
+_INTEGER_FORMULA = "x * x * 5 + (x ^ 21) - (x >> 2)"
+
+_OPENCL_TEMPLATE = """
+__kernel void ramp_{name}(__global {type} *out, __global const {type} *given) {{
+    size_t i = get_global_id(0);
+    out[i] = given[1] * ({type})i + given[0];
+}}
+__kernel void formula_{name}(__global {type} *out, __global const {type} *given) {{
+    size_t i = get_global_id(0);
+    {type} x = given[i];
+    out[i] = {formula};
+}}
+__kernel void reduction_{name}(__global {type} *out, __global const {type} *given, long length) {{
+    __local {type} partial[{group}];
+    size_t me = get_local_id(0);
+    {type} total = 0;
+    for (long j = get_global_id(0); j < length; j += get_global_size(0))
+        total += given[j];
+    partial[me] = total;
+    for (size_t half_size = {group} / 2; half_size > 0; half_size /= 2) {{
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (me < half_size)
+            partial[me] += partial[me + half_size];
+    }}
+    if (me == 0)
+        out[get_group_id(0)] = partial[0];
+}}
+"""
+
+OPENCL_KERNELS = {RAMP: "ramp", FORMULA: "formula", REDUCTION: "reduction"}
+
+
+def opencl_source(dtypes: tuple[Dtype, ...]) -> str:
+    """Return one OpenCL C program with the kernels of all the dtypes."""
+    return "".join(
+        _OPENCL_TEMPLATE.format(
+            name=dtype.name,
+            type=dtype.opencl,
+            formula=_FLOAT_FORMULA if dtype.is_float else _INTEGER_FORMULA,
+            group=OPENCL_GROUP_ITEMS,
+        )
+        for dtype in dtypes
+    )
+
+
+def flattened(array_length: int, itemsize_bytes: int, memory: Any) -> list[Any]:
+    """Return a contiguous 1-d array's arguments as numba-dpex's calling convention has them.
+
+    Item count, item size, USM pointer, shape and stride in elements; integers of 64 bits.
+    """
+    as_long = ctypes.c_longlong
+    return [as_long(array_length), as_long(itemsize_bytes), memory, as_long(array_length), as_long(1)]

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a task touches an array."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class AccessMode(str, enum.Enum):
+    """How a task touches an array, as in StarPU, CUDASTF and Parla.
+
+    ``REDUCE`` accumulates: it reads and writes like ``UPDATE`` and says that the order among
+    neighbouring reductions has no meaning. They keep the order of submission all the same, so that
+    results are bit-identical whatever the policy.
+    """
+
+    READ = "read"
+    WRITE = "write"
+    UPDATE = "update"
+    REDUCE = "reduce"
+
+    @property
+    def reads(self) -> bool:
+        """Whether the old value is needed."""
+        return self is not AccessMode.WRITE
+
+    @property
+    def writes(self) -> bool:
+        """Whether a new value is made."""
+        return self is not AccessMode.READ
+
+    def merged(self, other: AccessMode) -> AccessMode:
+        """Return the mode of one task that touches the same array in both ways.
+
+        Parameters
+        ----------
+        other : AccessMode
+            The second way.
+
+        Returns
+        -------
+        AccessMode
+            The same mode if both agree, else the one that allows both.
+        """
+        return self if self is other else AccessMode.UPDATE
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One task's access to one array.
+
+    Parameters
+    ----------
+    array : str
+        Name of the logical array.
+    mode : AccessMode
+        How it is touched.
+    """
+
+    array: str
+    mode: AccessMode

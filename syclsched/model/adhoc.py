@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operations made on the spot: a host function of the user's, and the copy of one array into another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from syclsched.model.access import AccessMode
+from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Work
+from syclsched.model.sizes import signature_bytes
+
+
+def host_operation(function: Callable[..., Any], modes: Mapping[str, AccessMode | None], flops: float) -> Operation:
+    """Return an operation with one host implementation that calls ``function``.
+
+    Parameters
+    ----------
+    function : callable
+        Called with NumPy arrays and scalars by parameter name.
+    modes : Mapping[str, AccessMode or None]
+        How each argument is touched; None for a scalar.
+    flops : float
+        Its work.
+
+    Returns
+    -------
+    Operation
+        Named after the function.
+    """
+    label = getattr(function, "__name__", "host").strip("<>")
+
+    def work(signature: Signature) -> Work:
+        return Work(flops=flops, bytes=signature_bytes(signature), parallelism=1)
+
+    return Operation(
+        name=label,
+        parameters=tuple(Parameter(name, mode, dtype="float64") for name, mode in modes.items()),
+        implementations=(Implementation("host", "host", load=lambda _: function),),
+        work=work,
+    )
+
+
+@lru_cache(maxsize=1)
+def copy_operation() -> Operation:
+    """Return the operation of `TaskGraph.copy`: a copy within one memory space, or by the host."""
+
+    def submit(queue: Any, arguments: Mapping[str, Any], depends: list[Any]) -> Any:
+        source, destination = arguments["source"], arguments["destination"]
+        return queue.memcpy_async(destination.usm_data, source.usm_data, source.nbytes, depends)
+
+    def on_host(source: Any, destination: Any) -> None:
+        destination[...] = source
+
+    def check(signature: Signature) -> str | None:
+        shapes = signature.shapes
+        if shapes["source"] != shapes["destination"]:
+            return f"cannot copy shape {shapes['source']} into shape {shapes['destination']}"
+        return None
+
+    return Operation(
+        name="copy",
+        parameters=(
+            Parameter("source", AccessMode.READ),
+            Parameter("destination", AccessMode.WRITE, like="source"),
+        ),
+        implementations=(
+            Implementation("memcpy", "library", load=lambda _: submit, efficiency=0.8),
+            Implementation("host", "host", load=lambda _: on_host, efficiency=0.8),
+        ),
+        work=lambda signature: Work(flops=0.0, bytes=signature_bytes(signature)),
+        check=check,
+    )

@@ -1,0 +1,505 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The task graph: logical arrays, tasks in order of submission, and explicit edges."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+
+from syclsched.errors import ArgumentError, CycleError, GraphError, UnknownArrayError
+from syclsched.model.access import Access, AccessMode
+from syclsched.model.adhoc import copy_operation, host_operation
+from syclsched.model.dependencies import Dependency, implicit_dependencies
+from syclsched.model.operation import Operation, Parameter, Scalar, Signature
+from syclsched.model.ordering import find_cycle, topological_order
+from syclsched.model.task import LogicalArray, Task
+
+
+class TaskGraph:
+    """Tasks and the arrays they touch.
+
+    Tasks are added in the order a sequential program would run them; what each of them reads and
+    writes gives the dependencies (RAW, WAR, WAW), as in StarPU, CUDASTF and Parla. Explicit edges can be
+    added. A graph only grows: nothing that was added changes afterwards.
+
+    Parameters
+    ----------
+    name : str, optional
+        Shown in plans, traces and charts.
+
+    Examples
+    --------
+    >>> from syclsched import TaskGraph
+    >>> graph = TaskGraph("squares")
+    >>> x = graph.array("x", (4,), "float64")
+    >>> y = graph.array("y", (4,), "float64")
+    >>> task = graph.host(lambda x, y: y.__setitem__(slice(None), x * x), x=x.read(), y=y.write(), name="square")
+    >>> [t.name for t in graph.tasks]
+    ['square']
+    """
+
+    def __init__(self, name: str = "graph") -> None:
+        self.name = name
+        self._arrays: dict[str, LogicalArray] = {}
+        self._freed: dict[str, int] = {}
+        self._tasks: dict[str, Task] = {}
+        self._edges: list[tuple[str, str]] = []
+        self._data: dict[str, Any] = {}
+        self._dependencies: tuple[Dependency, ...] | None = None
+
+    # --- building ---------------------------------------------------------------------------------
+
+    def array(
+        self,
+        name: str,
+        shape: Iterable[int] | None = None,
+        dtype: Any = None,
+        *,
+        data: Any = None,
+        temporary: bool = False,
+    ) -> LogicalArray:
+        """Declare a logical array.
+
+        Parameters
+        ----------
+        name : str
+            Unique within the graph.
+        shape : iterable of int, optional
+            Shape in elements; taken from ``data`` if not given.
+        dtype : dtype-like, optional
+            Element type; taken from ``data``, else float64.
+        data : array-like, optional
+            Initial value (NumPy, dpnp or usm_ndarray); it is never written to. Can also be given when the graph is run.
+        temporary : bool, optional
+            True if the value is not asked for after the run.
+
+        Returns
+        -------
+        LogicalArray
+            A handle whose ``read()``, ``write()``, ``update()`` and ``reduce()`` say how a task touches it.
+
+        Raises
+        ------
+        GraphError
+            If the name is taken or is not a non-empty string.
+        ArgumentError
+            If shape and dtype are missing, impossible, or contradict ``data``.
+        """
+        self._check_name(name, self._arrays, "array")
+        if data is not None and (not hasattr(data, "shape") or not hasattr(data, "dtype")):
+            data = np.asarray(data)
+        if shape is None and data is None:
+            raise ArgumentError("neither shape nor data is given", where=f"array {name!r}")
+        try:
+            extent = tuple(int(n) for n in (data.shape if shape is None else shape))
+            kind = np.dtype(dtype if dtype is not None else (data.dtype if data is not None else "float64"))
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"shape {shape!r} or dtype {dtype!r} is not one", where=f"array {name!r}") from error
+        if any(n < 0 for n in extent) or kind.hasobject:
+            raise ArgumentError(
+                f"shape {extent} with dtype {kind.name} cannot lie in device memory",
+                where=f"array {name!r}",
+                hint="Give non-negative extents and a numeric dtype",
+            )
+        declared = LogicalArray(name, extent, kind.name, temporary)
+        if data is not None:
+            check_data(declared, data)
+            self._data[name] = data
+        self._arrays[name] = declared
+        return declared
+
+    def kernel(
+        self,
+        operation: Operation,
+        *,
+        name: str | None = None,
+        priority: int = 0,
+        **arguments: LogicalArray | Access | Scalar,
+    ) -> Task:
+        """Add a task that runs an operation on whatever device the plan chooses.
+
+        Parameters
+        ----------
+        operation : Operation
+            What to compute.
+        name : str, optional
+            Unique task name; made from the operation's name if not given.
+        priority : int, optional
+            Larger runs earlier among equals.
+        **arguments : LogicalArray, Access or scalar
+            One argument per parameter of the operation.
+
+        Returns
+        -------
+        Task
+            The new task.
+
+        Raises
+        ------
+        ArgumentError
+            If a parameter is missing or unknown, or a shape, dtype or access mode does not fit.
+        UnknownArrayError
+            If an array is not declared here or has been freed.
+        """
+        return self._add(operation, "kernel", name, priority, arguments)
+
+    def host(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        priority: int = 0,
+        flops: float = 0.0,
+        **arguments: LogicalArray | Access | Scalar,
+    ) -> Task:
+        """Add a task that calls a Python function on the host, on NumPy arrays.
+
+        Parameters
+        ----------
+        function : callable
+            Called with the arguments by name; writes results in place into its arrays.
+        name, priority
+            See `kernel`.
+        flops : float, optional
+            Its work, for the cost model.
+        **arguments : Access or scalar
+            ``x=x.read()``, ``y=y.write()``, ``alpha=2.0``.
+
+        Returns
+        -------
+        Task
+            The new task.
+        """
+        modes: dict[str, AccessMode | None] = {}
+        for key, value in arguments.items():
+            if isinstance(value, LogicalArray):
+                raise ArgumentError(
+                    f"argument {key!r} does not say how the array is touched",
+                    where=f"host task {name or getattr(function, '__name__', 'host')!r}",
+                    hint=f"Write {key}={value.name}.read(), .write() or .update()",
+                )
+            modes[key] = value.mode if isinstance(value, Access) else None
+        return self._add(host_operation(function, modes, flops), "host", name, priority, arguments)
+
+    def copy(self, source: LogicalArray, destination: LogicalArray, *, name: str | None = None) -> Task:
+        """Add a task that copies one array into another of the same shape and dtype.
+
+        Parameters
+        ----------
+        source, destination : LogicalArray
+            From where to where.
+        name : str, optional
+            Unique task name.
+
+        Returns
+        -------
+        Task
+            The new task.
+        """
+        return self._add(copy_operation(), "copy", name, 0, {"source": source, "destination": destination})
+
+    def barrier(self, *, name: str | None = None) -> Task:
+        """Add a barrier: everything added before finishes before anything added after starts.
+
+        Parameters
+        ----------
+        name : str, optional
+            Unique task name.
+
+        Returns
+        -------
+        Task
+            The new task.
+        """
+        task = Task(self._task_name(name, "barrier"), "barrier")
+        return self._append(task)
+
+    def edge(self, before: Task | str, after: Task | str) -> None:
+        """Add an explicit dependency between two tasks.
+
+        Parameters
+        ----------
+        before, after : Task or str
+            Tasks of this graph, in any order of submission.
+
+        Raises
+        ------
+        GraphError
+            If one of them is not in the graph.
+        """
+        names = [t if isinstance(t, str) else t.name for t in (before, after)]
+        for name in names:
+            if name not in self._tasks:
+                raise GraphError(f"no task {name!r}", where=f"edge {names[0]!r} -> {names[1]!r}")
+        self._edges.append((names[0], names[1]))
+        self._dependencies = None
+
+    def free(self, array: LogicalArray | str) -> None:
+        """Say that no later task touches an array and nobody asks for its value.
+
+        Parameters
+        ----------
+        array : LogicalArray or str
+            The array.
+
+        Raises
+        ------
+        UnknownArrayError
+            If it is not declared here or was freed before.
+        """
+        name = array if isinstance(array, str) else array.name
+        self._require(name, "free()")
+        self._freed[name] = len(self._tasks)
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    @property
+    def arrays(self) -> Mapping[str, LogicalArray]:
+        """The arrays by name; one that was freed counts as temporary."""
+        return {
+            name: LogicalArray(a.name, a.shape, a.dtype, True) if name in self._freed else a
+            for name, a in self._arrays.items()
+        }
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """The tasks in order of submission."""
+        return tuple(self._tasks.values())
+
+    def task(self, name: str) -> Task:
+        """Return a task by name.
+
+        Raises
+        ------
+        GraphError
+            If there is none.
+        """
+        try:
+            return self._tasks[name]
+        except KeyError:
+            raise GraphError(f"no task {name!r}", where=f"graph {self.name!r}") from None
+
+    @property
+    def edges(self) -> tuple[tuple[str, str], ...]:
+        """The explicit edges."""
+        return tuple(self._edges)
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """Initial values given with `array`."""
+        return dict(self._data)
+
+    def dependencies(self) -> tuple[Dependency, ...]:
+        """Return every dependency: those implied by accesses and barriers, then the explicit ones."""
+        if self._dependencies is None:
+            explicit = tuple(Dependency(b, a, "explicit") for b, a in self._edges)
+            self._dependencies = implicit_dependencies(self._tasks.values()) + explicit
+        return self._dependencies
+
+    def order(self) -> tuple[str, ...]:
+        """Return the task names in a topological order, by order of submission where free.
+
+        Raises
+        ------
+        CycleError
+            If explicit edges close a cycle.
+        """
+        pairs = [(d.before, d.after) for d in self.dependencies()]
+        order = topological_order(self._tasks, pairs)
+        if len(order) < len(self._tasks):
+            cycle = find_cycle(self._tasks, pairs)
+            raise CycleError(
+                "the edges close a cycle: " + " -> ".join(cycle),
+                where=f"graph {self.name!r}",
+                hint="Remove an explicit edge; order of submission already gives the data dependencies",
+            )
+        return order
+
+    def inputs(self) -> tuple[str, ...]:
+        """Return the arrays whose first access, in a topological order, needs an old value."""
+        written: set[str] = set()
+        needed: dict[str, None] = {}
+        for name in self.order():
+            for access in self._tasks[name].accesses:
+                if access.mode.reads and access.array not in written:
+                    needed.setdefault(access.array)
+            written.update(a.array for a in self._tasks[name].accesses if a.mode.writes)
+        return tuple(needed)
+
+    def validate(self) -> None:
+        """Check the graph as a whole.
+
+        Raises
+        ------
+        CycleError
+            If explicit edges close a cycle.
+        """
+        self.order()
+
+    def fingerprint(self) -> str:
+        """Return a hash of everything a plan depends on: arrays, tasks, accesses, edges; not the data."""
+        content = {
+            "arrays": [[a.name, a.shape, a.dtype, a.temporary] for a in self.arrays.values()],
+            "tasks": [
+                [
+                    t.name,
+                    t.kind,
+                    t.family,
+                    [[a.array, a.mode.value] for a in t.accesses],
+                    sorted(t.arguments.items()),
+                    sorted(t.signature.scalars.items()) if t.signature else [],
+                ]
+                for t in self.tasks
+            ],
+            "edges": self._edges,
+        }
+        return hashlib.sha256(json.dumps(content, default=repr).encode()).hexdigest()[:32]
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __repr__(self) -> str:
+        return f"<TaskGraph {self.name!r}: {len(self._tasks)} tasks, {len(self._arrays)} arrays>"
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _check_name(self, name: object, taken: Mapping[str, Any], what: str) -> str:
+        if not isinstance(name, str) or not name:
+            raise GraphError(f"a name must be a non-empty string, not {name!r}", where=what)
+        if name in taken:
+            raise GraphError(f"the name {name!r} is taken", where=what, hint="Names are unique within a graph")
+        return name
+
+    def _require(self, name: str, where: str) -> LogicalArray:
+        if name not in self._arrays:
+            raise UnknownArrayError(
+                f"array {name!r} is not declared in graph {self.name!r}",
+                where=where,
+                hint="Declare it with graph.array(name, shape, dtype)",
+            )
+        if name in self._freed:
+            raise UnknownArrayError(
+                f"array {name!r} was freed before", where=where, hint="Call free() after its last use"
+            )
+        return self._arrays[name]
+
+    def _task_name(self, name: str | None, family: str) -> str:
+        if name is None:
+            index = len(self._tasks)
+            while (name := f"{family}_{index}") in self._tasks:
+                index += 1
+        return self._check_name(name, self._tasks, "task")
+
+    def _append(self, task: Task) -> Task:
+        self._tasks[task.name] = task
+        self._dependencies = None
+        return task
+
+    def _add(
+        self,
+        operation: Operation,
+        kind: Any,
+        name: str | None,
+        priority: int,
+        arguments: Mapping[str, LogicalArray | Access | Scalar],
+    ) -> Task:
+        name = self._task_name(name, operation.name)
+        where = f"task {name!r} ({operation.name})"
+        known = {p.name for p in operation.parameters}
+        for missing in sorted(known - arguments.keys()):
+            raise ArgumentError(f"argument {missing!r} is missing", where=where)
+        for unknown in sorted(arguments.keys() - known):
+            raise ArgumentError(
+                f"unknown argument {unknown!r}", where=where, hint=f"It takes {', '.join(sorted(known))}"
+            )
+        accesses: dict[str, AccessMode] = {}
+        names: dict[str, str] = {}
+        scalars: dict[str, Scalar] = {}
+        for parameter in operation.parameters:
+            value = arguments[parameter.name]
+            if parameter.mode is None:
+                scalars[parameter.name] = _scalar(value, parameter, where)
+                continue
+            array = self._array_argument(value, parameter, where)
+            names[parameter.name] = array.name
+            if array.name in accesses and (parameter.mode.writes or accesses[array.name].writes):
+                raise ArgumentError(
+                    f"array {array.name!r} is passed twice, and one of the two is written",
+                    where=where,
+                    hint="Use an operation with a single update parameter, or copy the array first",
+                )
+            accesses[array.name] = parameter.mode
+        signature = Signature(
+            shapes={p: self._arrays[a].shape for p, a in names.items()},
+            dtypes={p: self._arrays[a].dtype for p, a in names.items()},
+            scalars=scalars,
+        )
+        _check_signature(operation, signature, where)
+        touched = tuple(Access(a, m) for a, m in accesses.items())
+        return self._append(Task(name, kind, touched, operation, names, signature, priority))
+
+    def _array_argument(self, value: object, parameter: Parameter, where: str) -> LogicalArray:
+        if not isinstance(value, (LogicalArray, Access)):
+            raise ArgumentError(
+                f"argument {parameter.name!r} must be an array of the graph, not {value!r}", where=where
+            )
+        declared = self._require(value.array if isinstance(value, Access) else value.name, where)
+        if isinstance(value, LogicalArray) and (value.shape, value.dtype) != (declared.shape, declared.dtype):
+            raise UnknownArrayError(f"array {value.name!r} belongs to another graph", where=where)
+        if isinstance(value, Access) and value.mode is not parameter.mode:
+            assert parameter.mode is not None
+            raise ArgumentError(
+                f"argument {parameter.name!r} is a {parameter.mode.value} of the operation, not a {value.mode.value}",
+                where=where,
+            )
+        return declared
+
+
+def _scalar(value: object, parameter: Parameter, where: str) -> Scalar:
+    if isinstance(value, (bool, int, np.integer)):
+        return int(value)
+    if isinstance(value, (float, np.floating)):
+        return float(value)
+    raise ArgumentError(f"argument {parameter.name!r} must be a number, not {value!r}", where=where)
+
+
+def _check_signature(operation: Operation, signature: Signature, where: str) -> None:
+    """Raise `ArgumentError` if shapes, dtypes or scalars do not fit the operation."""
+
+    def refuse(what: str) -> NoReturn:
+        raise ArgumentError(what, where=where)
+
+    for parameter in operation.arrays:
+        shape, dtype = signature.shapes[parameter.name], signature.dtypes[parameter.name]
+        if parameter.ndim is not None and len(shape) != parameter.ndim:
+            refuse(f"argument {parameter.name!r} must have {parameter.ndim} dimensions, its shape is {shape}")
+        if parameter.dtypes and dtype not in parameter.dtypes:
+            refuse(f"argument {parameter.name!r} must be {' or '.join(parameter.dtypes)}, it is {dtype}")
+        if parameter.like is not None and dtype != signature.dtypes[parameter.like]:
+            other = signature.dtypes[parameter.like]
+            refuse(f"argument {parameter.name!r} must have the dtype of {parameter.like!r} ({other}), it is {dtype}")
+    wrong = operation.check(signature) if operation.check is not None else None
+    if wrong is not None:
+        refuse(wrong)
+
+
+def check_data(array: LogicalArray, data: Any) -> None:
+    """Raise `ArgumentError` unless ``data`` has the shape and dtype of ``array``.
+
+    Parameters
+    ----------
+    array : LogicalArray
+        What is declared.
+    data : array-like
+        What is given.
+    """
+    if tuple(data.shape) != array.shape or np.dtype(data.dtype).name != array.dtype:
+        raise ArgumentError(
+            f"data of shape {tuple(data.shape)} and dtype {np.dtype(data.dtype).name} is given for an array "
+            f"of shape {array.shape} and dtype {array.dtype}",
+            where=f"array {array.name!r}",
+        )

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operations: what a task computes, with one or more implementations and what each needs of a device.
+
+An `Operation` is described once and run anywhere one of its implementations can run. Nothing here
+imports a SYCL package: an implementation is *loaded* by calling ``Implementation.load`` when it is
+first compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from syclsched.model.access import AccessMode
+
+ImplementationKind = Literal["numba-dpex", "opencl-c", "spirv", "library", "host"]
+Shape = tuple[int, ...]
+Scalar = int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What one task passes to its operation, without the data.
+
+    Parameters
+    ----------
+    shapes : Mapping[str, tuple[int, ...]]
+        Shape of every array parameter, by parameter name.
+    dtypes : Mapping[str, str]
+        NumPy dtype name of every array parameter, by parameter name.
+    scalars : Mapping[str, int | float]
+        Value of every scalar parameter.
+    """
+
+    shapes: Mapping[str, Shape]
+    dtypes: Mapping[str, str]
+    scalars: Mapping[str, Scalar] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The work of one task, for the roofline cost model.
+
+    Parameters
+    ----------
+    flops : float
+        Floating-point (or integer) operations.
+    bytes : float
+        Bytes moved between the device's memory and its cores at least once (compulsory traffic).
+    dtype : str
+        The dtype the operations are done in.
+    parallelism : float, optional
+        How many work-items there are to spread over the device; 1 for a sequential task.
+    """
+
+    flops: float
+    bytes: float
+    dtype: str = "float64"
+    parallelism: float = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of an operation, in the order its kernels take them.
+
+    Parameters
+    ----------
+    name : str
+        Parameter name.
+    mode : AccessMode or None
+        How an array is touched; None for a scalar.
+    ndim : int or None, optional
+        Number of dimensions an array must have; None for any.
+    dtypes : tuple of str, optional
+        NumPy dtype names an array may have; empty for any.
+    like : str or None, optional
+        For an array: it must have the dtype of this other parameter. For a scalar: it is passed in that
+        array's dtype.
+    dtype : str, optional
+        For a scalar without ``like``: the dtype it is passed in.
+    """
+
+    name: str
+    mode: AccessMode | None = None
+    ndim: int | None = None
+    dtypes: tuple[str, ...] = ()
+    like: str | None = None
+    dtype: str = "int64"
+
+    @property
+    def is_array(self) -> bool:
+        """Whether the parameter is an array."""
+        return self.mode is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Requirements:
+    """What an implementation needs of a device.
+
+    Parameters
+    ----------
+    aspects : tuple of str, optional
+        SYCL aspects the device must have (``fp64``, ``fp16``, ...).
+        ``fp64``/``fp16`` need not be listed for a kernel that is generic over dtypes: the dtypes of the task's
+        arrays add them.
+    dtypes : tuple of str, optional
+        The only dtypes the arrays may have; empty for any.
+    backends : tuple of str, optional
+        ``opencl``, ``level_zero``, ``cuda``, ``hip``; empty for any.
+    device_kinds : tuple of str, optional
+        ``cpu``, ``gpu``, ``accelerator``; empty for any. An implementation of kind ``host`` runs on
+        the host device only and need not say so.
+    packages : tuple of str, optional
+        Python packages that must be installed.
+    """
+
+    aspects: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    backends: tuple[str, ...] = ()
+    device_kinds: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLimits:
+    """What a launch needs to know of the device it is made for.
+
+    Parameters
+    ----------
+    max_work_group_size : int
+        Largest work-group.
+    compute_units : int
+        Number of compute units.
+    local_memory_bytes : int
+        Local memory of a work-group.
+    """
+
+    max_work_group_size: int
+    compute_units: int
+    local_memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """An index space.
+
+    Parameters
+    ----------
+    global_range : tuple of int
+        Work-items per dimension (1 to 3 dimensions).
+    local_range : tuple of int or None, optional
+        Work-group size per dimension, dividing ``global_range``; None lets the runtime choose.
+    """
+
+    global_range: tuple[int, ...]
+    local_range: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCLSource:
+    """What ``load`` of an ``opencl-c`` implementation returns.
+
+    Parameters
+    ----------
+    source : str
+        OpenCL C program.
+    kernel_name : str
+        The kernel in it.
+    options : str, optional
+        Build options.
+    """
+
+    source: str
+    kernel_name: str
+    options: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SpirvModule:
+    """What ``load`` of a ``spirv`` implementation returns.
+
+    Parameters
+    ----------
+    code : bytes
+        SPIR-V module.
+    kernel_name : str
+        The kernel in it.
+    """
+
+    code: bytes
+    kernel_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Implementation:
+    """One way to do an operation.
+
+    Parameters
+    ----------
+    name : str
+        Unique within the operation, for instance ``numba-dpex`` or ``onemkl``.
+    kind : str
+        What ``load`` returns:
+
+        ``numba-dpex``
+            a ``numba_dpex.kernel`` whose parameters are the item followed by the operation's
+            parameters in order (``Item`` when the launch has no local range, else ``NdItem``).
+        ``opencl-c``
+            an `OpenCLSource`; its arguments are the parameters in order, arrays as pointers
+            (C-contiguous), scalars by value.
+        ``spirv``
+            a `SpirvModule`, with arguments as for ``opencl-c``.
+        ``library``
+            ``submit(queue, arguments, depends) -> SyclEvent``: submits asynchronously to a
+            ``dpctl.SyclQueue``; ``arguments`` maps parameter names to ``dpctl.tensor.usm_ndarray`` or Python
+            scalars; ``depends`` is a list of events; the returned event completes with the last piece of work.
+        ``host``
+            ``function(**arguments)`` on NumPy arrays; writes its results in place; may raise.
+    load : Callable[[Signature], Any]
+        Makes the implementation for a signature; imports what it needs.
+    launch : Callable[[Signature, DeviceLimits], Launch] or None
+        Index space, for the kernel kinds; None for ``library`` and ``host``.
+    requires : Requirements, optional
+        What it needs of a device.
+    efficiency : float, optional
+        Prior guess of the fraction of the roofline it reaches, used until it has been measured.
+    revision : str, optional
+        Changed whenever the code changes enough that old measurements no longer hold.
+    """
+
+    name: str
+    kind: ImplementationKind
+    load: Callable[[Signature], Any]
+    launch: Callable[[Signature, DeviceLimits], Launch] | None = None
+    requires: Requirements = field(default_factory=Requirements)
+    efficiency: float = 0.3
+    revision: str = "1"
+
+    @property
+    def is_kernel(self) -> bool:
+        """Whether it is submitted as a kernel with an index space."""
+        return self.kind in ("numba-dpex", "opencl-c", "spirv")
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What a task computes.
+
+    Parameters
+    ----------
+    name : str
+        Operation name, for instance ``gemm``.
+    parameters : tuple of Parameter
+        Parameters in the order kernels take them.
+    implementations : tuple of Implementation
+        At least one; ties in cost go to the earlier one.
+    work : Callable[[Signature], Work]
+        The work of one task.
+    check : Callable[[Signature], str | None] or None, optional
+        Returns what is wrong with the shapes and scalars of a signature (relations between parameters that
+        ``ndim``, ``dtypes`` and ``like`` cannot say), or None.
+    status : str or None, optional
+        Name of a one-element int32 ``write`` parameter that a device implementation sets to 0 on success and to another
+        number on failure; the run reads it before results are given out.
+    explain_status : Callable[[int], str] or None, optional
+        Turns a non-zero status into what went wrong.
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    implementations: tuple[Implementation, ...]
+    work: Callable[[Signature], Work]
+    check: Callable[[Signature], str | None] | None = None
+    status: str | None = None
+    explain_status: Callable[[int], str] | None = None
+
+    @property
+    def arrays(self) -> tuple[Parameter, ...]:
+        """The array parameters, in order."""
+        return tuple(p for p in self.parameters if p.is_array)
+
+    def implementation(self, name: str) -> Implementation:
+        """Return the implementation called ``name``.
+
+        Raises
+        ------
+        KeyError
+            If there is none.
+        """
+        for implementation in self.implementations:
+            if implementation.name == name:
+                return implementation
+        raise KeyError(f"operation {self.name!r} has no implementation {name!r}")

@@ -1,0 +1,350 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans: a schedule made executable, as plain data that prints, verifies, simulates and runs.
+
+A plan holds, per lane, a list of instructions. A lane is an in-order queue: an instruction starts after
+the one before it has finished. Every dependency between lanes is explicit: ``Instruction.waits`` lists
+the instructions of other lanes that must have finished first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Final, Literal
+
+from annotated_types import MaxLen
+
+from syclsched.model.access import AccessMode
+from syclsched.model.platform import Platform
+from syclsched.model.profile import Count, Name, NonNegative, Text
+from syclsched.model.schedule import Schedule
+
+PLAN_FORMAT: Final = "syclsched-plan/1"
+InstructionKind = Literal["alloc", "free", "copy", "launch", "host", "barrier"]
+LaneKind = Literal["compute", "copy", "host"]
+
+_STRICT: dict[str, object] = {"extra": "forbid", "allow_inf_nan": False}
+
+
+@dataclass(frozen=True, slots=True)
+class BufferUse:
+    """How an instruction touches one array's copy in one memory space.
+
+    Parameters
+    ----------
+    array, space : str
+        Which buffer.
+    mode : AccessMode
+        How.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
+
+    array: Name
+    space: Name
+    mode: AccessMode
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One step of a lane.
+
+    Parameters
+    ----------
+    id : int
+        Position in the plan's global order, which respects every dependency.
+    kind : str
+        ``alloc`` and ``free`` of a buffer (host work; ``free`` takes effect when all it waits for, and all before it
+        on its lane, has finished, and holds nothing up), ``copy`` of an array from one space to another,
+        ``launch`` of a kernel or library call, ``host`` function, ``barrier``.
+    task : str or None
+        The task it does, or for whose sake it is there.
+    implementation : str or None
+        For ``launch`` and ``host``.
+    uses : tuple of BufferUse
+        The buffers it touches. A copy reads one and writes one.
+    waits : tuple of int
+        Instructions of other lanes that must have finished before it starts.
+    duration_s : float
+        Predicted, alone on the machine.
+    start_s, finish_s : float
+        Predicted by simulation.
+    nbytes : int
+        For ``alloc``, ``free`` and ``copy``: the buffer's size.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
+
+    id: Count
+    kind: InstructionKind
+    task: Name | None = None
+    implementation: Name | None = None
+    uses: tuple[BufferUse, ...] = ()
+    waits: tuple[Count, ...] = ()
+    duration_s: NonNegative = 0.0
+    start_s: NonNegative = 0.0
+    finish_s: NonNegative = 0.0
+    nbytes: Count = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """An in-order queue of a device, or of the host, and what is done on it.
+
+    Parameters
+    ----------
+    name : str
+        ``cpu:0``, ``cpu:copy``, ``host:0``.
+    device : str
+        Device name.
+    kind : str
+        ``compute``, ``copy`` or ``host``.
+    instructions : tuple of Instruction
+        In order.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
+
+    name: Name
+    device: Name
+    kind: LaneKind
+    instructions: tuple[Instruction, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedArray:
+    """An array of the graph, as the plan needs it: `LogicalArray` with whether its value is an input."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
+
+    name: Name
+    shape: tuple[Count, ...]
+    dtype: Name
+    nbytes: Count
+    temporary: bool = False
+    is_input: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedAccess:
+    """One task's access, as data."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
+
+    array: Name
+    mode: AccessMode
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTask:
+    """A task of the graph, as the verifier needs it.
+
+    Parameters
+    ----------
+    name, kind, family : str
+        As in `Task`.
+    accesses : tuple of PlannedAccess
+        What it touches, in the graph's order of submission.
+    after : tuple of str
+        Explicit and barrier dependencies.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
+
+    name: Name
+    kind: Literal["kernel", "copy", "host", "barrier"]
+    family: Name
+    accesses: tuple[PlannedAccess, ...] = ()
+    after: tuple[Name, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What synchronisation a plan needs.
+
+    Parameters
+    ----------
+    dependencies : int
+        Dependencies of the graph.
+    edges : int
+        Dependencies between instructions before reduction.
+    waits : int
+        Cross-lane waits left after it.
+    events : int
+        Instructions some other lane waits for.
+    barriers : int
+        Instructions with so many waits that a barrier is submitted for them.
+    copies : int
+        Copies between memory spaces.
+    copied_bytes : int
+        Their bytes.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
+
+    dependencies: Count = 0
+    edges: Count = 0
+    waits: Count = 0
+    events: Count = 0
+    barriers: Count = 0
+    copies: Count = 0
+    copied_bytes: Count = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One way the planner considered.
+
+    Parameters
+    ----------
+    policy : str
+        How it was made.
+    makespan_s : float or None
+        Predicted by simulation; None if it could not be planned.
+    refused : str or None, optional
+        Why it could not.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
+
+    policy: Text
+    makespan_s: NonNegative | None
+    refused: Text | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What one task would have cost elsewhere, for `Plan.explain`.
+
+    Parameters
+    ----------
+    task, device, implementation : str
+        Names.
+    seconds : float
+        Predicted duration alone.
+    origin : str
+        ``measured``, ``modelled`` or ``spec-sheet``.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
+
+    task: Name
+    device: Name
+    implementation: Name
+    seconds: NonNegative
+    origin: Text
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A schedule made executable.
+
+    Parameters
+    ----------
+    name : str
+        The graph's name.
+    fingerprint : str
+        Of the graph it was made for (`TaskGraph.fingerprint`).
+    policy : str
+        The policy that made its schedule.
+    platform : Platform
+        What it was made for, without profiles.
+    arrays, tasks : tuple
+        The graph, as data.
+    schedule : Schedule
+        Where each task runs.
+    lanes : tuple of Lane
+        What is done, in order.
+    makespan_s : float
+        Predicted by simulation.
+    peak_bytes : dict of str to int
+        Peak memory per space, from liveness.
+    counters : Counters
+        Synchronisation and copies.
+    candidates : tuple of Candidate
+        What else was considered.
+    options : tuple of Option
+        What tasks would have cost elsewhere.
+    format : str
+        The format's name and version.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
+
+    name: Text
+    fingerprint: Name
+    policy: Text
+    platform: Platform
+    arrays: Annotated[tuple[PlannedArray, ...], MaxLen(10_000_000)]
+    tasks: Annotated[tuple[PlannedTask, ...], MaxLen(10_000_000)]
+    schedule: Schedule
+    lanes: tuple[Lane, ...]
+    makespan_s: NonNegative = 0.0
+    peak_bytes: dict[str, Count] = field(default_factory=dict)
+    counters: Counters = field(default_factory=Counters)
+    candidates: tuple[Candidate, ...] = ()
+    options: tuple[Option, ...] = ()
+    format: Literal["syclsched-plan/1"] = PLAN_FORMAT
+
+    def instructions(self) -> Iterator[tuple[Lane, Instruction]]:
+        """Yield every instruction with its lane, in the plan's global order."""
+        pairs = [(lane, i) for lane in self.lanes for i in lane.instructions]
+        yield from sorted(pairs, key=lambda pair: pair[1].id)
+
+    def __str__(self) -> str:
+        from syclsched.model.printing import plan_text
+
+        return plan_text(self)
+
+    def explain(self, task: str) -> str:
+        """Say where a task runs, when, why there, and what it would have cost elsewhere.
+
+        Parameters
+        ----------
+        task : str
+            Task name.
+
+        Returns
+        -------
+        str
+            A few lines of text.
+
+        Raises
+        ------
+        GraphError
+            If the plan has no such task.
+        """
+        from syclsched.model.printing import explain_task
+
+        return explain_task(self, task)
+
+    def to_json(self, *, indent: int | None = 1) -> str:
+        """Return the plan as JSON text; `Plan.from_json` reads it back."""
+        from syclsched.model.serial import to_json
+
+        return to_json(self, indent=indent)
+
+    @classmethod
+    def from_json(cls, text: str | bytes, *, where: str = "plan") -> Plan:
+        """Read a plan from JSON text; nothing in it is executed.
+
+        Parameters
+        ----------
+        text : str or bytes
+            JSON.
+        where : str, optional
+            The file's name, for errors.
+
+        Returns
+        -------
+        Plan
+            Checked against the schema; run `syclsched.planning.verify` on it before use (execution does).
+
+        Raises
+        ------
+        FormatError
+            If it is not a plan; names the place and what is expected there.
+        """
+        from syclsched.model.serial import from_json
+
+        return from_json(cls, text, where=where)

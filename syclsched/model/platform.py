@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Platforms: devices, memory spaces and links, as plain data; live or described."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Literal
+
+from annotated_types import Ge, Gt
+
+from syclsched.errors import DeviceNotFoundError, EmptyPlatformError, PlatformError
+from syclsched.model.operation import DeviceLimits
+from syclsched.model.profile import Count, DeviceProfile, Name, NonNegative, Positive, Text
+
+DeviceKind = Literal["cpu", "gpu", "accelerator", "host"]
+BackendName = Literal["opencl", "level_zero", "cuda", "hip", "host"]
+
+#: Name of the host's device and of its memory space on every platform.
+HOST = "host"
+
+_STRICT: dict[str, object] = {"extra": "forbid", "allow_inf_nan": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """How a sub-device is cut from its parent.
+
+    Parameters
+    ----------
+    method : str
+        ``equally`` (compute units each), ``count`` (number of equal parts) or ``affinity`` (NUMA or cache domain).
+    argument : str
+        The number, or the affinity domain.
+    index : int
+        Which of the parts.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
+
+    method: Literal["equally", "count", "affinity"]
+    argument: Text
+    index: Count
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A SYCL device, a sub-device, or the host.
+
+    Parameters
+    ----------
+    name : str
+        Short and unique on its platform: ``cpu``, ``gpu``, ``gpu1``, ``accelerator``, ``cpu.0`` for a sub-device.
+    key : str
+        Stable identity over processes: device, driver, partition.
+    kind, backend : str
+        As SYCL gives them.
+    description : str
+        Product name.
+    space : str
+        Memory space its kernels' arrays are allocated in.
+    reaches : tuple of str
+        All memory spaces its kernels (or the host's functions) can address, ``space`` first.
+    lanes : int
+        In-order compute queues worth using: how many kernels make progress at once.
+    vendor, driver_version : str
+        As SYCL gives them.
+    aspects, dtypes : tuple of str
+        SYCL aspects and NumPy dtype names, sorted.
+    compute_units, max_work_group_size, local_memory_bytes, global_memory_bytes : int
+        As SYCL gives them.
+    filter_string : str or None
+        dpctl's filter string of the device, or of a sub-device's parent; None if it is not on this machine.
+    partition : Partition or None
+        For a sub-device.
+    distrust : str or None
+        Why the device must not be given work; None if it passed its known-answer test.
+    copy_lane : bool
+        Whether a separate queue for copies is of use.
+    profile : DeviceProfile or None
+        Its numbers; None before profiling.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
+
+    name: Name
+    key: Name
+    kind: DeviceKind
+    backend: BackendName
+    description: Text
+    space: Name
+    reaches: tuple[Name, ...]
+    lanes: Annotated[int, Gt(0)] = 1
+    vendor: Text = ""
+    driver_version: Text = ""
+    aspects: tuple[Name, ...] = ()
+    dtypes: tuple[Name, ...] = ()
+    compute_units: Annotated[int, Gt(0)] = 1
+    max_work_group_size: Annotated[int, Gt(0)] = 1
+    local_memory_bytes: Count = 0
+    global_memory_bytes: Count = 0
+    filter_string: Text | None = None
+    partition: Partition | None = None
+    distrust: Text | None = None
+    copy_lane: bool = True
+    profile: DeviceProfile | None = None
+
+    @property
+    def is_host(self) -> bool:
+        """Whether it is the host, which runs Python functions."""
+        return self.kind == "host"
+
+    @property
+    def limits(self) -> DeviceLimits:
+        """What a launch needs to know."""
+        return DeviceLimits(self.max_work_group_size, self.compute_units, self.local_memory_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySpace:
+    """Memory in which one pointer means the same to every device that reaches it.
+
+    Parameters
+    ----------
+    name : str
+        Unique on the platform.
+    capacity_bytes : int
+        How much can be allocated.
+    host_accessible : bool
+        Whether the host can address it directly.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
+
+    name: Name
+    capacity_bytes: Count
+    host_accessible: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A direct way from one memory space to another.
+
+    Parameters
+    ----------
+    source, destination : str
+        Memory spaces.
+    latency_s : float
+        Fixed cost of a copy.
+    bandwidth_bytes_per_s : float
+        Bytes a second after that; ``inf`` in described platforms without copy cost is written as a very large number.
+    origin : str
+        ``measured``, ``spec-sheet`` or ``assumed``.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
+
+    source: Name
+    destination: Name
+    latency_s: NonNegative
+    bandwidth_bytes_per_s: Positive
+    origin: Literal["measured", "spec-sheet", "assumed"] = "assumed"
+
+    def seconds(self, nbytes: float) -> float:
+        """Return the time to move ``nbytes`` bytes."""
+        return self.latency_s + nbytes / self.bandwidth_bytes_per_s
+
+
+@dataclass(frozen=True, slots=True)
+class Interference:
+    """How much work on one device slows work on another (or a second lane of the same) down.
+
+    Parameters
+    ----------
+    first, second : str
+        Device names; equal for two lanes of one device.
+    factor : float
+        0 if both run as if alone, 1 if they take turns on the same cores.
+    origin : str
+        ``measured`` or ``assumed``.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
+
+    first: Name
+    second: Name
+    factor: Annotated[float, Ge(0)]
+    origin: Literal["measured", "spec-sheet", "assumed"] = "assumed"
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """What a plan is made for.
+
+    Parameters
+    ----------
+    name : str
+        For people.
+    devices : tuple of Device
+        The host included, last.
+    spaces : tuple of MemorySpace
+        The host's memory included.
+    links : tuple of Link
+        Direct ways between spaces; others go through the host's memory.
+    interferences : tuple of Interference, optional
+        Pairs that slow each other down; those not listed do not.
+    submission_s : float, optional
+        Host time of one submission.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
+
+    name: Text
+    devices: tuple[Device, ...]
+    spaces: tuple[MemorySpace, ...]
+    links: tuple[Link, ...] = ()
+    interferences: tuple[Interference, ...] = ()
+    submission_s: NonNegative = 0.0
+
+    @property
+    def compute_devices(self) -> tuple[Device, ...]:
+        """The SYCL devices: all but the host."""
+        return tuple(d for d in self.devices if not d.is_host)
+
+    @property
+    def host(self) -> Device:
+        """The host.
+
+        Raises
+        ------
+        PlatformError
+            If the platform describes none.
+        """
+        for device in self.devices:
+            if device.is_host:
+                return device
+        raise PlatformError("the platform has no host device", where=f"platform {self.name!r}")
+
+    def device(self, name: str) -> Device:
+        """Return a device by name.
+
+        Raises
+        ------
+        DeviceNotFoundError
+            If there is none.
+        """
+        for device in self.devices:
+            if device.name == name:
+                return device
+        raise DeviceNotFoundError(
+            f"no device {name!r}",
+            where=f"platform {self.name!r}",
+            hint=f"It has {', '.join(d.name for d in self.devices) or 'none'}",
+        )
+
+    def space(self, name: str) -> MemorySpace:
+        """Return a memory space by name.
+
+        Raises
+        ------
+        PlatformError
+            If there is none.
+        """
+        for space in self.spaces:
+            if space.name == name:
+                return space
+        raise PlatformError(f"no memory space {name!r}", where=f"platform {self.name!r}")
+
+    def link(self, source: str, destination: str) -> Link | None:
+        """Return the direct link between two spaces, or None."""
+        for link in self.links:
+            if link.source == source and link.destination == destination:
+                return link
+        return None
+
+    def route(self, source: str, destination: str) -> tuple[Link, ...]:
+        """Return the links a copy takes: none, one, or two through the host's memory.
+
+        Raises
+        ------
+        PlatformError
+            If there is no way.
+        """
+        if source == destination:
+            return ()
+        direct = self.link(source, destination)
+        if direct is not None:
+            return (direct,)
+        up, down = self.link(source, HOST), self.link(HOST, destination)
+        if up is None or down is None:
+            raise PlatformError(f"no link from {source!r} to {destination!r}", where=f"platform {self.name!r}")
+        return (up, down)
+
+    def interference(self, first: str, second: str) -> float:
+        """Return how much work on ``second`` slows work on ``first`` down: 0 for not at all."""
+        for pair in self.interferences:
+            if {pair.first, pair.second} == {first, second}:
+                return pair.factor
+        return 0.0
+
+    def select(self, keep: Callable[[Device], bool] | Iterable[str]) -> Platform:
+        """Return the platform with only some of its devices, and the host.
+
+        Parameters
+        ----------
+        keep : callable or iterable of str
+            A predicate on devices, or device names.
+
+        Returns
+        -------
+        Platform
+            With the spaces and links that are still reached.
+
+        Raises
+        ------
+        EmptyPlatformError
+            If no device is left.
+        DeviceNotFoundError
+            If a name is not on the platform.
+        """
+        if callable(keep):
+            kept = tuple(d for d in self.devices if d.is_host or keep(d))
+        else:
+            names = {self.device(name).name for name in keep}
+            kept = tuple(d for d in self.devices if d.is_host or d.name in names)
+        if all(d.is_host for d in kept):
+            raise EmptyPlatformError(
+                "no device is left after selection",
+                where=f"platform {self.name!r}",
+                hint=f"It has {', '.join(d.name for d in self.compute_devices) or 'no devices'}",
+            )
+        spaces = {d.space for d in kept} | {HOST}
+        left = {d.name for d in kept}
+        return replace(
+            self,
+            devices=tuple(replace(d, reaches=tuple(s for s in d.reaches if s in spaces)) for d in kept),
+            spaces=tuple(s for s in self.spaces if s.name in spaces),
+            links=tuple(n for n in self.links if n.source in spaces and n.destination in spaces),
+            interferences=tuple(i for i in self.interferences if i.first in left and i.second in left),
+        )
+
+    def without_profiles(self) -> Platform:
+        """Return the platform without the devices' profiles, as plans embed it."""
+        return replace(self, devices=tuple(replace(d, profile=None) for d in self.devices))

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Frozen data to JSON text and back, schema-checked by pydantic; text in, data out, no files."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from syclsched.errors import FormatError
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter, ValidationError
+
+T = TypeVar("T")
+
+#: Deeper or longer documents are refused before they are parsed; files of this project are far below.
+MAX_TEXT_BYTES = 1 << 30
+
+
+_ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
+
+
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    """Return the validator of a dataclass, built once: pydantic takes milliseconds for each."""
+    from pydantic import TypeAdapter
+
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind]
+
+
+def to_json(value: Any, *, indent: int | None = 1) -> str:
+    """Return a frozen dataclass of the model as JSON text.
+
+    Parameters
+    ----------
+    value : dataclass instance
+        Plan, profile, platform or trace.
+    indent : int or None, optional
+        Spaces per level; None for one line.
+
+    Returns
+    -------
+    str
+        JSON.
+    """
+    return _adapter(type(value)).dump_json(value, indent=indent).decode()
+
+
+def from_json(kind: type[T], text: str | bytes, *, where: str) -> T:
+    """Read a dataclass of the model from JSON text.
+
+    Parameters
+    ----------
+    kind : type
+        The dataclass.
+    text : str or bytes
+        JSON.
+    where : str
+        The file's name, for errors.
+
+    Returns
+    -------
+    instance of ``kind``
+        Checked field by field: types, ranges, no NaN or infinity, no unknown keys.
+
+    Raises
+    ------
+    FormatError
+        Says the place in the file and what was expected there.
+    """
+    from pydantic import ValidationError
+
+    if len(text) > MAX_TEXT_BYTES:
+        raise FormatError(f"larger than {MAX_TEXT_BYTES} bytes", where=where)
+    try:
+        return cast(T, _adapter(kind).validate_json(text))
+    except ValidationError as error:
+        raise FormatError(_explain(error), where=where, hint=f"Expected a {kind.__name__}") from None
+
+
+def json_schema(kind: type[Any]) -> str:
+    """Return the JSON Schema of a dataclass of the model, as text."""
+    return json.dumps(_adapter(kind).json_schema(), indent=1)
+
+
+def _explain(error: ValidationError) -> str:
+    details = error.errors(include_url=False)
+    first = details[0]
+    place = ".".join(str(part) for part in first["loc"]) or "the whole document"
+    more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
+    given = "" if first["type"] in ("missing", "json_invalid") else f", it is {_short(first['input'])}"
+    return f"at {place}: {first['msg']}{given}{more}"
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Make the FPGA emulator out of the OpenCL CPU runtime's own library, in the user's cache folder.
+
+The 2024 wheel of the runtime registers an emulator but leaves out its library, which is the CPU runtime's library
+under another name, with another configuration file beside it. A copy, not a link, because the OpenCL loader
+recognises a library it has loaded already; its companions (built-in functions, compiler) can be links.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from .cache import cache_root
+
+SWITCH_VARIABLE = "SYCLSCHED_FPGA_EMULATOR"
+EMULATOR_LIBRARY = "libintelocl_emu.so"
+#: Runtimes up to this year become an emulator under the other name; later ones show a second CPU device instead.
+LAST_EMULATOR_YEAR = 2024
+_COMPANIONS = ("clbltfn*", "cllibrary*", "__ocl_svml_*", "libcommon_clang*")
+_CONFIGURATIONS = ("cl.cfg", "cl.fpga_emu.cfg")
+_RECORD = "source.json"
+_ABANDONED_AFTER_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Emulator:
+    """Outcome of preparing the emulator: its library's path, or None and the reason why not."""
+
+    library: str | None
+    note: str | None = None
+
+
+def supported(runtime_version: str | None) -> bool:
+    """Tell whether a version of ``intel-opencl-rt`` can be made into an emulator."""
+    year = (runtime_version or "").split(".")[0]
+    return year.isdigit() and int(year) <= LAST_EMULATOR_YEAR
+
+
+def prepare(
+    source: str | None, version: str | None, environ: Mapping[str, str], folder: Path | None = None
+) -> Emulator:
+    """Return the emulator's library, making its folder where it is not there yet.
+
+    Parameters
+    ----------
+    source : str or None
+        Path of the CPU runtime's library (``libintelocl.so``).
+    version : str or None
+        Version of the distribution it belongs to, None for one that no distribution lists.
+    environ : mapping
+        Environment; ``SYCLSCHED_FPGA_EMULATOR=0`` switches the emulator off.
+    folder : pathlib.Path, optional
+        Folder for emulators; by default in the user's cache folder.
+
+    Returns
+    -------
+    Emulator
+        Never raises for a full disk or a read-only folder: the emulator is a device one can do without.
+    """
+    if environ.get(SWITCH_VARIABLE, "").strip().lower() in {"0", "no", "off", "false"}:
+        return Emulator(None, f"the FPGA emulator is switched off ({SWITCH_VARIABLE})")
+    if source is None:
+        return Emulator(None, "no FPGA emulator: the OpenCL CPU runtime it is made from was not found")
+    own = Path(source).parent / EMULATOR_LIBRARY
+    if own.is_file():
+        return Emulator(str(own))
+    if not supported(version):
+        return Emulator(None, f"no FPGA emulator: intel-opencl-rt {version or 'of unknown version'} cannot become one")
+    try:
+        root = folder if folder is not None else cache_root() / "fpga-emulator"
+        return Emulator(str(_ensure(Path(source), str(version), root)))
+    except (OSError, RuntimeError) as error:
+        return Emulator(None, f"no FPGA emulator: its folder in the cache could not be made ({error})")
+
+
+def _ensure(source: Path, version: str, root: Path) -> Path:
+    """Return the library of a complete folder for this source, built by this process or by another one."""
+    identity = _identity(source, version)
+    final = root / hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
+    library = final / EMULATOR_LIBRARY
+    if _complete(final, identity):
+        return library
+    root.mkdir(parents=True, exist_ok=True)
+    remove_stale(root)
+    temporary = Path(tempfile.mkdtemp(prefix=".building-", dir=root))
+    try:
+        _build(source, temporary, identity)
+        _move_into_place(temporary, final, identity)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)  # Gone already where the move succeeded.
+    return library
+
+
+def _identity(source: Path, version: str) -> dict[str, str | int]:
+    """What makes a folder stale when it changes."""
+    status = source.stat()
+    return {
+        "library": str(source),
+        "size_bytes": status.st_size,
+        "modified_ns": status.st_mtime_ns,
+        "version": version,
+    }
+
+
+def _complete(folder: Path, identity: Mapping[str, str | int]) -> bool:
+    """Tell whether a folder has the whole library and its companions still lead somewhere."""
+    try:
+        return (
+            (folder / EMULATOR_LIBRARY).stat().st_size == identity["size_bytes"]
+            and json.loads((folder / _RECORD).read_text(encoding="utf-8")) == identity
+            and all((folder / name).is_file() for name in _CONFIGURATIONS)
+            and all(path.exists() for path in folder.iterdir())
+        )
+    except (OSError, ValueError):
+        return False
+
+
+def _build(source: Path, folder: Path, identity: Mapping[str, str | int]) -> None:
+    shutil.copyfile(source, folder / EMULATOR_LIBRARY)
+    (folder / EMULATOR_LIBRARY).chmod(0o755)
+    for pattern in _COMPANIONS:
+        for companion in source.parent.glob(pattern):
+            (folder / companion.name).symlink_to(companion)
+    configuration = _emulator_configuration((source.parent / "cl.cfg").read_text(encoding="utf-8"))
+    for name in _CONFIGURATIONS:
+        (folder / name).write_text(configuration, encoding="utf-8")
+    # Last, because a folder without it counts as unfinished.
+    (folder / _RECORD).write_text(json.dumps(identity), encoding="utf-8")
+
+
+def _emulator_configuration(cpu_configuration: str) -> str:
+    """Return the runtime's configuration with the emulator as its only device."""
+    kept = [line for line in cpu_configuration.splitlines() if not line.startswith("CL_CONFIG_DEVICES")]
+    return "\n".join([*kept, "CL_CONFIG_DEVICES = fpga-emu", ""])
+
+
+def _move_into_place(temporary: Path, final: Path, identity: Mapping[str, str | int]) -> None:
+    """Rename a built folder to its final name; where another process was quicker, its folder is used."""
+    for _ in range(2):
+        try:
+            os.rename(temporary, final)
+            return
+        except OSError:
+            if not final.exists():
+                raise
+            if _complete(final, identity):
+                return
+            _remove(final)  # Damaged: somebody emptied part of the cache.
+    if not _complete(final, identity):
+        raise RuntimeError(f"{final} is there but incomplete and could not be replaced")
+
+
+def remove_stale(root: Path) -> None:
+    """Remove folders whose source library is gone or changed, and builds left by processes that were killed."""
+    for folder in root.iterdir():
+        # Another process may be tidying up the same folders.
+        with contextlib.suppress(FileNotFoundError):
+            if _abandoned(folder) if folder.name.startswith(".building-") else _stale(folder):
+                _remove(folder)
+
+
+def _abandoned(folder: Path) -> bool:
+    return time.time() - folder.stat().st_mtime > _ABANDONED_AFTER_S
+
+
+def _stale(folder: Path) -> bool:
+    try:
+        record = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
+        return bool(record != _identity(Path(record["library"]), record["version"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return True
+
+
+def _remove(folder: Path) -> None:
+    """Take a folder away at once, then empty it: nobody finds it half empty under its name."""
+    doomed = folder.with_name(f".building-removed-{os.getpid()}-{folder.name.lstrip('.')}")
+    os.rename(folder, doomed)
+    shutil.rmtree(doomed, ignore_errors=True)

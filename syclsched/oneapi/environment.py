@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decide which environment variables the SYCL stack needs, and set those the user has not set.
+
+The variables are inherited by child processes, which must not take their parent's choice for the user's: what was set,
+and what the user had there, is noted in one more variable.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+
+from . import layer as layers
+from .processor import TARGET_ARCH_VARIABLE
+
+ICD_VARIABLE = "OCL_ICD_FILENAMES"
+RECORD_VARIABLE = "SYCLSCHED_BOOT_ENVIRONMENT"
+#: Variables that change which devices there are, the code generated for them, or how they run it.
+_BOOT_PREFIXES = ("CL_CONFIG_", "IGC_", "NUMBA_DPEX_", "SYCL_PROGRAM_")
+_BOOT_NAMES = frozenset(
+    (
+        "ONEAPI_DEVICE_SELECTOR",
+        "SYCL_DEVICE_FILTER",
+        "SYCL_DEVICE_ALLOWLIST",
+        "OCL_ICD_VENDORS",
+        "NUMBA_OPT",
+        "ZE_AFFINITY_MASK",
+        "ZE_FLAT_DEVICE_HIERARCHY",
+    )
+)
+#: Of these only the files' names count: the same library in another folder generates the same code.
+_BOOT_FILE_NAMES = frozenset((ICD_VARIABLE, layers.LAYERS_VARIABLE))
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the stack found would like to have in the environment; None where there is nothing to set."""
+
+    icd_files: tuple[str, ...] = ()
+    layer: str | None = None
+    target_arch: str | None = None
+
+
+def users_own(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment as the user made it, without what a parent process set through this module."""
+    own = {name: value for name, value in environ.items() if name != RECORD_VARIABLE}
+    for name, (ours, original) in _record(environ).items():
+        if environ.get(name) == ours:
+            if original is None:
+                own.pop(name)
+            else:
+                own[name] = original
+    return own
+
+
+def _record(environ: Mapping[str, str]) -> dict[str, tuple[str, str | None]]:
+    """Read what a parent process has set: name to (value set, the user's value before)."""
+    try:
+        entries = json.loads(environ.get(RECORD_VARIABLE, "{}"))
+        return {str(name): (str(ours), original) for name, (ours, original) in entries.items()}
+    except (ValueError, TypeError, AttributeError):
+        return {}  # Not written by this module, so nothing was set by it.
+
+
+def decide(own: Mapping[str, str], wishes: Wishes) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the variables to set and notes on those left as the user has them.
+
+    Parameters
+    ----------
+    own : mapping
+        The user's environment, as `users_own` gives it.
+    wishes : Wishes
+        What would be set if the user had set nothing.
+    """
+    values: dict[str, str] = {}
+    notes: list[str] = []
+    if ICD_VARIABLE in own:
+        notes.append(f"{ICD_VARIABLE} is the user's own ({own[ICD_VARIABLE]}): no OpenCL driver was added to it")
+    elif wishes.icd_files:
+        values[ICD_VARIABLE] = ":".join(wishes.icd_files)
+    if wishes.layer is not None:
+        values[layers.LAYERS_VARIABLE] = layers.appended(own.get(layers.LAYERS_VARIABLE), wishes.layer)
+    if TARGET_ARCH_VARIABLE in own:
+        notes.append(f"{TARGET_ARCH_VARIABLE} is the user's own ({own[TARGET_ARCH_VARIABLE]})")
+    elif wishes.target_arch is not None:
+        values[TARGET_ARCH_VARIABLE] = wishes.target_arch
+    return values, tuple(notes)
+
+
+def apply(environ: MutableMapping[str, str], values: Mapping[str, str]) -> None:
+    """Set the variables, and note beside them what they replace."""
+    own = users_own(environ)
+    for name in _record(environ):
+        if name in own:
+            environ[name] = own[name]
+        else:
+            environ.pop(name, None)
+    environ.update(values)
+    environ[RECORD_VARIABLE] = json.dumps({name: [value, own.get(name)] for name, value in values.items()})
+
+
+def repair(environ: MutableMapping[str, str], values: Mapping[str, str]) -> None:
+    """Set the variables' values once more.
+
+    The OpenCL loader cuts lists of files at the first colon, in place, in the environment that child processes inherit.
+    """
+    environ.update(values)
+
+
+def boot_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that change generated code or the devices' behaviour, as they are now."""
+    boot: dict[str, str] = {}
+    for name, value in sorted(environ.items()):
+        if name in _BOOT_FILE_NAMES:
+            boot[name] = ":".join(os.path.basename(each) for each in value.split(":"))
+        elif name in _BOOT_NAMES or name.startswith(_BOOT_PREFIXES):
+            boot[name] = value
+    return boot

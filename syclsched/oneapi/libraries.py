@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find the shared libraries of the SYCL stack and load them in the order their circular references need.
+
+The packages' libraries lie where pip put them (virtual environment, ``--user``, dist-packages) and their run paths do
+not lead there, so they are found through the installed distributions' own records and opened before dpctl asks for
+them. Once a library is in the process, the dynamic linker satisfies every later reference to its name with it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fnmatch
+import importlib.util
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from .pins import EXTRA_DISTRIBUTIONS, PINS
+
+DEFAULT_SYCL_LIBRARY = "libsycl.so.7"
+CPU_ICD_LIBRARY = "libintelocl.so"
+_ONEAPI_COMPONENTS = ("compiler", "tbb", "mkl")
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryGroup:
+    """Libraries that must come from one place, as file-name patterns in loading order."""
+
+    name: str
+    patterns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryFound:
+    """One library that was looked for, and what came of it.
+
+    `source` says where it was found: ``process`` (already loaded), ``LD_LIBRARY_PATH``, a distribution's name, a
+    folder, ``linker`` (the dynamic linker knew it) or ``nowhere``. `error` is the linker's message where loading
+    failed, else None.
+    """
+
+    name: str
+    path: str | None
+    source: str
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A place that holds libraries: file name to (path, label of where it is from)."""
+
+    files: Mapping[str, tuple[str, str]]
+
+    def find(self, pattern: str) -> tuple[str, str] | None:
+        """Return path and label of the first file that fits the pattern, if any."""
+        if pattern in self.files:
+            return self.files[pattern]
+        names = sorted(fnmatch.filter(self.files, pattern), reverse=True)
+        return self.files[names[0]] if names else None
+
+
+def dpctl_folder() -> Path | None:
+    """Return the folder of the dpctl package that would be imported, without importing it."""
+    try:
+        spec = importlib.util.find_spec("dpctl")
+    except (ImportError, ValueError):
+        return None
+    return Path(spec.origin).parent if spec is not None and spec.origin else None
+
+
+def needed_sycl_library(folder: Path | None) -> str | None:
+    """Return the SYCL library's name that the dpctl in a folder is linked against, from its string table."""
+    if folder is None:
+        return None
+    for interface in sorted(folder.glob("libDPCTLSyclInterface.so*")):
+        found = re.search(rb"\0(libsycl\.so\.\d+)\0", interface.read_bytes())
+        if found:
+            return found.group(1).decode()
+    return None
+
+
+def groups(sycl_library: str) -> tuple[LibraryGroup, ...]:
+    """Return the libraries to load, in order, for a dpctl linked against the given SYCL library."""
+    old_plugin = sycl_library == DEFAULT_SYCL_LIBRARY
+    adapters = ("libpi_opencl.so",) if old_plugin else ("libur_loader.so.0", "libur_adapter_opencl.so.0")
+    mkl_domains = ("blas", "lapack", "dft", "vm", "rng", "stats")
+    return (
+        LibraryGroup("compiler runtime", ("libintlc.so.5", "libsvml.so", "libirng.so", "libimf.so")),
+        LibraryGroup("oneTBB", ("libtbb.so.12",)),
+        LibraryGroup("OpenCL loader", ("libOpenCL.so.1",)),
+        LibraryGroup("SYCL runtime", (*adapters, sycl_library)),
+        LibraryGroup(
+            "oneMKL",
+            (
+                "libmkl_core.so.[0-9]",
+                "libmkl_tbb_thread.so.[0-9]",
+                "libmkl_intel_ilp64.so.[0-9]",
+                *(f"libmkl_sycl_{domain}.so.[0-9]" for domain in mkl_domains),
+            ),
+        ),
+    )
+
+
+def sources(environ: Mapping[str, str]) -> tuple[Source, ...]:
+    """List the places to look in, the user's own choice (``LD_LIBRARY_PATH``) first."""
+    paths = [Path(each) for each in environ.get("LD_LIBRARY_PATH", "").split(":") if each]
+    chosen = [_folder_source(path, "LD_LIBRARY_PATH") for path in paths]
+    return (*chosen, distribution_source(), *(_folder_source(path, str(path)) for path in _usual_folders(environ)))
+
+
+def distribution_source(names: Iterable[str] = (*PINS, *EXTRA_DISTRIBUTIONS)) -> Source:
+    """Return the shared libraries listed in the records of the installed distributions named."""
+    from importlib import metadata
+
+    files: dict[str, tuple[str, str]] = {}
+    for name in names:
+        try:
+            distribution = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            continue
+        for entry in distribution.files or ():
+            if ".so" in entry.name and entry.name.startswith("lib") and entry.name not in files:
+                path = os.path.normpath(str(distribution.locate_file(entry)))
+                if os.path.exists(path):
+                    files[entry.name] = (path, name)
+    return Source(files)
+
+
+def _folder_source(folder: Path, label: str) -> Source:
+    try:
+        names = [name for name in os.listdir(folder) if name.startswith("lib") and ".so" in name]
+    except OSError:
+        names = []  # A search path may name folders that do not exist; the dynamic linker skips them as well.
+    return Source({name: (str(folder / name), label) for name in names})
+
+
+def _usual_folders(environ: Mapping[str, str]) -> Iterator[Path]:
+    """Folders of conda environments and of a system-wide oneAPI, which no Python distribution lists."""
+    yield Path(sys.prefix) / "lib"
+    yield Path(sys.base_prefix) / "lib"
+    if "CMPLR_ROOT" in environ:
+        yield Path(environ["CMPLR_ROOT"]) / "lib"
+    root = Path(environ.get("ONEAPI_ROOT", "/opt/intel/oneapi"))
+    for component in _ONEAPI_COMPONENTS:
+        yield root / component / "latest" / "lib"
+
+
+def locate(group: LibraryGroup, places: Iterable[Source]) -> tuple[tuple[str, tuple[str, str] | None], ...]:
+    """Choose a group's libraries: all from the first place that has them all, else each from the first that has it.
+
+    Returns
+    -------
+    tuple of (pattern, (path, label) or None)
+        In loading order.
+    """
+    known = tuple(places)
+    for place in known:
+        found = tuple((pattern, place.find(pattern)) for pattern in group.patterns)
+        if all(hit is not None for _, hit in found):
+            return found
+    return tuple(
+        (pattern, next((hit for hit in (place.find(pattern) for place in known) if hit), None))
+        for pattern in group.patterns
+    )
+
+
+def find_library(name: str, places: Iterable[Source]) -> str | None:
+    """Return the path of the first library of that name, if any place has it."""
+    return next((hit[0] for hit in (place.find(name) for place in places) if hit), None)
+
+
+def preload(wanted: Iterable[LibraryGroup], places: Iterable[Source]) -> tuple[LibraryFound, ...]:
+    """Load libraries into the process, lazily bound and visible to all later ones.
+
+    What is already loaded under the same name is left as it is: a second copy of a SYCL runtime in one process is
+    fatal. Never raises for a library that is missing; the result says so.
+    """
+    open_library, last_error = _linker()
+    known = tuple(places)
+    found: list[LibraryFound] = []
+    for group in wanted:
+        for pattern, hit in locate(group, known):
+            name = os.path.basename(hit[0]) if hit else pattern
+            found.append(_load_one(name, hit, open_library, last_error))
+    return tuple(found)
+
+
+def _load_one(
+    name: str, hit: tuple[str, str] | None, open_library: Callable[[str, int], bool], last_error: Callable[[], str]
+) -> LibraryFound:
+    # RTLD_LAZY because oneMKL's libraries refer to each other in a circle: bound at once, the first one fails.
+    mode = os.RTLD_LAZY | os.RTLD_GLOBAL
+    if open_library(name, mode | os.RTLD_NOLOAD):
+        return LibraryFound(name, loaded_path(name), "process")
+    if hit is not None:
+        if open_library(hit[0], mode):
+            return LibraryFound(name, hit[0], hit[1])
+        return LibraryFound(name, hit[0], hit[1], last_error())
+    if open_library(name, mode):
+        return LibraryFound(name, loaded_path(name), "linker")
+    return LibraryFound(name, None, "nowhere", last_error())
+
+
+def _linker() -> tuple[Callable[[str, int], bool], Callable[[], str]]:
+    """Libc's own ``dlopen`` and ``dlerror``: `ctypes.CDLL` would add RTLD_NOW to every mode."""
+    libc = ctypes.CDLL(None)
+    libc.dlopen.argtypes = [ctypes.c_char_p, ctypes.c_int]
+    libc.dlopen.restype = ctypes.c_void_p
+    libc.dlerror.restype = ctypes.c_char_p
+
+    def open_library(name: str, mode: int) -> bool:
+        return libc.dlopen(os.fsencode(name), mode) is not None
+
+    def last_error() -> str:
+        message: bytes | None = libc.dlerror()
+        return message.decode(errors="replace") if message else "unknown error of the dynamic linker"
+
+    return open_library, last_error
+
+
+def loaded_path(name: str) -> str | None:
+    """Return the file from which the process has loaded the library of that name, as Linux's memory map tells."""
+    try:
+        maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    stem = name.split(".so")[0] + ".so"
+    paths = (line.split(maxsplit=5)[-1] for line in maps.splitlines() if "/" in line)
+    return next((path for path in paths if os.path.basename(path).startswith(stem)), None)

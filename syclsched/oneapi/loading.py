@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Make the SYCL stack importable in this process: environment, libraries, dpctl, once and in the right order."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import RuntimeMissingError
+from . import emulator as emulators
+from . import environment, layer, libraries, processor
+from .libraries import LibraryFound
+from .pins import EXTRA_DISTRIBUTIONS, PINS
+
+OPENCL_DISTRIBUTION = "intel-opencl-rt"
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """The SYCL stack as it was found and loaded.
+
+    Attributes
+    ----------
+    versions : dict of str to str
+        Installed distributions of the stack and their versions.
+    libraries : tuple of LibraryFound
+        Every library looked for, where it came from, or why it could not be loaded.
+    icd_files : tuple of str
+        OpenCL drivers named to the loader.
+    layer : str or None
+        The OpenCL layer in use.
+    emulator : str or None
+        The FPGA emulator's library.
+    target_arch : str or None
+        Instruction set the CPU runtime compiles for; None where it decides itself.
+    boot_environment : dict of str to str
+        Variables that change generated code or the devices' behaviour.
+    notes : tuple of str
+        What was left out or left as the user had it, and why.
+    """
+
+    versions: dict[str, str]
+    libraries: tuple[LibraryFound, ...]
+    icd_files: tuple[str, ...]
+    layer: str | None
+    emulator: str | None
+    target_arch: str | None
+    boot_environment: dict[str, str]
+    notes: tuple[str, ...]
+
+
+_lock = threading.Lock()
+_runtime: Runtime | None = None
+
+
+def is_loaded() -> bool:
+    """Tell whether `load` has succeeded in this process."""
+    return _runtime is not None
+
+
+def load() -> Runtime:
+    """Prepare the process for SYCL and import dpctl; safe to call from any thread, any number of times.
+
+    Returns
+    -------
+    Runtime
+        What was found. The same object at every call.
+
+    Raises
+    ------
+    RuntimeMissingError
+        If dpctl cannot be imported; the message says what is missing and the command that mends it.
+    """
+    global _runtime
+    with _lock:
+        if _runtime is None:
+            _runtime = _load()
+        return _runtime
+
+
+def installed_versions() -> dict[str, str]:
+    """Return the versions of the stack's installed distributions."""
+    from importlib import metadata
+
+    versions: dict[str, str] = {}
+    for name in (*PINS, *EXTRA_DISTRIBUTIONS):
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def _load() -> Runtime:
+    already_imported = hasattr(sys.modules.get("dpctl"), "SyclDevice")
+    versions = installed_versions()
+    own = environment.users_own(os.environ)
+    places = libraries.sources(own)
+    values: dict[str, str] = {}
+    notes: tuple[str, ...]
+    if already_imported:
+        notes = ("dpctl was imported before: its environment was left as it is, and nothing was added to it",)
+    else:
+        values, notes = _prepare_environment(own, places, versions)
+    sycl_library = libraries.needed_sycl_library(libraries.dpctl_folder()) or libraries.DEFAULT_SYCL_LIBRARY
+    found = libraries.preload(libraries.groups(sycl_library), places)
+    dpctl = _import_dpctl(found, versions)
+    # The drivers are read at the first question about devices: asked here, so that the answer to everything that
+    # follows is fixed, and what the loader does to the environment can be undone.
+    dpctl.get_num_devices()
+    environment.repair(os.environ, values)
+    return _describe(versions, found, notes)
+
+
+def _prepare_environment(
+    own: dict[str, str], places: tuple[libraries.Source, ...], versions: dict[str, str]
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Set what is wanted and not set by the user; return it, with notes."""
+    cpu_driver = libraries.find_library(libraries.CPU_ICD_LIBRARY, places)
+    notes: list[str] = []
+    drivers = [cpu_driver] if cpu_driver is not None else []
+    if environment.ICD_VARIABLE not in own:
+        emulator = emulators.prepare(cpu_driver, versions.get(OPENCL_DISTRIBUTION), own)
+        drivers += [emulator.library] if emulator.library is not None else []
+        notes += [emulator.note] if emulator.note is not None else []
+    layer_library = layer.find_layer()
+    if layer_library is None:
+        notes.append("no OpenCL layer: numba-dpex kernels cannot run on OpenCL 1.2 devices (the FPGA emulator)")
+    wishes = environment.Wishes(
+        icd_files=tuple(drivers),
+        layer=layer_library,
+        target_arch=processor.target_arch(processor.read_flags()),
+    )
+    values, kept = environment.decide(own, wishes)
+    environment.apply(os.environ, values)
+    return values, (*notes, *kept)
+
+
+def _import_dpctl(found: tuple[LibraryFound, ...], versions: dict[str, str]) -> Any:
+    try:
+        import dpctl
+    except ImportError as error:
+        from .findings import explain_import_failure
+
+        what, hint = explain_import_failure(str(error), versions, found)
+        raise RuntimeMissingError(what, where="SYCL runtime", hint=hint) from error
+    return dpctl
+
+
+def _describe(versions: dict[str, str], found: tuple[LibraryFound, ...], notes: tuple[str, ...]) -> Runtime:
+    icd_files = tuple(each for each in os.environ.get(environment.ICD_VARIABLE, "").split(":") if each)
+    layer_library = layer.find_layer()
+    in_use = layer_library is not None and layer_library in os.environ.get(layer.LAYERS_VARIABLE, "").split(":")
+    return Runtime(
+        versions=versions,
+        libraries=found,
+        icd_files=icd_files,
+        layer=layer_library if in_use else None,
+        emulator=next((each for each in icd_files if each.endswith(emulators.EMULATOR_LIBRARY)), None),
+        target_arch=os.environ.get(processor.TARGET_ARCH_VARIABLE),
+        boot_environment=environment.boot_environment(os.environ),
+        notes=notes,
+    )

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Choose the instruction set the OpenCL CPU runtime compiles for, from the processor's own flags.
+
+A CPU runtime that does not know the host processor (one newer than itself) falls back to a guess and generates wrong
+vector code without an error. Naming the instruction set in ``CL_CONFIG_CPU_TARGET_ARCH`` before the runtime loads
+takes the guess away.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+TARGET_ARCH_VARIABLE = "CL_CONFIG_CPU_TARGET_ARCH"
+
+#: Runtime's name of each instruction set, best first, with the ``/proc/cpuinfo`` flags it takes for granted.
+#: The sets are those of the compiler's ``-march=`` of the same name, without what only operating systems use.
+_REQUIRED_FLAGS: tuple[tuple[str, frozenset[str]], ...] = (
+    (
+        "skx",
+        frozenset(
+            "avx512f avx512bw avx512cd avx512dq avx512vl avx2 bmi1 bmi2 fma f16c movbe abm".split()
+        ),
+    ),
+    ("core-avx2", frozenset("avx2 bmi1 bmi2 fma f16c movbe abm".split())),
+    ("corei7-avx", frozenset("avx sse4_1 sse4_2 popcnt".split())),
+)
+
+
+def target_arch(flags: frozenset[str]) -> str | None:
+    """Name the best instruction set that both the processor and the runtime know.
+
+    Parameters
+    ----------
+    flags : frozenset of str
+        Feature flags as Linux names them in ``/proc/cpuinfo``.
+
+    Returns
+    -------
+    str or None
+        A value for ``CL_CONFIG_CPU_TARGET_ARCH``, or None where the processor has none of the known sets.
+    """
+    return next((name for name, required in _REQUIRED_FLAGS if required <= flags), None)
+
+
+def parse_flags(cpuinfo: str) -> frozenset[str]:
+    """Return the flags that every processor in the text of ``/proc/cpuinfo`` has."""
+    flag_sets = [
+        frozenset(value.split())
+        for name, _, value in (line.partition(":") for line in cpuinfo.splitlines())
+        if name.strip() == "flags"
+    ]
+    return frozenset.intersection(*flag_sets) if flag_sets else frozenset()
+
+
+def read_flags(path: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
+    """Return the host processor's flags; empty where the system does not tell."""
+    try:
+        return parse_flags(path.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return frozenset()
