@@ -45,6 +45,11 @@ def supported(runtime_version: str | None) -> bool:
     return year.isdigit() and int(year) <= LAST_EMULATOR_YEAR
 
 
+def switched_off(environ: Mapping[str, str]) -> bool:
+    """Tell whether the user does without the emulator (``SYCLSCHED_FPGA_EMULATOR=0``)."""
+    return environ.get(SWITCH_VARIABLE, "").strip().lower() in {"0", "no", "off", "false"}
+
+
 def prepare(
     source: str | None, version: str | None, environ: Mapping[str, str], folder: Path | None = None
 ) -> Emulator:
@@ -66,7 +71,7 @@ def prepare(
     Emulator
         Never raises for a full disk or a read-only folder: the emulator is a device one can do without.
     """
-    if environ.get(SWITCH_VARIABLE, "").strip().lower() in {"0", "no", "off", "false"}:
+    if switched_off(environ):
         return Emulator(None, f"the FPGA emulator is switched off ({SWITCH_VARIABLE})")
     if source is None:
         return Emulator(None, "no FPGA emulator: the OpenCL CPU runtime it is made from was not found")

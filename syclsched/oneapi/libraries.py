@@ -21,6 +21,7 @@ from pathlib import Path
 from .pins import EXTRA_DISTRIBUTIONS, PINS
 
 DEFAULT_SYCL_LIBRARY = "libsycl.so.7"
+SYCL_GROUP = "SYCL runtime"
 CPU_ICD_LIBRARY = "libintelocl.so"
 _ONEAPI_COMPONENTS = ("compiler", "tbb", "mkl")
 
@@ -91,7 +92,7 @@ def groups(sycl_library: str) -> tuple[LibraryGroup, ...]:
         LibraryGroup("compiler runtime", ("libintlc.so.5", "libsvml.so", "libirng.so", "libimf.so")),
         LibraryGroup("oneTBB", ("libtbb.so.12",)),
         LibraryGroup("OpenCL loader", ("libOpenCL.so.1",)),
-        LibraryGroup("SYCL runtime", (*adapters, sycl_library)),
+        LibraryGroup(SYCL_GROUP, (*adapters, sycl_library)),
         LibraryGroup(
             "oneMKL",
             (
@@ -170,6 +171,13 @@ def locate(group: LibraryGroup, places: Iterable[Source]) -> tuple[tuple[str, tu
 def find_library(name: str, places: Iterable[Source]) -> str | None:
     """Return the path of the first library of that name, if any place has it."""
     return next((hit[0] for hit in (place.find(name) for place in places) if hit), None)
+
+
+def known_to_linker(name: str) -> str | None:
+    """Return what the system's dynamic linker has under a library's bare name (``OpenCL`` for ``libOpenCL.so.1``)."""
+    import ctypes.util
+
+    return ctypes.util.find_library(name)
 
 
 def preload(wanted: Iterable[LibraryGroup], places: Iterable[Source]) -> tuple[LibraryFound, ...]:

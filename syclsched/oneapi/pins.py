@@ -20,6 +20,7 @@ PINS: dict[str, str] = {
     "intel-cmplr-lib-ur": "2024.2.1",
     "intel-sycl-rt": "2024.2.1",
     "intel-opencl-rt": "2024.2.1",
+    "tbb": "2021.13.1",
     "mkl": "2024.2.2",
     "onemkl-sycl-blas": "2024.2.2",
     "onemkl-sycl-lapack": "2024.2.2",
@@ -31,7 +32,6 @@ PINS: dict[str, str] = {
 
 #: Distributions looked into for libraries, besides those of PINS.
 EXTRA_DISTRIBUTIONS: tuple[str, ...] = (
-    "tbb",
     "intel-openmp",
     "onemkl-sycl-sparse",
     "onemkl-sycl-datafitting",
@@ -42,6 +42,34 @@ EXTRA_DISTRIBUTIONS: tuple[str, ...] = (
 
 #: Range pip must be given besides the pins: NumPy 2 changed the C interface the pinned packages were built for.
 NUMPY_REQUIREMENT = "numpy<2"
+
+
+#: First letters of a library's name to the distribution that ships it.
+_SHIPPED_BY: dict[str, str] = {
+    "libDPCTL": "dpctl",
+    "libintlc": "intel-cmplr-lib-rt",
+    "libsvml": "intel-cmplr-lib-rt",
+    "libirng": "intel-cmplr-lib-rt",
+    "libimf": "intel-cmplr-lib-rt",
+    "libtbb": "tbb",
+    "libOpenCL": "intel-opencl-rt",
+    "libintelocl": "intel-opencl-rt",
+    "libsycl": "intel-sycl-rt",
+    "libpi_": "intel-sycl-rt",
+    "libur_": "intel-cmplr-lib-ur",
+    "libmkl_sycl_blas": "onemkl-sycl-blas",
+    "libmkl_sycl_lapack": "onemkl-sycl-lapack",
+    "libmkl_sycl_dft": "onemkl-sycl-dft",
+    "libmkl_sycl_vm": "onemkl-sycl-vm",
+    "libmkl_sycl_rng": "onemkl-sycl-rng",
+    "libmkl_sycl_stats": "onemkl-sycl-stats",
+    "libmkl_": "mkl",
+}
+
+
+def shipped_by(library: str) -> str | None:
+    """Return the distribution that ships a library, if it is one of the stack's."""
+    return next((owner for start, owner in _SHIPPED_BY.items() if library.startswith(start)), None)
 
 
 def install_command(names: Iterable[str] = PINS) -> str:

@@ -25,6 +25,9 @@ _REQUIRED_FLAGS: tuple[tuple[str, frozenset[str]], ...] = (
     ("corei7-avx", frozenset("avx sse4_1 sse4_2 popcnt".split())),
 )
 
+#: Names that the CPU runtime of the pinned generation takes.
+KNOWN_ARCHITECTURES = (*(name for name, _ in _REQUIRED_FLAGS), "corei7", "icelake-server", "sapphirerapids")
+
 
 def target_arch(flags: frozenset[str]) -> str | None:
     """Name the best instruction set that both the processor and the runtime know.

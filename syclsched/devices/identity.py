@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who a device is: its stable key over processes, its short name on a platform, and the host's processor model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from syclsched.model.platform import Partition
+
+_CPUINFO = Path("/proc/cpuinfo")
+_LONGEST_SLUG = 40
+_TRADEMARKS = re.compile(r"\((?:r|tm|c)\)", re.IGNORECASE)
+
+#: Parts of the boot environment that choose which devices there are, not how one of them runs: the driver version
+#: tells drivers apart, and a profile must not be lost because another device was hidden.
+_CHOOSING_VARIABLES = frozenset(
+    (
+        "ONEAPI_DEVICE_SELECTOR",
+        "SYCL_DEVICE_FILTER",
+        "SYCL_DEVICE_ALLOWLIST",
+        "OCL_ICD_FILENAMES",
+        "OCL_ICD_VENDORS",
+        "OPENCL_LAYERS",
+    )
+)
+
+
+def slug(name: str) -> str:
+    """Return a product name as lower-case letters, digits and hyphens, fit for a file's name."""
+    text = re.sub(r"[^a-z0-9]+", "-", _TRADEMARKS.sub("", name).lower()).strip("-")
+    return text[:_LONGEST_SLUG].rstrip("-") or "device"
+
+
+def device_key(
+    backend: str,
+    kind: str,
+    name: str,
+    *,
+    driver_version: str,
+    processor: str,
+    boot_environment: Mapping[str, str],
+    partition: Partition | None = None,
+    ordinal: int = 0,
+) -> str:
+    """Return the identity of a device that its profile and measured history are kept under.
+
+    Parameters
+    ----------
+    backend, kind, name, driver_version : str
+        As SYCL gives them.
+    processor : str
+        The host's processor model.
+    boot_environment : Mapping
+        Variables that change generated code or the devices' behaviour.
+    partition : Partition, optional
+        For a sub-device.
+    ordinal : int, optional
+        Position among devices that are the same in all of this.
+
+    Returns
+    -------
+    str
+        ``backend-kind-slug-hash``; the hash has 8 hexadecimal digits.
+    """
+    environment = {k: v for k, v in boot_environment.items() if k not in _CHOOSING_VARIABLES}
+    cut = None if partition is None else [partition.method, partition.argument, partition.index]
+    identity = [name, driver_version, cut, processor, sorted(environment.items())]
+    if ordinal:
+        identity.append(ordinal)
+    digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:8]
+    return f"{backend}-{kind}-{slug(name)}-{digest}"
+
+
+def device_names(kinds: Iterable[str]) -> tuple[str, ...]:
+    """Return a short name for each device: the kind, with a number from the second of a kind on."""
+    seen: dict[str, int] = {}
+    names: list[str] = []
+    for kind in kinds:
+        count = seen.get(kind, 0)
+        seen[kind] = count + 1
+        names.append(kind if count == 0 else f"{kind}{count}")
+    return tuple(names)
+
+
+def processor_model(path: Path = _CPUINFO) -> str:
+    """Return the model of the host's processor, with family, model and stepping where Linux gives them."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return platform.processor() or platform.machine()
+    fields: dict[str, str] = {}
+    for line in text.splitlines():
+        label, _, value = line.partition(":")
+        fields.setdefault(label.strip(), value.strip())
+    name = fields.get("model name") or platform.processor() or platform.machine()
+    numbers = [fields[each] for each in ("cpu family", "model", "stepping") if each in fields]
+    return f"{name} ({'/'.join(numbers)})" if numbers else name

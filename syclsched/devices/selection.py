@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Device selectors: the syntax of ONEAPI_DEVICE_SELECTOR, and a plain short form of device names and kinds.
+
+The long form is the one of oneAPI DPC++ (its page "Environment Variables"): ``level_zero:0,1;opencl:cpu``,
+``*:gpu;!cuda:*``, ``opencl:0.*``; numbers count the devices of a backend. A selector of discards alone starts from all
+devices. The short form has no colon: ``cpu,accelerator``, ``gpu1``, ``cpu.0``, ``!accelerator``; a kind means all
+devices of that kind, and every term must match something.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from syclsched.devices.facts import DeviceFacts
+from syclsched.errors import SelectionError
+
+#: Wildcard for a backend, a device or a part.
+ANY = "*"
+
+_BACKENDS = ("opencl", "level_zero", "cuda", "hip", ANY)
+#: Backends of the runtime's syntax whose devices a platform cannot describe: valid, and never matched.
+_FOREIGN_BACKENDS = ("native_cpu", "esimd_emulator")
+_KINDS = {"cpu": "cpu", "gpu": "gpu", "accelerator": "accelerator", "fpga": "accelerator", "acc": "accelerator"}
+_DEVICE = re.compile(r"(?P<device>\*|[a-z]+\d*|\d+)(?:\.(?P<part>\*|\d+))?")
+_LONGEST = 4096
+_HINT = (
+    "Write ONEAPI_DEVICE_SELECTOR syntax such as 'level_zero:0,1;opencl:cpu' or '*:gpu;!cuda:*', "
+    "or names and kinds such as 'cpu,accelerator' or 'cpu.0'"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One device pattern of a selector.
+
+    Parameters
+    ----------
+    text : str
+        As it was written.
+    backend : str
+        A backend, or ``*``.
+    device : str
+        ``*``, a kind, a number within the backend (long form) or a device name (short form).
+    part : str or None
+        Number of a sub-device, ``*`` for all of them, None for the whole device.
+    discard : bool
+        Whether what matches is taken away.
+    """
+
+    text: str
+    backend: str
+    device: str
+    part: str | None = None
+    discard: bool = False
+
+    def matches(self, name: str, facts: DeviceFacts) -> bool:
+        """Tell whether a root device, of that name on its platform, fits the pattern."""
+        if self.backend not in (ANY, facts.backend):
+            return False
+        if self.device.isdecimal():
+            return int(self.device) == facts.backend_index
+        return self.device in (ANY, facts.kind, name) or self.device == f"{name}0"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is selected of one root device.
+
+    Parameters
+    ----------
+    whole : bool
+        The device itself.
+    parts : frozenset of int or None
+        Numbers of its sub-devices; None for all of them.
+    without_parts : frozenset of int
+        Sub-devices taken away again.
+    """
+
+    whole: bool = False
+    parts: frozenset[int] | None = frozenset()
+    without_parts: frozenset[int] = frozenset()
+
+    def __bool__(self) -> bool:
+        return self.whole or self.parts is None or bool(self.parts - self.without_parts)
+
+    def wants_part(self, index: int) -> bool:
+        """Tell whether a sub-device is selected by its number."""
+        return (self.parts is None or index in self.parts) and index not in self.without_parts
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """A parsed selector.
+
+    Parameters
+    ----------
+    text : str
+        As it was written.
+    terms : tuple of Term
+        In order; discards win over accepts wherever they stand.
+    strict : bool
+        Short form: a term that matches nothing is a mistake. The runtime's syntax lets it pass.
+    """
+
+    text: str
+    terms: tuple[Term, ...]
+    strict: bool
+
+    def wish(self, name: str, facts: DeviceFacts) -> Wish:
+        """Return what is selected of a root device that has this name on its platform."""
+        fitting = [term for term in self.terms if term.matches(name, facts)]
+        discards = [term.part for term in fitting if term.discard]
+        accepts = [term.part for term in fitting if not term.discard]
+        if all(term.discard for term in self.terms):
+            accepts = [None]
+        if None in discards or ANY in discards:
+            return Wish(whole=None not in discards and None in accepts)
+        return Wish(
+            whole=None in accepts,
+            parts=None if ANY in accepts else _numbers(accepts),
+            without_parts=_numbers(discards),
+        )
+
+    def unmatched(self, devices: Iterable[tuple[str, DeviceFacts]]) -> tuple[Term, ...]:
+        """Return the accepting terms that fit none of the named root devices."""
+        named = tuple(devices)
+        return tuple(t for t in self.terms if not t.discard and not any(t.matches(*device) for device in named))
+
+
+EVERYTHING = Selector(text="*:*", terms=(Term("*:*", ANY, ANY),), strict=False)
+
+
+def parse_selector(text: str | None) -> Selector:
+    """Read a device selector.
+
+    Parameters
+    ----------
+    text : str or None
+        Long or short form; None for every device.
+
+    Returns
+    -------
+    Selector
+        The terms.
+
+    Raises
+    ------
+    SelectionError
+        Names the term that cannot be read and what was expected.
+    """
+    if text is None:
+        return EVERYTHING
+    if len(text) > _LONGEST:
+        raise SelectionError(f"a device selector of more than {_LONGEST} characters", hint=_HINT)
+    long_form = ":" in text
+    filters = [part.strip() for part in re.split(";" if long_form else "[;,]", text)]
+    filters = [part for part in filters if part]
+    if not filters:
+        raise SelectionError("the device selector is empty", where=f"selector {text!r}", hint=_HINT)
+    terms = [term for part in filters for term in (_long_terms if long_form else _short_terms)(part, text)]
+    return Selector(text=text, terms=tuple(terms), strict=not long_form)
+
+
+def _long_terms(part: str, text: str) -> list[Term]:
+    body, discard = _without_mark(part)
+    backend, colon, devices = (piece.strip().lower() for piece in body.partition(":"))
+    if not colon:
+        raise _error(part, text, "has no backend; it must be backend:devices")
+    if backend not in (*_BACKENDS, *_FOREIGN_BACKENDS):
+        raise _error(part, text, f"names no backend; there are {', '.join(_BACKENDS)}")
+    terms = []
+    for piece in devices.split(","):
+        device, sub = _device(piece.strip(), part, text)
+        if not (device in _KINDS or device == ANY or device.isdecimal()):
+            raise _error(part, text, f"must name cpu, gpu, fpga, a number or * after {backend}:, not {piece.strip()!r}")
+        terms.append(Term(f"{'!' * discard}{backend}:{piece.strip()}", backend, _KINDS.get(device, device), sub, discard))
+    return terms
+
+
+def _short_terms(part: str, text: str) -> list[Term]:
+    body, discard = _without_mark(part)
+    device, sub = _device(body.lower(), part, text)
+    word = re.sub(r"\d+$", "", device)
+    if device.isdecimal() or (device != ANY and word not in _KINDS):
+        raise _error(part, text, "is neither a kind (cpu, gpu, accelerator) nor a device's name")
+    number = device[len(word) :]
+    # The first of a kind is called by the kind alone, which as a selector means all of them: "gpu0" is just the first.
+    if number and int(number) == 0:
+        return [Term(part, ANY, f"{_KINDS[word]}0", sub, discard)]
+    return [Term(part, ANY, ANY if device == ANY else f"{_KINDS[word]}{number}", sub, discard)]
+
+
+def _without_mark(part: str) -> tuple[str, bool]:
+    return (part[1:].strip(), True) if part.startswith("!") else (part, False)
+
+
+def _device(piece: str, part: str, text: str) -> tuple[str, str | None]:
+    match = _DEVICE.fullmatch(piece)
+    if match is None:
+        if piece.count(".") > 1:
+            raise _error(part, text, "asks for parts of sub-devices; only one level of partition is supported")
+        raise _error(part, text, "cannot be read")
+    sub = match["part"]
+    return match["device"], sub if sub is None or sub == ANY else str(int(sub))
+
+
+def _numbers(parts: Iterable[str | None]) -> frozenset[int]:
+    return frozenset(int(part) for part in parts if part is not None and part != ANY)
+
+
+def _error(part: str, text: str, problem: str) -> SelectionError:
+    return SelectionError(f"term {part!r} {problem}", where=f"selector {text!r}", hint=_HINT)

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decide whether a device may be given work: it must have given known answers first.
+
+An OpenCL CPU runtime on a processor it does not know computes silently wrong results, so a device's word is not enough.
+The verdict is remembered per device, driver, processor, boot environment and package versions: whatever could change
+the generated code makes the check run again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+from .. import oneapi
+from ..oneapi import processor
+from ..oneapi.cache import cache_root, write_atomically
+from . import known_answer_routes, known_answers
+from .known_answer_routes import ROUTES, Route, RouteUnavailable
+from .known_answers import Dtype
+
+#: A compiler's message can be pages long.
+_LONGEST_DETAIL = 300
+
+Status = Literal["passed", "failed", "skipped"]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """One route's outcome for one dtype and kind of computation, over all lengths.
+
+    `dtype` and `kind` are ``"all"`` where a route as a whole was skipped or broke off. `detail` says what was wrong or
+    why it was skipped.
+    """
+
+    route: str
+    dtype: str
+    kind: str
+    status: Status
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a device may be given work, why not, and what was tried.
+
+    `remembered` tells that the checks were made by an earlier process; `seconds` is what this call took.
+    """
+
+    trusted: bool
+    reason: str | None
+    checks: tuple[CheckResult, ...]
+    remembered: bool
+    seconds: float
+
+    @property
+    def passed_routes(self) -> frozenset[str]:
+        """Routes on which at least one computation ran and none was wrong."""
+        failed = {each.route for each in self.checks if each.status == "failed"}
+        return frozenset(each.route for each in self.checks if each.status == "passed") - failed
+
+
+def check(device: Any, *, refresh: bool = False, routes: Mapping[str, Route] | None = None) -> Verdict:
+    """Run the known-answer test on a device, or recall its verdict.
+
+    Parameters
+    ----------
+    device : dpctl.SyclDevice
+        A device or sub-device; for a sub-device the verdict of its root device applies.
+    refresh : bool
+        Check again even if a verdict is remembered.
+    routes : mapping of str to Route, optional
+        Roads to check; by default all (`known_answer_routes.ROUTES`). A verdict on other roads is not remembered.
+
+    Returns
+    -------
+    Verdict
+        Never raises for what the device does wrong: that is the verdict.
+    """
+    started_s = time.perf_counter()
+    root = root_device(device)
+    path = cache_root() / "trust" / f"{verdict_key(root)}.json"
+    remembered = None if refresh or routes is not None else _recall(path)
+    if remembered is not None:
+        checks = remembered
+    else:
+        checks = run_checks(root, ROUTES if routes is None else routes)
+        if routes is None:
+            _remember(path, root, checks)
+    trusted, reason = judge(checks)
+    return Verdict(trusted, reason, checks, remembered is not None, time.perf_counter() - started_s)
+
+
+def root_device(device: Any) -> Any:
+    """Return the device itself, or the root device a sub-device was made from."""
+    while device.parent_device is not None:
+        device = device.parent_device
+    return device
+
+
+def judge(checks: tuple[CheckResult, ...]) -> tuple[bool, str | None]:
+    """Return whether the outcomes make a device trustworthy, and the reason where they do not."""
+    failed = [each for each in checks if each.status == "failed"]
+    if failed:
+        first = failed[0]
+        more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+        return False, f"wrong results: {first.kind} of {first.dtype} through {first.route}: {first.detail}{more}"
+    if not any(each.status == "passed" for each in checks):
+        return False, "nothing could be checked: " + "; ".join(f"{each.route}: {each.detail}" for each in checks)
+    return True, None
+
+
+def run_checks(device: Any, routes: Mapping[str, Route]) -> tuple[CheckResult, ...]:
+    """Run every computation along every route; nothing is remembered."""
+    import dpctl
+
+    queue = dpctl.SyclQueue(device, property="in_order")
+    dtypes = tuple(
+        dtype for dtype in known_answers.DTYPES if dtype.name != "float64" or device.has_aspect_fp64
+    )
+    return tuple(result for name, route in routes.items() for result in _run_route(name, route, queue, dtypes))
+
+
+def _run_route(name: str, route: Route, queue: Any, dtypes: tuple[Dtype, ...]) -> list[CheckResult]:
+    wrong: dict[tuple[str, str], str | None] = {}
+    try:
+        for answer in route(queue, dtypes):
+            tolerance = 0.0 if answer.kind != known_answers.FORMULA else answer.dtype.tolerance
+            said = known_answers.mismatch(answer.result, answer.right, tolerance)
+            key = (answer.dtype.name, answer.kind)
+            if wrong.get(key) is None:
+                wrong[key] = said
+    except RouteUnavailable as error:
+        return [*_outcomes(name, wrong), CheckResult(name, "all", "all", "skipped", str(error))]
+    except Exception as error:
+        # Whatever a compiler or driver raises here, it is this device's failure and not the caller's.
+        return [*_outcomes(name, wrong), CheckResult(name, "all", "all", "failed", _describe(error))]
+    return _outcomes(name, wrong)
+
+
+def _outcomes(route: str, wrong: Mapping[tuple[str, str], str | None]) -> list[CheckResult]:
+    return [
+        CheckResult(route, dtype, kind, "failed" if detail else "passed", detail)
+        for (dtype, kind), detail in wrong.items()
+    ]
+
+
+def _describe(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST_DETAIL]
+
+
+# --- remembering -------------------------------------------------------------------------------------
+
+
+def verdict_key(device: Any) -> str:
+    """Return a key that changes with everything that could change the code generated for a device."""
+    runtime = oneapi.load()
+    parts = {
+        "device": [device.name, device.vendor, device.driver_version, device.backend.name, device.device_type.name],
+        "processor": sorted(processor.read_flags()),
+        "environment": runtime.boot_environment,
+        "versions": runtime.versions,
+        "checks": _sources_digest(),
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _sources_digest() -> str:
+    """Digest of the check's own code: a better check must not be answered by an older one's verdict."""
+    digest = hashlib.sha256()
+    for module in (known_answers, known_answer_routes):
+        digest.update(Path(str(module.__file__)).read_bytes())
+    return digest.hexdigest()
+
+
+def _remember(path: Path, device: Any, checks: tuple[CheckResult, ...]) -> None:
+    if any(each.dtype == "all" and each.status == "failed" for each in checks):
+        return  # Something broke off, perhaps for want of memory: the next process looks again.
+    content = {"device": device.name, "checks": [asdict(each) for each in checks]}
+    try:
+        write_atomically(path, json.dumps(content, indent=1).encode())
+    except OSError:
+        return  # A read-only or full cache: the check runs in every process, which costs time and nothing else.
+
+
+def _recall(path: Path) -> tuple[CheckResult, ...] | None:
+    """Read a remembered verdict; None for one that is missing or not readable as such."""
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))["checks"]
+        return tuple(_entry(each) for each in entries) or None
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _entry(entry: Mapping[str, Any]) -> CheckResult:
+    status, detail = entry["status"], entry["detail"]
+    texts = [entry["route"], entry["dtype"], entry["kind"]]
+    if status not in get_args(Status) or not all(isinstance(each, str) for each in texts):
+        raise ValueError("not the outcome of a check")
+    if detail is not None and not isinstance(detail, str):
+        raise ValueError("not the outcome of a check")
+    return CheckResult(*texts, cast(Status, status), detail)

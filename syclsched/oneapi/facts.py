@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the doctor looks at, as plain data: gathered here and in `syclsched.devices.diagnosis`, judged in `findings`.
+
+Nothing here imports dpctl or any other compiled package, so it works on a machine where those are missing or broken.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import emulator, environment, layer, libraries, loading, processor
+from .cache import cache_root
+
+_BUSY_SAMPLE_S = 0.2
+_INTEL_VENDOR = "0x8086"
+
+
+@dataclass(frozen=True, slots=True)
+class RenderNode:
+    """A GPU's device file: whether this user may open it, the group that may, and the maker (PCI vendor id)."""
+
+    path: str
+    readable: bool
+    group: str
+    vendor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder that is written to: what for, whether it can be, and the room left (None where unknown)."""
+
+    path: str
+    purpose: str
+    writable: bool
+    free_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFact:
+    """A device the runtime shows, with its verdict; `trusted` is None where the check did not come to an end."""
+
+    name: str
+    backend: str
+    kind: str
+    driver: str
+    trusted: bool | None
+    reason: str | None = None
+    skipped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What a separate process saw when it loaded the stack and checked every device.
+
+    `error` and `hint` are set where loading failed; `died` names the signal or exit code where the process ended before
+    its time, and `stderr` what it last said.
+    """
+
+    devices: tuple[DeviceFact, ...] = ()
+    libraries: tuple[libraries.LibraryFound, ...] = ()
+    emulator: str | None = None
+    notes: tuple[str, ...] = ()
+    error: str | None = None
+    hint: str | None = None
+    died: str | None = None
+    stderr: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything the diagnosis is made from."""
+
+    system: str
+    machine: str
+    python: tuple[int, int]
+    versions: Mapping[str, str]
+    needed_sycl: str | None
+    sycl_library: str | None
+    adapter: str | None
+    opencl_loader: str | None
+    cpu_driver: str | None
+    layer: str | None
+    emulator_off: bool
+    users_variables: Mapping[str, str]
+    target_arch: str | None
+    render_nodes: tuple[RenderNode, ...]
+    busy_fraction: float | None
+    load_average: float | None
+    processors: int
+    folders: tuple[Folder, ...]
+    probe: Probe
+
+
+def gather(probe: Probe, environ: Mapping[str, str] = os.environ) -> Facts:
+    """Look at the machine, this Python and the installed packages.
+
+    Parameters
+    ----------
+    probe : Probe
+        What another process saw of the devices.
+    environ : mapping
+        The environment to judge.
+    """
+    own = environment.users_own(environ)
+    places = libraries.sources(own)
+    needed = libraries.needed_sycl_library(libraries.dpctl_folder())
+    sycl_group = next(each for each in libraries.groups(needed or libraries.DEFAULT_SYCL_LIBRARY) if _is_sycl(each))
+    adapter, sycl_library = (libraries.find_library(name, places) for name in sycl_group.patterns[-2:])
+    return Facts(
+        system=platform.system(),
+        machine=platform.machine(),
+        python=sys.version_info[:2],
+        versions=loading.installed_versions(),
+        needed_sycl=needed,
+        sycl_library=sycl_library,
+        adapter=adapter,
+        opencl_loader=libraries.find_library("libOpenCL.so.1", places) or libraries.known_to_linker("OpenCL"),
+        cpu_driver=libraries.find_library(libraries.CPU_ICD_LIBRARY, places),
+        layer=layer.find_layer(),
+        emulator_off=emulator.switched_off(own),
+        users_variables=environment.boot_environment(own),
+        target_arch=processor.target_arch(processor.read_flags()),
+        render_nodes=render_nodes(),
+        busy_fraction=busy_fraction(),
+        load_average=load_average(),
+        processors=len(os.sched_getaffinity(0)),
+        folders=(folder_fact(cache_root(), "cache (FPGA emulator, compiled checks, verdicts)"), _data_folder()),
+        probe=probe,
+    )
+
+
+def _is_sycl(group: libraries.LibraryGroup) -> bool:
+    return group.name == libraries.SYCL_GROUP
+
+
+def render_nodes(folder: Path = Path("/dev/dri"), sysfs: Path = Path("/sys/class/drm")) -> tuple[RenderNode, ...]:
+    """Return the GPUs' device files and whether this user may open them."""
+    nodes = []
+    for path in sorted(folder.glob("renderD*")):
+        try:
+            group = path.group()
+        except (KeyError, OSError):
+            group = "unknown"  # Containers often have the file's group number and not its name.
+        try:
+            vendor = (sysfs / path.name / "device" / "vendor").read_text(encoding="ascii").strip()
+        except (OSError, ValueError):
+            vendor = None
+        nodes.append(RenderNode(str(path), os.access(path, os.R_OK | os.W_OK), group, vendor))
+    return tuple(nodes)
+
+
+def is_intel(node: RenderNode) -> bool:
+    """Tell whether a GPU is made by Intel, as far as the system says."""
+    return node.vendor == _INTEL_VENDOR
+
+
+def busy_fraction(stat: Path = Path("/proc/stat"), sample_s: float = _BUSY_SAMPLE_S) -> float | None:
+    """Return the part of all processors' time that is not idle, over a short sample; None where unknown."""
+    try:
+        before = _processor_times(stat)
+        time.sleep(sample_s)
+        after = _processor_times(stat)
+    except (OSError, ValueError, IndexError):
+        return None
+    total = after[0] - before[0]
+    return 1.0 - (after[1] - before[1]) / total if total > 0 else None
+
+
+def _processor_times(stat: Path) -> tuple[int, int]:
+    """Return total and idle (with waiting for input and output) time in clock ticks, from the first line."""
+    ticks = [int(each) for each in stat.read_text(encoding="ascii").splitlines()[0].split()[1:9]]
+    return sum(ticks), ticks[3] + ticks[4]
+
+
+def load_average() -> float | None:
+    """Return the mean number of runnable tasks over the last minute; None where the system does not tell."""
+    try:
+        return os.getloadavg()[0]
+    except OSError:
+        return None
+
+
+def folder_fact(path: Path, purpose: str) -> Folder:
+    """Look whether a folder, or the nearest existing one above it, can be written to, and how much room is left."""
+    existing = path
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    writable = existing.is_dir() and os.access(existing, os.W_OK | os.X_OK) and not _mounted_read_only(existing)
+    try:
+        status = os.statvfs(existing)
+        free: int | None = status.f_bavail * status.f_frsize
+    except OSError:
+        free = None
+    return Folder(str(path), purpose, writable, free)
+
+
+def _mounted_read_only(path: Path) -> bool:
+    """Root passes every permission check, so the mount is asked as well."""
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
+
+
+def _data_folder() -> Folder:
+    import platformdirs
+
+    path = Path(platformdirs.user_data_dir("syclsched", appauthor=False))
+    return folder_fact(path, "data (device profiles)")

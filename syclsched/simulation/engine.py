@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Discrete-event execution of a plan's instructions on lanes that may slow each other down.
+
+Every instruction has a duration alone on the machine. While instructions of interfering devices run at
+once, each proceeds at rate ``1 / (1 + sum of interference factors)``: a factor of 1 takes turns (half speed each), 0
+does not matter. Copies do not interfere; each link is as fast as its fit says.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from syclsched.errors import IncompletePlanError
+from syclsched.model.plan import Instruction, Lane, Plan
+from syclsched.model.platform import Platform
+
+#: Instructions that take host time at submission and nothing else.
+_IMMEDIATE = ("alloc", "free")
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Simulated seconds of one instruction."""
+
+    submit_s: float
+    start_s: float
+    finish_s: float
+
+
+@dataclass(slots=True)
+class _Running:
+    """An instruction on its way: seconds of work left at ``since_s``, and its speed from then on."""
+
+    instruction: Instruction
+    left_s: float
+    since_s: float
+    rate: float
+    stamp: int
+
+
+def time_plan(plan: Plan) -> dict[int, Timing]:
+    """Simulate a plan.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan; durations are taken from its instructions, interference and submission cost from its platform.
+
+    Returns
+    -------
+    dict of int to Timing
+        For every instruction number.
+
+    Raises
+    ------
+    IncompletePlanError
+        If lanes wait for each other in a circle.
+    """
+    return _Simulation(plan.lanes, plan.platform).run()
+
+
+class _Simulation:
+    def __init__(self, lanes: Sequence[Lane], platform: Platform) -> None:
+        self._lanes = lanes
+        self._submission_s = platform.submission_s
+        self._lane_of = {i.id: n for n, lane in enumerate(lanes) for i in lane.instructions}
+        self._on_host = {i.id for lane in lanes if lane.kind == "host" for i in lane.instructions}
+        self._neighbours = _interfering_lanes(lanes, platform)
+        self._pointer = [0] * len(lanes)
+        self._busy = [False] * len(lanes)
+        self._finished: dict[int, float] = {}
+        self._timing: dict[int, Timing] = {}
+        self._running: dict[int, _Running] = {}
+        self._events: list[tuple[float, int, int, int]] = []
+        self._waiting_lanes: dict[int, list[int]] = {}
+        self._submit_s = self._submission_times()
+        self._stamp = 0
+        self._now = 0.0
+
+    def run(self) -> dict[int, Timing]:
+        """Run all lanes to their ends."""
+        for lane in range(len(self._lanes)):
+            self._step(lane)
+        while self._events:
+            now, kind, lane, stamp = heapq.heappop(self._events)
+            if kind == 0:  # a start that was waiting for its time
+                self._now = now
+                self._start(lane)
+                continue
+            running = self._running.get(lane)
+            if running is None or running.stamp != stamp:
+                continue  # its speed changed meanwhile; a newer event stands further on
+            self._now = now
+            self._finish(lane, running)
+        for stuck, position in zip(self._lanes, self._pointer, strict=True):
+            if position < len(stuck.instructions):
+                raise IncompletePlanError(
+                    f"instruction {stuck.instructions[position].id} never starts", where=f"lane {stuck.name!r}"
+                )
+        return self._timing
+
+    def _submission_times(self) -> dict[int, float]:
+        """Submissions happen one after another in the plan's global order."""
+        submitted: dict[int, float] = {}
+        clock = 0.0
+        for number in sorted(self._lane_of):
+            if number not in self._on_host:
+                clock += self._submission_s
+            submitted[number] = clock
+        return submitted
+
+    def _step(self, lane: int) -> None:
+        """Let a free lane go on as far as it can without time passing; stop where it runs or waits."""
+        instructions = self._lanes[lane].instructions
+        while not self._busy[lane] and self._pointer[lane] < len(instructions):
+            instruction = instructions[self._pointer[lane]]
+            if instruction.kind in _IMMEDIATE:
+                self._timing[instruction.id] = Timing(self._now, self._now, self._now)
+                self._finished[instruction.id] = self._now
+                self._pointer[lane] += 1
+                self._wake(instruction.id)
+                continue
+            missing = next((w for w in instruction.waits if w not in self._finished), None)
+            if missing is not None:
+                self._waiting_lanes.setdefault(missing, []).append(lane)
+                return
+            self._busy[lane] = True
+            ready = max(self._submit_s[instruction.id], self._now)
+            if any(w in self._on_host for w in instruction.waits) and instruction.id not in self._on_host:
+                # Work that waits for a host function is submitted only once that has returned.
+                ready = max(ready, self._now + self._submission_s)
+            if ready > self._now:
+                heapq.heappush(self._events, (ready, 0, lane, 0))
+            else:
+                self._start(lane)
+
+    def _start(self, lane: int) -> None:
+        instruction = self._lanes[lane].instructions[self._pointer[lane]]
+        self._timing[instruction.id] = Timing(self._submit_s[instruction.id], self._now, self._now)
+        self._running[lane] = _Running(instruction, instruction.duration_s, self._now, 1.0, 0)
+        self._reschedule(lane)
+        if instruction.kind != "copy":
+            self._disturb(lane)
+
+    def _finish(self, lane: int, running: _Running) -> None:
+        del self._running[lane]
+        number = running.instruction.id
+        begun = self._timing[number]
+        self._timing[number] = Timing(begun.submit_s, begun.start_s, self._now)
+        self._finished[number] = self._now
+        self._busy[lane] = False
+        self._pointer[lane] += 1
+        if running.instruction.kind != "copy":
+            self._disturb(lane)
+        self._wake(number)
+        self._step(lane)
+
+    def _wake(self, number: int) -> None:
+        for waiting in self._waiting_lanes.pop(number, ()):
+            self._step(waiting)
+
+    def _disturb(self, lane: int) -> None:
+        """Something started or ended on ``lane``: bring the lanes it interferes with up to date."""
+        for other, _ in self._neighbours[lane]:
+            running = self._running.get(other)
+            if running is not None and running.instruction.kind != "copy":
+                running.left_s = max(0.0, running.left_s - (self._now - running.since_s) * running.rate)
+                running.since_s = self._now
+                self._reschedule(other)
+
+    def _reschedule(self, lane: int) -> None:
+        running = self._running[lane]
+        load = 0.0
+        if running.instruction.kind != "copy":
+            for other, factor in self._neighbours[lane]:
+                beside = self._running.get(other)
+                if beside is not None and beside.instruction.kind != "copy":
+                    load += factor
+        running.rate = 1.0 / (1.0 + load)
+        self._stamp += 1
+        running.stamp = self._stamp
+        heapq.heappush(self._events, (self._now + running.left_s / running.rate, 1, lane, self._stamp))
+
+
+def _interfering_lanes(lanes: Sequence[Lane], platform: Platform) -> list[list[tuple[int, float]]]:
+    """Return for each lane the other lanes that slow it down, with factors."""
+    factors = {frozenset((p.first, p.second)): p.factor for p in platform.interferences if p.factor > 0}
+    result: list[list[tuple[int, float]]] = [[] for _ in lanes]
+    if not factors:
+        return result
+    for a, lane in enumerate(lanes):
+        for b, other in enumerate(lanes):
+            factor = factors.get(frozenset((lane.device, other.device)), 0.0)
+            if a != b and factor and lane.kind != "copy" and other.kind != "copy":
+                result[a].append((b, factor))
+    return result
