@@ -73,15 +73,18 @@ def inputs(kind: str, dtype: Dtype, length: int) -> Array:
 
 def expected(kind: str, dtype: Dtype, length: int) -> Array:
     """Return the right answer; of reductions, the partial sum of each numba-dpex work-item."""
-    given = inputs(kind, dtype, length)
+    given: Array = inputs(kind, dtype, length)
+    answer: Array
     if kind == RAMP:
-        return given[1] * np.arange(length).astype(dtype.name) + given[0]
-    if kind == REDUCTION:
-        return strided_totals(given, REDUCTION_ITEMS)
-    if dtype.is_float:
+        answer = given[1] * np.arange(length).astype(dtype.name) + given[0]
+    elif kind == REDUCTION:
+        answer = strided_totals(given, REDUCTION_ITEMS)
+    elif dtype.is_float:
         x = given.astype(np.float64)
-        return np.exp(-x * x) + np.sin(x) * np.cos(x) + np.sqrt(x * x)
-    return given * given * 5 + (given ^ 21) - (given >> 2)
+        answer = np.exp(-x * x) + np.sin(x) * np.cos(x) + np.sqrt(x * x)
+    else:
+        answer = given * given * 5 + (given ^ 21) - (given >> 2)
+    return answer
 
 
 def strided_totals(values: Array, items: int) -> Array:
@@ -90,9 +93,16 @@ def strided_totals(values: Array, items: int) -> Array:
 
 
 def opencl_group_totals(values: Array) -> Array:
-    """Return the partial sum of each work-group of the OpenCL reduction."""
+    """Return the partial sum of each work-group of the OpenCL reduction, then zeros.
+
+    There is a place for every work-item, so that a runtime that makes other groups than asked for writes wrong values
+    and not past the end.
+    """
     per_item = strided_totals(values, OPENCL_REDUCTION_ITEMS)
-    return per_item.reshape(-1, OPENCL_GROUP_ITEMS).sum(axis=1, dtype=values.dtype)
+    totals = np.zeros(OPENCL_REDUCTION_ITEMS, dtype=values.dtype)
+    per_group = per_item.reshape(-1, OPENCL_GROUP_ITEMS).sum(axis=1, dtype=values.dtype)
+    totals[: per_group.size] = per_group
+    return totals
 
 
 def mismatch(result: Array, answer: Array, tolerance: float) -> str | None:
@@ -131,14 +141,14 @@ def ramp_kernel(item: Any, out: Any, given: Any) -> None:
 
 
 def float_formula_kernel(item: Any, out: Any, given: Any) -> None:
-    """A sum of transcendental functions that is nowhere near zero for large arguments."""
+    """out[i] = exp(-x^2) + sin(x) cos(x) + |x|, with x = given[i]."""
     i = item.get_id(0)
     x = given[i]
     out[i] = math.exp(-x * x) + math.sin(x) * math.cos(x) + math.sqrt(x * x)
 
 
 def integer_formula_kernel(item: Any, out: Any, given: Any) -> None:
-    """Multiplication, exclusive or and shift."""
+    """out[i] = 5 x^2 + (x ^ 21) - (x >> 2), with x = given[i] and ^ the exclusive or."""
     i = item.get_id(0)
     x = given[i]
     out[i] = x * x * 5 + (x ^ 21) - (x >> 2)

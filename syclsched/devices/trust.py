@@ -119,9 +119,7 @@ def run_checks(device: Any, routes: Mapping[str, Route]) -> tuple[CheckResult, .
     import dpctl
 
     queue = dpctl.SyclQueue(device, property="in_order")
-    dtypes = tuple(
-        dtype for dtype in known_answers.DTYPES if dtype.name != "float64" or device.has_aspect_fp64
-    )
+    dtypes = tuple(dtype for dtype in known_answers.DTYPES if dtype.name != "float64" or device.has_aspect_fp64)
     return tuple(result for name, route in routes.items() for result in _run_route(name, route, queue, dtypes))
 
 
@@ -198,9 +196,9 @@ def _recall(path: Path) -> tuple[CheckResult, ...] | None:
 
 def _entry(entry: Mapping[str, Any]) -> CheckResult:
     status, detail = entry["status"], entry["detail"]
-    texts = [entry["route"], entry["dtype"], entry["kind"]]
-    if status not in get_args(Status) or not all(isinstance(each, str) for each in texts):
+    route, dtype, kind = entry["route"], entry["dtype"], entry["kind"]
+    if status not in get_args(Status) or not all(isinstance(each, str) for each in (route, dtype, kind)):
         raise ValueError("not the outcome of a check")
     if detail is not None and not isinstance(detail, str):
         raise ValueError("not the outcome of a check")
-    return CheckResult(*texts, cast(Status, status), detail)
+    return CheckResult(route, dtype, kind, cast(Status, status), detail)

@@ -106,7 +106,7 @@ def _ensure(source: Path, version: str, root: Path) -> Path:
 
 
 def _identity(source: Path, version: str) -> dict[str, str | int]:
-    """What makes a folder stale when it changes."""
+    """Return what makes a folder stale when it changes."""
     status = source.stat()
     return {
         "library": str(source),

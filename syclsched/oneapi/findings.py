@@ -77,7 +77,7 @@ def usable(facts: Facts) -> bool:
 
 
 def judge_machine(facts: Facts) -> Iterator[Finding]:
-    """Operating system, processor architecture and Python version."""
+    """Judge operating system, processor architecture and Python version."""
     version = f"Python {facts.python[0]}.{facts.python[1]}"
     if facts.system != "Linux" or facts.machine not in _MACHINES:
         yield Finding(
@@ -99,7 +99,7 @@ def judge_machine(facts: Facts) -> Iterator[Finding]:
 
 
 def judge_packages(facts: Facts) -> Iterator[Finding]:
-    """The installed distributions and whether they are of one generation."""
+    """Judge the installed distributions and whether they are of one generation."""
     versions = facts.versions
     absent = [name for name in _REQUIRED if name not in versions]
     if absent:
@@ -152,7 +152,7 @@ def _same(version: str, wanted: str, parts: int) -> bool:
 
 
 def judge_sycl(facts: Facts) -> Iterator[Finding]:
-    """The SYCL runtime's library and its OpenCL adapter."""
+    """Judge the SYCL runtime's library and its OpenCL adapter."""
     runtime = facts.versions.get("intel-sycl-rt") or facts.versions.get("dpcpp-cpp-rt")
     if facts.sycl_library is None:
         needed = facts.needed_sycl or "libsycl"
@@ -177,7 +177,7 @@ def judge_sycl(facts: Facts) -> Iterator[Finding]:
 
 
 def judge_opencl(facts: Facts) -> Iterator[Finding]:
-    """The OpenCL loader and the CPU's driver."""
+    """Judge the OpenCL loader and the CPU's driver."""
     if facts.opencl_loader is None:
         yield Finding(
             "OpenCL",
@@ -201,7 +201,7 @@ def judge_opencl(facts: Facts) -> Iterator[Finding]:
 
 
 def judge_layer(facts: Facts) -> Iterator[Finding]:
-    """The OpenCL layer that the build compiles."""
+    """Judge the OpenCL layer that the build compiles."""
     if facts.layer is None:
         yield Finding(
             "OpenCL layer",
@@ -215,7 +215,7 @@ def judge_layer(facts: Facts) -> Iterator[Finding]:
 
 
 def judge_emulator(facts: Facts) -> Iterator[Finding]:
-    """The FPGA emulator."""
+    """Say whether the FPGA emulator is there, and why not."""
     version = facts.versions.get("intel-opencl-rt")
     if facts.probe.emulator is not None:
         yield Finding("FPGA emulator", "ok", facts.probe.emulator)
@@ -249,7 +249,7 @@ def judge_emulator(facts: Facts) -> Iterator[Finding]:
 
 
 def judge_environment(facts: Facts) -> Iterator[Finding]:
-    """Variables the user has set that change devices or generated code."""
+    """Judge the variables the user has set that change devices or generated code."""
     for name, value in facts.users_variables.items():
         if name == TARGET_ARCH_VARIABLE and value not in KNOWN_ARCHITECTURES:
             yield Finding(
@@ -271,7 +271,7 @@ def judge_environment(facts: Facts) -> Iterator[Finding]:
 
 
 def judge_loading(facts: Facts) -> Iterator[Finding]:
-    """Whether a fresh process could load the stack, and which libraries it could not."""
+    """Judge whether a fresh process could load the stack, and which libraries it could not."""
     probe = facts.probe
     if probe.error is not None:
         yield Finding("loading", "missing", probe.error, "no device can be used", probe.hint)
@@ -296,7 +296,7 @@ def judge_loading(facts: Facts) -> Iterator[Finding]:
 
 
 def judge_devices(facts: Facts) -> Iterator[Finding]:
-    """The devices shown and their verdicts."""
+    """Judge the devices shown, by their verdicts."""
     probe = facts.probe
     if not probe.devices and probe.error is None:
         yield Finding(
@@ -338,7 +338,7 @@ def _mend_untrusted(facts: Facts) -> str:
 
 
 def judge_gpu(facts: Facts) -> Iterator[Finding]:
-    """GPUs of the machine: may they be opened, and does the runtime show them?"""
+    """Judge whether the machine's GPUs may be opened and are shown by the runtime."""
     for node in facts.render_nodes:
         if not node.readable:
             yield Finding(
@@ -363,7 +363,7 @@ def judge_gpu(facts: Facts) -> Iterator[Finding]:
 
 
 def judge_load(facts: Facts) -> Iterator[Finding]:
-    """Whether something else keeps the processors busy."""
+    """Judge whether something else keeps the processors busy."""
     busy = facts.busy_fraction
     average = "" if facts.load_average is None else f", load average {facts.load_average:.2f}"
     if busy is None:
@@ -381,7 +381,7 @@ def judge_load(facts: Facts) -> Iterator[Finding]:
 
 
 def judge_folders(facts: Facts) -> Iterator[Finding]:
-    """The folders written to."""
+    """Judge the folders that are written to."""
     for folder in facts.folders:
         if not folder.writable:
             yield Finding(

@@ -12,17 +12,14 @@ from pathlib import Path
 
 TARGET_ARCH_VARIABLE = "CL_CONFIG_CPU_TARGET_ARCH"
 
-#: Runtime's name of each instruction set, best first, with the ``/proc/cpuinfo`` flags it takes for granted.
-#: The sets are those of the compiler's ``-march=`` of the same name, without what only operating systems use.
+_AVX2_SET = frozenset(("avx2", "bmi1", "bmi2", "fma", "f16c", "movbe", "abm"))
+
+#: Runtime's name of each instruction set, best first, with the ``/proc/cpuinfo`` flags it takes for granted: those of
+#: the compiler's ``-march=`` of the same name, without what only operating systems use.
 _REQUIRED_FLAGS: tuple[tuple[str, frozenset[str]], ...] = (
-    (
-        "skx",
-        frozenset(
-            "avx512f avx512bw avx512cd avx512dq avx512vl avx2 bmi1 bmi2 fma f16c movbe abm".split()
-        ),
-    ),
-    ("core-avx2", frozenset("avx2 bmi1 bmi2 fma f16c movbe abm".split())),
-    ("corei7-avx", frozenset("avx sse4_1 sse4_2 popcnt".split())),
+    ("skx", _AVX2_SET | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
+    ("core-avx2", _AVX2_SET),
+    ("corei7-avx", frozenset(("avx", "sse4_1", "sse4_2", "popcnt"))),
 )
 
 #: Names that the CPU runtime of the pinned generation takes.

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulator against cases worked out by hand, and properties of every simulated plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from strategies import Case, cases
+
+from syclsched.errors import IncompletePlanError
+from syclsched.model.plan import Instruction, Lane, Plan
+from syclsched.model.platform import HOST, Device, Interference, MemorySpace, Platform
+from syclsched.model.schedule import Schedule
+from syclsched.planning import build_plan
+from syclsched.simulation import predict, simulate, time_plan
+
+
+def plan_of(*lanes: list[tuple[float, tuple[int, ...]]], factor: float = 0.0, submission_s: float = 0.0) -> Plan:
+    """Lanes of launches (seconds, waits), numbered lane by lane in steps of 10: lane 0 has 0, 1, ..., lane 1 has 10, ..."""
+    devices = [Device(f"d{n}", f"k{n}", "cpu", "opencl", "", f"d{n}", (f"d{n}",)) for n in range(len(lanes))]
+    devices.append(Device(HOST, HOST, HOST, HOST, "", HOST, (HOST,)))
+    pairs = tuple(Interference(f"d{a}", f"d{b}", factor) for a in range(len(lanes)) for b in range(a))
+    platform = Platform("by hand", tuple(devices), (MemorySpace(HOST, 0),), (), pairs, submission_s)
+    made = tuple(
+        Lane(
+            f"d{n}:0", f"d{n}", "compute",
+            tuple(Instruction(10 * n + k, "launch", f"t{10 * n + k}", duration_s=s, waits=w) for k, (s, w) in enumerate(lane)),
+        )
+        for n, lane in enumerate(lanes)
+    )  # fmt: skip
+    return Plan("by hand", "0", "none", platform, (), (), Schedule("none", ()), made)
+
+
+def finishes(plan: Plan) -> dict[int, float]:
+    return {number: timing.finish_s for number, timing in time_plan(plan).items()}
+
+
+def test_a_lane_runs_in_order() -> None:
+    assert finishes(plan_of([(1.0, ()), (2.0, ())])) == {0: 1.0, 1: 3.0}
+
+
+def test_lanes_run_at_once_and_wait_for_each_other() -> None:
+    assert finishes(plan_of([(1.0, ()), (2.0, (10,))], [(3.0, ())])) == {0: 1.0, 1: 5.0, 10: 3.0}
+
+
+def test_taking_turns_doubles_the_time_while_both_run() -> None:
+    # Both at half speed until the short one has done its 1 s (at 2 s); the long one then has 2 s left.
+    assert finishes(plan_of([(1.0, ())], [(3.0, ())], factor=1.0)) == pytest.approx({0: 2.0, 10: 4.0})
+
+
+def test_half_interference() -> None:
+    assert finishes(plan_of([(2.0, ())], [(2.0, ())], factor=0.5)) == pytest.approx({0: 3.0, 10: 3.0})
+
+
+def test_three_that_take_turns_share_three_ways() -> None:
+    assert finishes(plan_of([(1.0, ())], [(1.0, ())], [(1.0, ())], factor=1.0)) == pytest.approx({0: 3.0, 10: 3.0, 20: 3.0})
+
+
+def test_submission_is_sequential_on_the_host() -> None:
+    times = time_plan(plan_of([(0.5, ()), (0.5, ())], [(0.5, ())], submission_s=1.0))
+    assert [times[n].start_s for n in (0, 1, 10)] == [1.0, 2.0, 3.0]
+
+
+def test_a_circle_of_waits_is_an_error() -> None:
+    with pytest.raises(IncompletePlanError, match="never starts"):
+        time_plan(plan_of([(1.0, (10,))], [(1.0, (0,))]))
+
+
+@given(cases())
+def test_simulated_times_respect_lanes_waits_and_durations(case: Case) -> None:
+    plan = predict(build_plan(case.graph, case.platform, case.schedule, case.durations_s))
+    finish = {i.id: i.finish_s for _, i in plan.instructions()}
+    for lane in plan.lanes:
+        clock = 0.0
+        for instruction in lane.instructions:
+            if instruction.kind == "free":
+                continue
+            assert instruction.start_s >= clock - 1e-12
+            assert all(instruction.start_s >= finish[w] - 1e-12 for w in instruction.waits)
+            if instruction.kind != "alloc":
+                assert instruction.finish_s - instruction.start_s >= instruction.duration_s - 1e-12
+            clock = instruction.finish_s
+    assert plan.makespan_s == max(finish.values(), default=0.0)
+    alone = replace(plan, platform=replace(plan.platform, interferences=()))
+    assert predict(alone).makespan_s <= plan.makespan_s + 1e-12
+
+
+@given(cases())
+def test_simulation_is_deterministic_and_complete(case: Case) -> None:
+    plan = predict(build_plan(case.graph, case.platform, case.schedule, case.durations_s))
+    trace = simulate(plan)
+    assert trace == simulate(plan)
+    assert trace.simulated
+    assert trace.makespan_s == plan.makespan_s
+    assert {s.task for s in trace.spans if s.kind != "copy"} == {t.name for t in case.graph.tasks}
