@@ -7,9 +7,17 @@ Names are imported when they are first used, so ``import syclsched`` is fast and
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+# In a checkout kernels/ and device_profiles/ lie beside this package; an installation has them in it. `python -m
+# syclsched` in a checkout imports this very folder, wherever the package is installed.
+_above = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+if not os.path.isdir(os.path.join(__path__[0], "kernels")) and os.path.isfile(os.path.join(_above, "pyproject.toml")):
+    __path__.append(_above)
+del _above
 
 #: Public name -> module that defines it.
 _LAZY = {

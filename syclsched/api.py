@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The library in a few verbs: discover, describe, calibrate, plan, verify, simulate, run.
+
+Each takes and returns the frozen data of `syclsched.model`; the rooms below can be used directly for more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from syclsched.model.graph import TaskGraph
+from syclsched.model.plan import Plan
+from syclsched.model.platform import Device, Platform
+from syclsched.model.trace import Trace
+
+if TYPE_CHECKING:
+    from syclsched.costs import History
+    from syclsched.devices import LiveDevices
+    from syclsched.execution import Run
+
+
+def discover(
+    select: str | None = None,
+    *,
+    where: Callable[[Device], bool] | None = None,
+    sub_devices: int | None = None,
+    lanes: Mapping[str, int] | int | None = None,
+) -> Platform:
+    """Find the SYCL devices of this machine, with the profiles stored for them.
+
+    Parameters
+    ----------
+    select : str, optional
+        Which devices: ``cpu,accelerator``, device names, or the syntax of ONEAPI_DEVICE_SELECTOR
+        (``opencl:cpu;level_zero:gpu``).
+    where : callable, optional
+        Keeps the devices for which it returns true.
+    sub_devices : int, optional
+        Replace every CPU device by this many equal sub-devices.
+    lanes : int or Mapping[str, int], optional
+        In-order compute queues per device, for all or by device name; by default what the profile found
+        to run at once.
+
+    Returns
+    -------
+    Platform
+        Plain data; devices that failed their known-answer test are left out.
+
+    Raises
+    ------
+    RuntimeMissingError
+        If the SYCL runtime cannot be loaded.
+    EmptyPlatformError
+        If no usable device is left.
+    """
+    from syclsched import devices
+    from syclsched.profiling import ProfileStore, attach
+
+    platform = attach(devices.discover(selector=select, where=where, sub_devices=sub_devices), ProfileStore())
+    return platform if lanes is None else with_lanes(platform, lanes)
+
+
+def with_lanes(platform: Platform, lanes: Mapping[str, int] | int) -> Platform:
+    """Return the platform with another number of compute lanes.
+
+    Parameters
+    ----------
+    platform : Platform
+        The platform.
+    lanes : int or Mapping[str, int]
+        For all SYCL devices, or by device name.
+
+    Returns
+    -------
+    Platform
+        A changed copy.
+    """
+    by_name = dict.fromkeys((d.name for d in platform.compute_devices), lanes) if isinstance(lanes, int) else lanes
+    for name in by_name:
+        platform.device(name)
+    return replace(
+        platform,
+        devices=tuple(replace(d, lanes=by_name[d.name]) if d.name in by_name else d for d in platform.devices),
+    )
+
+
+def describe(profiles: Iterable[str], name: str = "described") -> Platform:
+    """Make a platform of hardware that is not here, from profiles.
+
+    Parameters
+    ----------
+    profiles : iterable of str
+        Names of shipped profiles (``cpu``, ``max1550``, ``a770``, ...) or paths of profile files.
+    name : str, optional
+        The platform's name.
+
+    Returns
+    -------
+    Platform
+        To plan for and to simulate on.
+
+    Raises
+    ------
+    FormatError, StorageError
+        If a file is not a profile or cannot be read.
+    """
+    from syclsched.profiling import load_profile, platform_from_profiles
+
+    return platform_from_profiles([load_profile(p) for p in profiles], name)
+
+
+def calibrate(
+    graph: TaskGraph,
+    platform: Platform,
+    *,
+    live: LiveDevices | None = None,
+    progress: Callable[..., None] | None = None,
+) -> int:
+    """Time every distinct piece of work of a graph on every device that can do it, and remember it.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        Its operations, with the shapes its tasks have.
+    platform : Platform
+        Devices of this machine.
+    live : LiveDevices, optional
+        Opened if not given.
+    progress : callable, optional
+        Called as measurements are made.
+
+    Returns
+    -------
+    int
+        How many measurements were made; those remembered from earlier are not repeated.
+    """
+    from syclsched.devices import open_devices
+    from syclsched.profiling import HistoryStore
+    from syclsched.profiling import calibrate as measure
+
+    with HistoryStore() as history:
+        if live is not None:
+            return measure(graph, platform, live, history, progress=progress)
+        with open_devices(platform) as opened:
+            return measure(graph, platform, opened, history, progress=progress)
+
+
+def plan(graph: TaskGraph, platform: Platform, *, policy: str = "auto", history: History | None = None) -> Plan:
+    """Plan a graph for a platform; see `syclsched.planner.plan_graph`.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        What to run.
+    platform : Platform
+        Live or described.
+    policy : str, optional
+        ``auto``, ``heft``, ``single:DEVICE`` or another registered policy.
+    history : History, optional
+        Measured task times; by default those remembered on this machine.
+
+    Returns
+    -------
+    Plan
+        Verified, with predicted times.
+    """
+    from syclsched.planner import plan_graph
+
+    if history is not None:
+        return plan_graph(graph, platform, policy=policy, history=history)
+    from syclsched.profiling import HistoryStore
+
+    with HistoryStore() as store:
+        return plan_graph(graph, platform, policy=policy, history=store)
+
+
+def verify(plan: Plan, graph: TaskGraph | None = None) -> None:
+    """Prove that a plan is complete and free of races; see `syclsched.planning.verify`.
+
+    Parameters
+    ----------
+    plan : Plan
+        Any plan, also one read from a file.
+    graph : TaskGraph, optional
+        The graph it must be for.
+
+    Raises
+    ------
+    RaceError, IncompletePlanError, MemoryLimitError
+        If it must not be run.
+    """
+    from syclsched.planning import verify as prove
+
+    prove(plan, graph)
+
+
+def simulate(plan: Plan) -> Trace:
+    """Run a plan on a virtual clock; see `syclsched.simulation.simulate`.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan.
+
+    Returns
+    -------
+    Trace
+        As if it had run.
+    """
+    from syclsched.simulation import simulate as on_virtual_clock
+
+    return on_virtual_clock(plan)
+
+
+def run(
+    graph: TaskGraph,
+    platform: Platform | None = None,
+    *,
+    plan: Plan | None = None,
+    policy: str = "auto",
+    inputs: Mapping[str, Any] | None = None,
+    calibrate: bool = True,
+) -> Run:
+    """Plan a graph if need be, and start it; returns at once.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        What to run.
+    platform : Platform, optional
+        Where; by default every usable device of this machine.
+    plan : Plan, optional
+        Made before, or read from a file; verified before anything runs.
+    policy : str, optional
+        For planning, if no plan is given.
+    inputs : Mapping[str, array-like], optional
+        Values of input arrays, before those given with `TaskGraph.array`.
+    calibrate : bool, optional
+        Time work that was never timed before on these devices, so that the plan is a good one.
+
+    Returns
+    -------
+    Run
+        Ask it for results; use it as a context manager to give everything back.
+    """
+    from syclsched.devices import open_devices
+    from syclsched.execution import execute
+
+    where = platform if platform is not None else (discover() if plan is None else plan.platform)
+    live = open_devices(where)
+    try:
+        if plan is None:
+            if calibrate:
+                _calibrate(graph, where, live=live)
+            plan = _plan(graph, where, policy=policy)
+        return execute(plan, graph, live, inputs=inputs, owns_devices=True)
+    except BaseException:
+        live.close()
+        raise
+
+
+# `run` has parameters of these names.
+_calibrate, _plan = calibrate, plan

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a device can run an implementation of a task, and if not, what it lacks."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from functools import cache
+
+from syclsched.model.operation import Implementation, Operation, Signature
+from syclsched.model.platform import Device
+from syclsched.model.task import Task
+
+#: The SYCL aspect a dtype needs. SYCL 2020 makes every other type NumPy shares with it mandatory.
+_DTYPE_ASPECTS = {"float64": "fp64", "complex128": "fp64", "float16": "fp16"}
+
+#: What a device computes in for a complex array.
+_REAL_PARTS = {"complex64": "float32", "complex128": "float64"}
+
+
+def unsupported(task: Task, implementation: Implementation, device: Device) -> str | None:
+    """Return why a device cannot run an implementation of a task, or None if it can.
+
+    Parameters
+    ----------
+    task : Task
+        Its signature says which dtypes are needed.
+    implementation : Implementation
+        One of the implementations of its operation.
+    device : Device
+        Where.
+
+    Returns
+    -------
+    str or None
+        The first thing that is missing, with its name, for instance ``no aspect fp64 (array 'a' is float64)``.
+    """
+    if device.distrust is not None:
+        return f"not trusted ({device.distrust})"
+    if device.is_host != (implementation.kind == "host"):
+        return "runs host implementations only" if device.is_host else "runs no host implementations"
+    for missing in _missing(task, implementation, device):
+        return missing
+    return None
+
+
+def _missing(task: Task, implementation: Implementation, device: Device) -> Iterator[str]:
+    needs = implementation.requires
+    if not device.is_host:
+        if needs.backends and device.backend not in needs.backends:
+            yield f"backend is {device.backend}, not {' or '.join(needs.backends)}"
+        if needs.device_kinds and device.kind not in needs.device_kinds:
+            yield f"kind is {device.kind}, not {' or '.join(needs.device_kinds)}"
+        for aspect in needs.aspects:
+            if aspect not in device.aspects:
+                yield f"no aspect {aspect}"
+    if task.signature is not None:
+        yield from _missing_for_dtypes(task.operation, task.signature, implementation, device)
+    for package in needs.packages:
+        if not installed(package):
+            yield f"Python package {package} is not installed"
+
+
+def _missing_for_dtypes(
+    operation: Operation | None, signature: Signature, implementation: Implementation, device: Device
+) -> Iterator[str]:
+    allowed = implementation.requires.dtypes
+    for name, dtype in signature.dtypes.items():
+        if allowed and dtype not in allowed:
+            yield f"implementation does not take {dtype} (array {name!r}), only {', '.join(allowed)}"
+        if not device.is_host:
+            yield from _missing_for_dtype(dtype, f"array {name!r}", device)
+    if operation is not None and implementation.is_kernel:
+        # A kernel with a double among its scalars needs fp64 even if all its arrays are single precision.
+        for parameter in operation.parameters:
+            if not parameter.is_array and parameter.like is None:
+                yield from _missing_for_dtype(parameter.dtype, f"scalar {parameter.name!r}", device)
+
+
+def _missing_for_dtype(dtype: str, what: str, device: Device) -> Iterator[str]:
+    aspect = _DTYPE_ASPECTS.get(dtype)
+    if aspect is not None and aspect not in device.aspects:
+        yield f"no aspect {aspect} ({what} is {dtype})"
+    real = _REAL_PARTS.get(dtype, dtype)
+    # Profiles and devices need not list the integers, which every SYCL device has.
+    if real.startswith("float") and device.dtypes and real not in device.dtypes:
+        yield f"no dtype {real} ({what} is {dtype})"
+
+
+@cache
+def installed(package: str) -> bool:
+    """Return whether a Python package can be imported, without importing it.
+
+    Parameters
+    ----------
+    package : str
+        Dotted import name. The packages above it are imported, as `importlib.util.find_spec` does.
+
+    Returns
+    -------
+    bool
+        Remembered for the life of the process.
+    """
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # of a package above it
+        return False

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measured durations: how they are keyed and where the cost model asks for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from syclsched.model.operation import Implementation, Operation, Signature
+from syclsched.model.profile import Quantity
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryKey:
+    """What a measured duration is of.
+
+    Parameters
+    ----------
+    device_key : str
+        `Device.key`.
+    operation, implementation : str
+        Names.
+    revision : str
+        `Implementation.revision`: measurements of older code do not count.
+    signature : str
+        `signature_text`.
+    """
+
+    device_key: str
+    operation: str
+    implementation: str
+    revision: str
+    signature: str
+
+
+class History(Protocol):
+    """Something that knows measured durations."""
+
+    def lookup(self, key: HistoryKey) -> Quantity | None:
+        """Return the seconds measured for ``key``, or None if there are none."""
+        ...
+
+
+class MemoryHistory(dict[HistoryKey, Quantity]):
+    """A history that lives in memory: a dict from key to seconds."""
+
+    def lookup(self, key: HistoryKey) -> Quantity | None:
+        """Return the seconds measured for ``key``, or None if there are none."""
+        return self.get(key)
+
+
+def signature_text(signature: Signature) -> str:
+    """Return a signature as text that is the same in every process.
+
+    Parameters
+    ----------
+    signature : Signature
+        Shapes, dtypes and scalars.
+
+    Returns
+    -------
+    str
+        For instance ``a:float32[64,64] b:float32[64] alpha=1.5``; parameters sorted by name.
+    """
+    arrays = [
+        f"{name}:{signature.dtypes[name]}[{','.join(map(str, shape))}]"
+        for name, shape in sorted(signature.shapes.items())
+    ]
+    return " ".join([*arrays, *(f"{name}={value!r}" for name, value in sorted(signature.scalars.items()))])
+
+
+def history_key(
+    device_key: str, operation: Operation, implementation: Implementation, signature: Signature
+) -> HistoryKey:
+    """Return the key of one implementation on one device.
+
+    Parameters
+    ----------
+    device_key : str
+        `Device.key`.
+    operation, implementation, signature
+        What is measured.
+
+    Returns
+    -------
+    HistoryKey
+        Equal for equal work, in every process.
+    """
+    text = signature_text(signature)
+    return HistoryKey(device_key, operation.name, implementation.name, implementation.revision, text)

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cost model: seconds of tasks and copies, measured where they were measured, else from the roofline."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from syclsched.costs.capability import unsupported
+from syclsched.costs.history import History, history_key
+from syclsched.costs.rates import Rates, rates_of
+from syclsched.costs.roofline import checked_efficiency, checked_work, roofline_seconds, working_set
+from syclsched.errors import CapabilityError, EmptyPlatformError
+from syclsched.model.operation import Implementation, Operation, Signature
+from syclsched.model.platform import Device, Platform
+from syclsched.model.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Predicted seconds of a task.
+
+    Parameters
+    ----------
+    seconds : float
+        Alone on the machine.
+    origin : str
+        ``measured`` (history), ``modelled`` (roofline of a measured profile), ``spec-sheet`` (roofline of a published
+        one) or ``assumed`` (the device has no profile).
+    spread_s : float or None
+        Median absolute deviation of what was measured; None if it was not.
+    """
+
+    seconds: float
+    origin: str
+    spread_s: float | None = None
+
+
+Choice = tuple[Implementation, Estimate]
+
+
+@dataclass(slots=True)
+class _CostClass:
+    """Tasks that cost the same: one operation with one signature."""
+
+    task: Task  # one of them
+    best: dict[str, Choice | None] = field(default_factory=dict)  # by device key
+
+
+class CostModel:
+    """What tasks and copies cost on a platform.
+
+    Graphs have thousands of tasks and few distinct signatures: every answer is worked out once for each operation,
+    signature and device, and remembered.
+
+    Parameters
+    ----------
+    platform : Platform
+        Its devices (with profiles, or assumed numbers are used) and links.
+    history : History, optional
+        Measured durations, which come before the model.
+    """
+
+    def __init__(self, platform: Platform, history: History | None = None) -> None:
+        self.platform = platform
+        self._history = history
+        self._classes: dict[object, _CostClass] = {}
+        self._rates: dict[str, Rates] = {}
+
+    def supports(self, task: Task, implementation: Implementation, device: Device) -> str | None:
+        """Return why ``device`` cannot run ``implementation`` of ``task``, or None if it can."""
+        return unsupported(task, implementation, device)
+
+    def task_seconds(self, task: Task, implementation: Implementation, device: Device) -> Estimate:
+        """Return the predicted seconds of a task, whether or not the device supports it.
+
+        Parameters
+        ----------
+        task : Task
+            Any task; a barrier takes no time.
+        implementation : Implementation
+            One of its operation's.
+        device : Device
+            A device of the platform.
+
+        Returns
+        -------
+        Estimate
+            Measured if the history knows a finite duration, else from the roofline.
+
+        Raises
+        ------
+        ArgumentError
+            If the operation states impossible work, or the implementation an impossible efficiency.
+        """
+        if task.operation is None or task.signature is None:
+            return Estimate(0.0, "modelled")
+        measured = self._measured(task.operation, task.signature, implementation, device)
+        if measured is not None:
+            return measured
+        where = f"task {task.name!r}"
+        work = checked_work(task.operation, task.signature, where)
+        efficiency = checked_efficiency(implementation, where)
+        rates = self._rates_of(device)
+        seconds = roofline_seconds(work, working_set(task.signature, work), efficiency, rates)
+        return Estimate(seconds, rates.origin)
+
+    def best(self, task: Task, device: Device) -> Choice | None:
+        """Return the fastest implementation of a task on a device.
+
+        Parameters
+        ----------
+        task : Task
+            Any task but a barrier.
+        device : Device
+            A device of the platform.
+
+        Returns
+        -------
+        (Implementation, Estimate) or None
+            The earlier implementation if two are equally fast; None if the device can run none, or for a barrier.
+        """
+        return self._best(self._class_of(task), device)
+
+    def choices(self, task: Task, devices: Sequence[Device]) -> tuple[Choice | None, ...]:
+        """Return `best` for each of some devices, in their order."""
+        shared = self._class_of(task)
+        return tuple([self._best(shared, device) for device in devices])
+
+    def require(self, task: Task, devices: Sequence[Device] | None = None) -> None:
+        """Check that some device can run a task.
+
+        Parameters
+        ----------
+        task : Task
+            Any task; a barrier can always be run.
+        devices : sequence of Device, optional
+            The devices there are to choose from; all of the platform if not given.
+
+        Raises
+        ------
+        CapabilityError
+            If none can; lists each device and what it lacks.
+        EmptyPlatformError
+            If there are no devices at all.
+        """
+        devices = self.platform.devices if devices is None else devices
+        if not devices:
+            raise EmptyPlatformError("there are no devices", where=f"platform {self.platform.name!r}")
+        if task.operation is None or any(choice is not None for choice in self.choices(task, devices)):
+            return
+        lacking = [
+            f"{device.name}: " + ", ".join(f"{i.name}: {unsupported(task, i, device)}" for i in implementations)
+            for device in devices
+            if (implementations := _worth_naming(task.operation, device))
+        ]
+        raise CapabilityError(
+            f"no device can run {task.operation.name!r}: " + "; ".join(lacking),
+            where=f"task {task.name!r}",
+            hint="Give the operation an implementation for one of these devices, or plan for another device",
+        )
+
+    def copy_line(self, source_space: str, destination_space: str) -> tuple[float, float]:
+        """Return what a copy between two spaces costs, as latency and seconds per byte.
+
+        Parameters
+        ----------
+        source_space, destination_space : str
+            Names of memory spaces.
+
+        Returns
+        -------
+        (float, float)
+            Sums over the links of the route; zeros within one space.
+
+        Raises
+        ------
+        PlatformError
+            If there is no way from one to the other.
+        """
+        route = self.platform.route(source_space, destination_space)
+        return sum(link.latency_s for link in route), sum(1.0 / link.bandwidth_bytes_per_s for link in route)
+
+    def copy_seconds(self, nbytes: int, source_space: str, destination_space: str) -> float:
+        """Return the seconds of a copy between two spaces.
+
+        Parameters
+        ----------
+        nbytes : int
+            Bytes to copy; nothing takes no time.
+        source_space, destination_space : str
+            Names of memory spaces.
+
+        Returns
+        -------
+        float
+            Zero within one space.
+
+        Raises
+        ------
+        PlatformError
+            If there is no way from one to the other.
+        """
+        latency_s, seconds_per_byte = self.copy_line(source_space, destination_space)
+        return latency_s + nbytes * seconds_per_byte if nbytes else 0.0
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _class_of(self, task: Task) -> _CostClass:
+        key = _class_key(task)
+        found = self._classes.get(key)
+        if found is None:
+            found = self._classes[key] = _CostClass(task)
+        return found
+
+    def _best(self, shared: _CostClass, device: Device) -> Choice | None:
+        if device.key not in shared.best:
+            shared.best[device.key] = self._find_best(shared.task, device)
+        return shared.best[device.key]
+
+    def _find_best(self, task: Task, device: Device) -> Choice | None:
+        best: Choice | None = None
+        for implementation in task.operation.implementations if task.operation is not None else ():
+            if unsupported(task, implementation, device) is not None:
+                continue
+            estimate = self.task_seconds(task, implementation, device)
+            if best is None or estimate.seconds < best[1].seconds:
+                best = (implementation, estimate)
+        return best
+
+    def _measured(
+        self, operation: Operation, signature: Signature, implementation: Implementation, device: Device
+    ) -> Estimate | None:
+        if self._history is None:
+            return None
+        quantity = self._history.lookup(history_key(device.key, operation, implementation, signature))
+        # A history is a file of the user's: a number that cannot be a duration is no measurement.
+        if quantity is None or not 0.0 <= quantity.value < math.inf:
+            return None
+        return Estimate(quantity.value, "measured", quantity.mad)
+
+    def _rates_of(self, device: Device) -> Rates:
+        rates = self._rates.get(device.key)
+        if rates is None:
+            rates = self._rates[device.key] = rates_of(device, self.platform)
+        return rates
+
+
+def _class_key(task: Task) -> object:
+    signature = task.signature
+    if signature is None:
+        return None
+    # By identity: hashing an operation takes longer than all the rest, and the cost class keeps it alive.
+    return id(task.operation), _items(signature.shapes), _items(signature.dtypes), _items(signature.scalars)
+
+
+def _items(mapping: Mapping[str, object]) -> tuple[tuple[str, object], ...]:
+    # 1 and 1.0 are equal as keys, but not the same scalar to an operation.
+    return tuple([(k, (v, type(v)) if isinstance(v, (int, float)) else v) for k, v in mapping.items()])
+
+
+def _worth_naming(operation: Operation, device: Device) -> tuple[Implementation, ...]:
+    """Leave out what is plain: that the host runs no kernels, and that devices run no host functions."""
+    telling = tuple(i for i in operation.implementations if device.is_host == (i.kind == "host"))
+    return telling or operation.implementations

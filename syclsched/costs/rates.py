@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How fast a device is: from its profile, or assumed, and then it says so."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from syclsched.model.platform import Device, Platform
+from syclsched.model.profile import DeviceProfile
+
+RateOrigin = Literal["modelled", "spec-sheet", "assumed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What the roofline needs to know of a device.
+
+    Parameters
+    ----------
+    origin : str
+        ``modelled`` (from a measured profile), ``spec-sheet`` or ``assumed``.
+    launch_s : float
+        What a launch adds to the time of a stream of kernels.
+    peak_flops : Mapping[str, float]
+        Operations a second by dtype.
+    bandwidth_bytes_per_s : float
+        Of its memory, for working sets that do not fit the caches.
+    bandwidth_curve : tuple of (int, float)
+        (working set in bytes, bytes/s), by rising working set.
+    compute_units : int
+        How many work-items at least keep it busy.
+    """
+
+    origin: RateOrigin
+    launch_s: float
+    peak_flops: Mapping[str, float]
+    bandwidth_bytes_per_s: float
+    bandwidth_curve: tuple[tuple[int, float], ...]
+    compute_units: int
+
+    def peak(self, dtype: str) -> float:
+        """Return the peak for a dtype, in operations a second.
+
+        Parameters
+        ----------
+        dtype : str
+            NumPy dtype name.
+
+        Returns
+        -------
+        float
+            Of the dtype itself, else of the one it is computed in, else the lowest known.
+        """
+        for name in (dtype, _STAND_INS.get(dtype, "int32")):
+            if name in self.peak_flops:
+                return self.peak_flops[name]
+        return min(self.peak_flops.values())
+
+    def bandwidth(self, working_set_bytes: float) -> float:
+        """Return the bandwidth for a working set, in bytes a second.
+
+        Parameters
+        ----------
+        working_set_bytes : float
+            Bytes touched over and over.
+
+        Returns
+        -------
+        float
+            From the curve, linear over the logarithm of the working set, level beyond its ends.
+        """
+        curve = self.bandwidth_curve
+        if not curve:
+            return self.bandwidth_bytes_per_s
+        above = bisect_left(curve, working_set_bytes, key=lambda point: point[0])
+        if above == 0:
+            return curve[0][1]
+        if above == len(curve):
+            return curve[-1][1]
+        (left, low), (right, high) = curve[above - 1], curve[above]
+        if left < 1:
+            return high
+        share = math.log(working_set_bytes / left) / math.log(right / left)
+        return low + share * (high - low)
+
+
+#: The dtype whose peak stands in where a profile does not have the dtype's own; others are taken as int32.
+_STAND_INS = {"complex64": "float32", "complex128": "float64", "float16": "float32"}
+
+#: What is assumed of a device nobody has profiled. Round numbers of the order of one core of a current processor, for
+#: want of better ones; estimates made from them say ``assumed``, and `syclsched profile` replaces them.
+ASSUMED_FLOPS_PER_UNIT = 1e10
+ASSUMED_BANDWIDTH_BYTES_PER_S = 1e10
+ASSUMED_LAUNCH_S = 1e-5
+
+
+def rates_of(device: Device, platform: Platform) -> Rates:
+    """Return how fast a device is.
+
+    Parameters
+    ----------
+    device : Device
+        Which device.
+    platform : Platform
+        The host has no profile of its own: it is assumed to be as fast as the profiled CPU device of its platform, if
+        there is one, for they are the same cores.
+
+    Returns
+    -------
+    Rates
+        From the device's profile if it has one.
+    """
+    if device.profile is not None:
+        return _profiled(device.profile, "modelled" if device.profile.origin == "measured" else "spec-sheet")
+    if device.is_host:
+        for other in platform.compute_devices:
+            if other.kind == "cpu" and other.partition is None and other.profile is not None:
+                return _profiled(other.profile, "assumed")
+    return Rates(
+        origin="assumed",
+        launch_s=ASSUMED_LAUNCH_S,
+        peak_flops={"float64": ASSUMED_FLOPS_PER_UNIT * device.compute_units},
+        bandwidth_bytes_per_s=ASSUMED_BANDWIDTH_BYTES_PER_S,
+        bandwidth_curve=(),
+        compute_units=device.compute_units,
+    )
+
+
+def _profiled(profile: DeviceProfile, origin: RateOrigin) -> Rates:
+    launch = profile.launch
+    return Rates(
+        origin=origin,
+        # In a stream of kernels most of the latency hides behind the kernel before; a chain shows what is left.
+        launch_s=(launch.chain_task_s or launch.latency_s).value,
+        peak_flops={dtype: q.value for dtype, q in profile.peak_flops.items() if q.value > 0.0}
+        or {"float64": ASSUMED_FLOPS_PER_UNIT * profile.identity.compute_units},
+        bandwidth_bytes_per_s=profile.triad_bandwidth_bytes_per_s.value or ASSUMED_BANDWIDTH_BYTES_PER_S,
+        bandwidth_curve=tuple(sorted(profile.bandwidth_curve)),
+        compute_units=profile.identity.compute_units,
+    )

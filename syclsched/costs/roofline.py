@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The roofline model: what a task takes on a device, before anyone has measured it."""
+
+from __future__ import annotations
+
+import math
+
+from syclsched.costs.rates import Rates
+from syclsched.errors import ArgumentError
+from syclsched.model.operation import Implementation, Operation, Signature, Work
+from syclsched.model.sizes import signature_bytes
+
+
+def roofline_seconds(work: Work, working_set_bytes: float, efficiency: float, rates: Rates) -> float:
+    """Return the seconds of one task, by the roofline model of Williams, Waterman and Patterson (2009).
+
+    Parameters
+    ----------
+    work : Work
+        Operations, bytes and parallelism of the task.
+    working_set_bytes : float
+        Bytes of its arrays, which say what cache they fit in.
+    efficiency : float
+        Fraction of the roofline the implementation reaches.
+    rates : Rates
+        Of the device.
+
+    Returns
+    -------
+    float
+        Launch plus the longer of computing and moving bytes, over the efficiency. A task with fewer work-items than
+        the device has compute units gets that share of both.
+    """
+    share = min(1.0, work.parallelism / rates.compute_units)
+    computing_s = work.flops / (rates.peak(work.dtype) * share)
+    moving_s = work.bytes / (rates.bandwidth(working_set_bytes) * share)
+    return rates.launch_s + max(computing_s, moving_s) / efficiency
+
+
+def checked_work(operation: Operation, signature: Signature, where: str) -> Work:
+    """Return the work of a task as its operation states it.
+
+    Parameters
+    ----------
+    operation : Operation
+        Whose ``work`` function is asked.
+    signature : Signature
+        For which shapes and scalars.
+    where : str
+        The task, for the error.
+
+    Returns
+    -------
+    Work
+        With finite flops and bytes of zero or more, and a parallelism above zero.
+
+    Raises
+    ------
+    ArgumentError
+        If the operation states anything else.
+    """
+    work = operation.work(signature)
+    if not (0.0 <= work.flops < math.inf and 0.0 <= work.bytes < math.inf and work.parallelism > 0.0):
+        raise ArgumentError(
+            f"operation {operation.name!r} states impossible work: {work.flops!r} flops, {work.bytes!r} bytes, "
+            f"parallelism {work.parallelism!r}",
+            where=where,
+            hint="Its work function must return finite numbers, zero or more, and a parallelism above zero",
+        )
+    return work
+
+
+def working_set(signature: Signature, work: Work) -> float:
+    """Return the bytes a task works on: its arrays, or what it moves if it has none."""
+    return float(signature_bytes(signature)) or work.bytes
+
+
+def checked_efficiency(implementation: Implementation, where: str) -> float:
+    """Return an implementation's efficiency.
+
+    Parameters
+    ----------
+    implementation : Implementation
+        Which one.
+    where : str
+        The task, for the error.
+
+    Returns
+    -------
+    float
+        Above zero and finite.
+
+    Raises
+    ------
+    ArgumentError
+        If it states anything else.
+    """
+    if not 0.0 < implementation.efficiency < math.inf:
+        raise ArgumentError(
+            f"implementation {implementation.name!r} states an impossible efficiency: {implementation.efficiency!r}",
+            where=where,
+            hint="It is the fraction of the device's peak it reaches: above zero",
+        )
+    return implementation.efficiency

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Policies by name: those that ship, those registered at run time, and those of other packages.
+
+Another package offers a policy by an entry point in the group ``syclsched.policies``, whose name is the policy's and
+whose object is the policy, or a class or function that makes it without arguments. It is imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+from typing import Protocol, runtime_checkable
+
+from syclsched.errors import PolicyError
+from syclsched.model.schedule import Schedule
+from syclsched.scheduling.heft import Heft
+from syclsched.scheduling.problem import Problem
+from syclsched.scheduling.single import SingleDevices
+
+ENTRY_POINT_GROUP = "syclsched.policies"
+
+#: The planner's own: the best of all candidates, by simulation.
+AUTO = "auto"
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """A named way to schedule. It must be pure: equal problems give equal schedules."""
+
+    @property
+    def name(self) -> str:
+        """What users type."""
+        ...
+
+    def schedule(self, problem: Problem) -> Schedule:
+        """Return a schedule that `syclsched.scheduling.validate` accepts."""
+        ...
+
+
+@runtime_checkable
+class PolicyFamily(Protocol):
+    """Policies that take an argument: users type ``prefix:argument``."""
+
+    @property
+    def prefix(self) -> str:
+        """What stands before the colon."""
+        ...
+
+    @property
+    def argument(self) -> str:
+        """What the argument is, for messages."""
+        ...
+
+    def members(self, problem: Problem) -> tuple[str, ...]:
+        """Return the full names that make sense for a problem."""
+        ...
+
+    def make(self, argument: str) -> Policy:
+        """Return one of them."""
+        ...
+
+
+_policies: dict[str, Policy] = {}
+_families: dict[str, PolicyFamily] = {}
+
+
+def register(policy: Policy) -> None:
+    """Make a policy known by its name.
+
+    Parameters
+    ----------
+    policy : Policy
+        The policy.
+
+    Raises
+    ------
+    PolicyError
+        If the name is taken, is `auto`, or holds a colon.
+    """
+    _check_free(policy.name)
+    _policies[policy.name] = policy
+
+
+def register_family(family: PolicyFamily) -> None:
+    """Make a family of policies known by its prefix.
+
+    Parameters
+    ----------
+    family : PolicyFamily
+        The family.
+
+    Raises
+    ------
+    PolicyError
+        If the prefix is taken, is `auto`, or holds a colon.
+    """
+    _check_free(family.prefix)
+    _families[family.prefix] = family
+
+
+def unregister(name: str) -> None:
+    """Forget a policy or family that was registered.
+
+    Parameters
+    ----------
+    name : str
+        Its name or prefix.
+
+    Raises
+    ------
+    PolicyError
+        If there is none.
+    """
+    if _policies.pop(name, None) is None and _families.pop(name, None) is None:
+        raise _unknown(name)
+
+
+def get(name: str) -> Policy:
+    """Return a policy by the name users type.
+
+    Parameters
+    ----------
+    name : str
+        For instance ``heft`` or ``single:cpu``.
+
+    Returns
+    -------
+    Policy
+        Registered here, or loaded from its entry point.
+
+    Raises
+    ------
+    PolicyError
+        If there is none; lists those there are. If the package that offers it cannot be imported.
+    """
+    if name in _policies:
+        return _policies[name]
+    prefix, colon, argument = name.partition(":")
+    if colon and argument and prefix in _families:
+        return _families[prefix].make(argument)
+    for point in _offered():
+        if point.name == name:
+            return _load(point)
+    raise _unknown(name)
+
+
+def names() -> tuple[str, ...]:
+    """Return what users can type, ``auto`` left out; families as ``prefix:<argument>``.
+
+    Returns
+    -------
+    tuple of str
+        Without importing what other packages offer.
+    """
+    families = [f"{family.prefix}:<{family.argument}>" for family in _families.values()]
+    return tuple(dict.fromkeys([*_policies, *families, *(point.name for point in _offered())]))
+
+
+def candidates(problem: Problem) -> tuple[str, ...]:
+    """Return the names of all policies worth trying on a problem.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is to be scheduled.
+
+    Returns
+    -------
+    tuple of str
+        Every policy, then every member of every family that makes sense here: each device alone among them.
+    """
+    members = [name for family in _families.values() for name in family.members(problem)]
+    return tuple(dict.fromkeys([*_policies, *(point.name for point in _offered()), *members]))
+
+
+# --- inside ---------------------------------------------------------------------------------------
+
+
+def _offered() -> list[EntryPoint]:
+    return sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name)
+
+
+def _load(point: EntryPoint) -> Policy:
+    where = f"policy {point.name!r} ({point.value})"
+    try:
+        found = point.load()
+        policy = found() if isinstance(found, type) or not hasattr(found, "schedule") else found
+    except Exception as error:  # another package's code: whatever it raises, the reader is told which one
+        raise PolicyError(
+            f"cannot be loaded: {type(error).__name__}: {error}",
+            where=where,
+            hint="Mend or uninstall the package that offers it",
+        ) from error
+    if not isinstance(policy, Policy):
+        raise PolicyError("is not a policy", where=where, hint="It must have a name and schedule(problem)")
+    return policy
+
+
+def _check_free(name: str) -> None:
+    where = f"policy {name!r}"
+    if not name or name == AUTO or ":" in name:
+        raise PolicyError("cannot be the name of a policy", where=where, hint="Not empty, not 'auto', no colon")
+    if name in _policies or name in _families:
+        raise PolicyError("the name is taken", where=where, hint="Choose another, or unregister the first")
+
+
+def _unknown(name: str) -> PolicyError:
+    return PolicyError(f"no policy {name!r}", hint=f"There are {', '.join([AUTO, *names()])}")
+
+
+register(Heft())
+register_family(SingleDevices())

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cost model: measured first, modelled else, worked out once for tasks that are alike."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from costs.profiles import profile
+
+from syclsched.costs import CostModel, HistoryKey, MemoryHistory
+from syclsched.costs.history import history_key
+from syclsched.errors import CapabilityError, EmptyPlatformError, PlatformError
+from syclsched.model.access import AccessMode
+from syclsched.model.graph import TaskGraph
+from syclsched.model.operation import Implementation, Launch, Operation, Parameter, Requirements, Signature, Work
+from syclsched.model.platform import HOST, Device, Link, MemorySpace, Platform
+from syclsched.model.profile import Quantity
+from syclsched.model.task import Task
+
+CPU = Device(
+    "cpu", "c", "cpu", "opencl", "a CPU", "cpu", ("cpu",),
+    aspects=("fp64",), dtypes=("float32", "float64"), compute_units=4, profile=profile(),
+)  # fmt: skip
+GPU = Device("gpu", "g", "gpu", "level_zero", "a GPU", "gpu", ("gpu",), dtypes=("float32",))
+HOST_DEVICE = Device(HOST, HOST, HOST, HOST, "the host", HOST, (HOST, "cpu"))
+PLATFORM = Platform(
+    "p",
+    (CPU, GPU, HOST_DEVICE),
+    (MemorySpace("cpu", 0, True), MemorySpace("gpu", 0), MemorySpace(HOST, 0, True)),
+    (
+        Link(HOST, "cpu", 1e-6, 1e9), Link("cpu", HOST, 1e-6, 1e9),
+        Link(HOST, "gpu", 1e-5, 1e8), Link("gpu", HOST, 2e-5, 1e8),
+    ),
+)  # fmt: skip
+
+
+def kernel(name: str, efficiency: float = 1.0, requires: Requirements | None = None) -> Implementation:
+    return Implementation(
+        name, "opencl-c", lambda _: None, lambda s, d: Launch((1,)), requires or Requirements(), efficiency
+    )
+
+
+class Counting:
+    """A work function that counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, signature: Signature) -> Work:
+        self.calls += 1
+        return Work(1e9 * signature.shapes["x"][0], 0.0)
+
+
+def operation(*implementations: Implementation, work: Counting | None = None) -> Operation:
+    return Operation(
+        "op", (Parameter("x", AccessMode.UPDATE), Parameter("k")), implementations, work=work or Counting()
+    )
+
+
+def tasks(op: Operation, *sizes: int, dtype: str = "float64", k: float = 0) -> list[Task]:
+    graph = TaskGraph()
+    return [graph.kernel(op, x=graph.array(f"x{i}", (n,), dtype), k=k) for i, n in enumerate(sizes)]
+
+
+def test_best_is_the_fastest_supported_implementation() -> None:
+    op = operation(
+        kernel("slow", 0.5), kernel("fast"), kernel("gpu only", requires=Requirements(device_kinds=("gpu",)))
+    )
+    best = CostModel(PLATFORM).best(tasks(op, 100)[0], CPU)
+    assert best is not None
+    assert best[0].name == "fast"
+    assert math.isclose(best[1].seconds, 1e-5 + 1.0)
+    assert (best[1].origin, best[1].spread_s) == ("modelled", None)
+
+
+def test_the_earlier_of_equals_is_kept() -> None:
+    best = CostModel(PLATFORM).best(tasks(operation(kernel("first"), kernel("second")), 1)[0], CPU)
+    assert best is not None
+    assert best[0].name == "first"
+
+
+def test_measured_comes_before_modelled_and_can_change_the_choice() -> None:
+    op = operation(kernel("a"), kernel("b", 0.1))
+    task = tasks(op, 100)[0]
+    assert task.signature is not None
+    history = MemoryHistory({history_key("c", op, op.implementations[1], task.signature): Quantity(0.25, mad=0.01)})
+    best = CostModel(PLATFORM, history).best(task, CPU)
+    assert best is not None
+    assert best[0].name == "b"
+    assert (best[1].seconds, best[1].origin, best[1].spread_s) == (0.25, "measured", 0.01)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1.0])
+def test_what_cannot_be_a_duration_is_no_measurement(value: float) -> None:
+    class Broken:
+        def lookup(self, key: HistoryKey) -> Quantity:
+            return Quantity(value)
+
+    task = tasks(operation(kernel("a")), 1)[0]
+    assert CostModel(PLATFORM, Broken()).task_seconds(task, kernel("a"), CPU).origin == "modelled"
+
+
+def test_tasks_that_are_alike_are_worked_out_once() -> None:
+    work = Counting()
+    model = CostModel(PLATFORM)
+    alike = tasks(operation(kernel("a"), work=work), *[64] * 500)
+    assert len({id(model.best(task, CPU)) for task in alike}) == 1
+    assert work.calls == 1
+
+
+def test_sizes_scalars_and_their_types_are_told_apart() -> None:
+    work = Counting()
+    op = operation(kernel("a"), work=work)
+    model = CostModel(PLATFORM)
+    for task in [*tasks(op, 1, 2), *tasks(op, 1, k=1), *tasks(op, 1, k=1.0), *tasks(op, 1, dtype="float32")]:
+        model.best(task, CPU)
+    assert work.calls == 5
+
+
+def test_operations_of_one_name_are_told_apart() -> None:
+    model = CostModel(PLATFORM)
+    first, second = tasks(operation(kernel("a")), 1)[0], tasks(operation(kernel("b")), 1)[0]
+    names = [choice[0].name for task in (first, second) if (choice := model.best(task, CPU)) is not None]
+    assert names == ["a", "b"]
+
+
+def test_a_device_without_profile_is_assumed() -> None:
+    task = tasks(operation(kernel("a")), 1, dtype="float32")[0]
+    choice = CostModel(PLATFORM).best(task, GPU)
+    assert choice is not None
+    assert choice[1].origin == "assumed"
+
+
+def test_require_names_every_device_and_what_it_lacks() -> None:
+    op = operation(kernel("k", requires=Requirements(aspects=("usm_device_allocations",))))
+    with pytest.raises(CapabilityError) as caught:
+        CostModel(PLATFORM).require(tasks(op, 1)[0])
+    text = str(caught.value)
+    assert "task 'op_0'" in text
+    assert "cpu: k: no aspect usm_device_allocations" in text
+    assert "gpu: k: no aspect usm_device_allocations" in text
+    assert "host: k: runs host implementations only" in text
+
+
+def test_require_can_be_asked_of_some_devices() -> None:
+    model, task = CostModel(PLATFORM), tasks(operation(kernel("k")), 1)[0]
+    model.require(task)
+    model.require(task, [CPU])
+    with pytest.raises(CapabilityError, match=r"gpu: k: no aspect fp64 \(array 'x' is float64\)"):
+        model.require(task, [GPU, HOST_DEVICE])
+
+
+def test_require_of_no_devices_and_of_a_barrier() -> None:
+    barrier = TaskGraph().barrier()
+    model = CostModel(PLATFORM)
+    model.require(barrier)
+    assert model.best(barrier, CPU) is None
+    assert model.task_seconds(barrier, kernel("k"), CPU).seconds == 0.0
+    with pytest.raises(EmptyPlatformError):
+        CostModel(Platform("empty", (), ())).require(barrier)
+
+
+def test_copies_go_along_the_route() -> None:
+    model = CostModel(PLATFORM)
+    assert math.isclose(model.copy_seconds(1000, "cpu", HOST), 2e-6)
+    assert math.isclose(model.copy_seconds(1000, "cpu", "gpu"), 1e-6 + 1e-6 + 1e-5 + 1e-5)
+    assert model.copy_seconds(1000, "gpu", "gpu") == 0.0
+    assert model.copy_seconds(0, HOST, "gpu") == 0.0
+    with pytest.raises(PlatformError):
+        model.copy_seconds(1, HOST, "nowhere")

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The planner: rule 1 (never slower than one device), refusals, determinism."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from strategies import graphs, platforms, touching
+
+from syclsched.errors import CapabilityError, MemoryLimitError, PolicyError
+from syclsched.model.access import AccessMode
+from syclsched.model.graph import TaskGraph
+from syclsched.model.operation import Implementation, Launch, Operation, Parameter, Requirements, Work
+from syclsched.model.platform import HOST, Device, Interference, Link, MemorySpace, Platform
+from syclsched.planner import plan_graph
+from syclsched.planning import verify
+
+
+def two_devices(capacity: int = 0, factor: float = 0.0) -> Platform:
+    def device(name: str) -> Device:
+        return Device(
+            name,
+            name,
+            "cpu",
+            "opencl",
+            name,
+            name,
+            (name,),
+            dtypes=("float64",),
+            aspects=("fp64",),
+            max_work_group_size=64,
+        )
+
+    links = tuple(
+        Link(a, b, 1e-6, 1e10) for x in ("d0", "d1") for a, b in ((HOST, x), (x, HOST))
+    )  # fmt: skip
+    spaces = (MemorySpace("d0", capacity), MemorySpace("d1", capacity), MemorySpace(HOST, 0, True))
+    host = Device(HOST, HOST, HOST, HOST, HOST, HOST, (HOST,))
+    pairs = (Interference("d0", "d1", factor),) if factor else ()
+    return Platform("two", (device("d0"), device("d1"), host), spaces, links, pairs)
+
+
+def without_host(operation: Operation) -> Operation:
+    return replace(operation, implementations=tuple(i for i in operation.implementations if i.kind != "host"))
+
+
+def independent(count: int = 8) -> TaskGraph:
+    graph = TaskGraph("independent")
+    for i in range(count):
+        graph.kernel(without_host(touching((AccessMode.WRITE,))), p0=graph.array(f"a{i}", (8,)), name=f"t{i}")
+    return graph
+
+
+@given(graphs(), platforms())
+def test_auto_is_never_predicted_slower_than_any_candidate(graph: TaskGraph, platform: Platform) -> None:
+    plan = plan_graph(graph, platform)
+    verify(plan, graph)
+    singles = [c for c in plan.candidates if c.policy.startswith("single:")]
+    assert len(singles) == len(platform.compute_devices)
+    assert all(plan.makespan_s <= c.makespan_s for c in plan.candidates if c.makespan_s is not None)
+
+
+@given(graphs(), platforms())
+def test_planning_is_deterministic(graph: TaskGraph, platform: Platform) -> None:
+    assert plan_graph(graph, platform) == plan_graph(graph, platform)
+
+
+def test_two_equal_devices_share_independent_work() -> None:
+    plan = plan_graph(independent(), two_devices())
+    used = {a.device for a in plan.schedule.assignments}
+    assert used == {"d0", "d1"}
+    single = next(c.makespan_s for c in plan.candidates if c.policy == "single:d0")
+    assert single is not None
+    assert plan.makespan_s < 0.6 * single
+
+
+def test_devices_that_take_turns_are_not_used_together() -> None:
+    plan = plan_graph(independent(), two_devices(factor=1.0))
+    assert len({a.device for a in plan.schedule.assignments}) == 1
+    assert plan.policy.startswith("auto: single:")
+
+
+def test_a_named_policy_is_obeyed() -> None:
+    plan = plan_graph(independent(), two_devices(), policy="single:d1")
+    assert {a.device for a in plan.schedule.assignments} == {"d1"}
+
+
+def test_an_unknown_policy_lists_those_there_are() -> None:
+    with pytest.raises(PolicyError, match="heft"):
+        plan_graph(independent(), two_devices(), policy="hefty")
+
+
+def test_a_kernel_no_device_can_run_names_the_missing_aspect() -> None:
+    operation = Operation(
+        "half",
+        (Parameter("x", AccessMode.UPDATE),),
+        (
+            Implementation(
+                "kernel", "opencl-c", load=lambda s: s, launch=lambda s, d: Launch((1,)), requires=Requirements(aspects=("fp16",))
+            ),
+        ),
+        work=lambda s: Work(1.0, 1.0),
+    )  # fmt: skip
+    graph = TaskGraph()
+    graph.kernel(operation, x=graph.array("x", (4,)), name="halve")
+    with pytest.raises(CapabilityError) as caught:
+        plan_graph(graph, two_devices())
+    text = str(caught.value)
+    assert "halve" in text and "d0" in text and "d1" in text and "fp16" in text
+
+
+def test_too_little_memory_everywhere_is_refused_with_sizes() -> None:
+    with pytest.raises(MemoryLimitError, match="64 bytes"):
+        plan_graph(independent(1), two_devices(capacity=63))
+
+
+def test_candidates_that_do_not_fit_are_recorded_and_another_is_taken() -> None:
+    # 8 arrays of 64 bytes fit on the two devices together, not on one.
+    plan = plan_graph(independent(), two_devices(capacity=4 * 64))
+    refused = [c for c in plan.candidates if c.makespan_s is None]
+    assert refused and all("256" in (c.refused or "") for c in refused)
+    assert {a.device for a in plan.schedule.assignments} == {"d0", "d1"}
+
+
+def test_explain_names_device_and_alternatives() -> None:
+    plan = plan_graph(independent(), two_devices())
+    text = plan.explain("t3")
+    assert "t3" in text and "d0" in text and "d1" in text
+
+
+def test_zero_tasks() -> None:
+    plan = plan_graph(TaskGraph(), two_devices())
+    assert plan.makespan_s == 0.0
+    verify(plan)
+
+
+def test_a_described_platform_needs_no_filter_strings() -> None:
+    platform = two_devices()
+    assert all(d.filter_string is None for d in platform.devices)
+    assert plan_graph(independent(2), replace(platform, submission_s=1e-5)).makespan_s > 0
