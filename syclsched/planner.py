@@ -24,6 +24,9 @@ AUTO = "auto"
 #: With more devices than this, `auto` tries leaving out one device at a time instead of all subsets.
 _ALL_SUBSETS = 4
 
+#: Relative difference of makespans that is no difference.
+_ROUNDING = 1e-9
+
 #: Plans with more task-device pairs than this carry no options; `Plan.explain` then says less.
 _MAX_OPTIONS = 100_000
 
@@ -79,8 +82,8 @@ def plan_graph(graph: TaskGraph, platform: Platform, *, policy: str = AUTO, hist
             refusal = refusal or error
             continue
         considered.append(Candidate(label, plan.makespan_s))
-        # Strictly better only: among equals the simpler candidate, which comes first, is kept.
-        if best is None or plan.makespan_s < best.makespan_s:
+        # Better by more than rounding only: among equals the simpler candidate, which comes first, is kept.
+        if best is None or plan.makespan_s < best.makespan_s * (1.0 - _ROUNDING):
             best = replace(plan, policy=f"{AUTO}: {label}")
     if best is None:
         assert refusal is not None

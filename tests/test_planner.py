@@ -59,7 +59,7 @@ def test_auto_is_never_predicted_slower_than_any_candidate(graph: TaskGraph, pla
     verify(plan, graph)
     singles = [c for c in plan.candidates if c.policy.startswith("single:")]
     assert len(singles) == len(platform.compute_devices)
-    assert all(plan.makespan_s <= c.makespan_s for c in plan.candidates if c.makespan_s is not None)
+    assert all(plan.makespan_s <= c.makespan_s * (1 + 1e-8) for c in plan.candidates if c.makespan_s is not None)
 
 
 @given(graphs(), platforms())

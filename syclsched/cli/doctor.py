@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ..devices.diagnosis import Diagnosis
-    from ..oneapi.findings import Finding
+    from ..oneapi.finding import Finding
 
 _MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]warning[/]", "missing": "[red]missing[/]", "info": "[blue]info[/]"}
 

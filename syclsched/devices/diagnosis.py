@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..oneapi import findings
 from ..oneapi.facts import gather
-from ..oneapi.findings import Finding
+from ..oneapi.finding import Finding
 from .probe import probe
 
 

@@ -72,7 +72,7 @@ class DeviceFacts:
     @property
     def host_accessible(self) -> bool:
         """Whether the host can address what the device's kernels compute on, without copies."""
-        return self.kind != "gpu" or self.integrated
+        return self.on_host_processor or self.integrated
 
     @property
     def on_host_processor(self) -> bool:

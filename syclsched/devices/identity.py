@@ -69,7 +69,7 @@ def device_key(
     """
     environment = {k: v for k, v in boot_environment.items() if k not in _CHOOSING_VARIABLES}
     cut = None if partition is None else [partition.method, partition.argument, partition.index]
-    identity = [name, driver_version, cut, processor, sorted(environment.items())]
+    identity: list[object] = [name, driver_version, cut, processor, sorted(environment.items())]
     if ordinal:
         identity.append(ordinal)
     digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:8]

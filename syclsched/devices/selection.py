@@ -85,6 +85,11 @@ class Wish:
     def __bool__(self) -> bool:
         return self.whole or self.parts is None or bool(self.parts - self.without_parts)
 
+    @property
+    def names_parts(self) -> bool:
+        """Whether sub-devices are selected by number, or all of them as such."""
+        return self.parts is None or bool(self.parts)
+
     def wants_part(self, index: int) -> bool:
         """Tell whether a sub-device is selected by its number."""
         return (self.parts is None or index in self.parts) and index not in self.without_parts
@@ -174,8 +179,8 @@ def _long_terms(part: str, text: str) -> list[Term]:
     for piece in devices.split(","):
         device, sub = _device(piece.strip(), part, text)
         if not (device in _KINDS or device == ANY or device.isdecimal()):
-            raise _error(part, text, f"must name cpu, gpu, fpga, a number or * after {backend}:, not {piece.strip()!r}")
-        terms.append(Term(f"{'!' * discard}{backend}:{piece.strip()}", backend, _KINDS.get(device, device), sub, discard))
+            raise _error(part, text, f"must name cpu, gpu, fpga, a number or * after {backend}:, not {device!r}")
+        terms.append(Term(part, backend, _KINDS.get(device, device), sub, discard))
     return terms
 
 

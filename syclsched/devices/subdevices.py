@@ -101,20 +101,13 @@ def split(device: FoundDevice, how: SubDevices) -> tuple[FoundDevice, ...]:
     SelectionError
         If the device cannot be split so; says why.
     """
-    facts = device.facts
-    parts = [
-        FoundDevice(
-            read_facts(
-                part,
-                facts.filter_string,
-                facts.backend_index,
-                Partition(how.method, how.argument, index),
-            ),
-            part,
-        )
-        for index, part in enumerate(sycl_sub_devices(device.sycl_device, facts, how))
-    ]
-    return tuple(parts)
+    root = device.facts
+    parts = sycl_sub_devices(device.sycl_device, root, how)
+    cuts = [Partition(how.method, how.argument, index) for index in range(len(parts))]
+    return tuple(
+        FoundDevice(read_facts(part, root.filter_string, root.backend_index, cut), part)
+        for part, cut in zip(parts, cuts, strict=True)
+    )
 
 
 def sycl_sub_devices(sycl_device: Any, facts: DeviceFacts, how: SubDevices) -> Sequence[Any]:
@@ -128,6 +121,8 @@ def sycl_sub_devices(sycl_device: Any, facts: DeviceFacts, how: SubDevices) -> S
     reason = why_not(facts, how)
     if reason is not None:
         raise _error(facts, how, reason)
+    from dpctl import SyclSubDeviceCreationError
+
     partition: int | list[int] | str = how.argument
     if how.method == "equally":
         partition = int(how.argument)
@@ -135,7 +130,7 @@ def sycl_sub_devices(sycl_device: Any, facts: DeviceFacts, how: SubDevices) -> S
         partition = list(unit_counts(facts.compute_units, int(how.argument)))
     try:
         parts: Sequence[Any] = sycl_device.create_sub_devices(partition=partition)
-    except (ValueError, TypeError, RuntimeError) as error:
+    except (SyclSubDeviceCreationError, ValueError, TypeError) as error:
         raise _error(facts, how, f"its driver refuses ({error})") from error
     if how.method == "count" and len(parts) != int(how.argument):
         raise _error(facts, how, f"its driver made {len(parts)} parts")

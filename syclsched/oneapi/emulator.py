@@ -80,11 +80,12 @@ def prepare(
         return Emulator(str(own))
     if not supported(version):
         return Emulator(None, f"no FPGA emulator: intel-opencl-rt {version or 'of unknown version'} cannot become one")
+    root = folder if folder is not None else cache_root() / "fpga-emulator"
     try:
-        root = folder if folder is not None else cache_root() / "fpga-emulator"
         return Emulator(str(_ensure(Path(source), str(version), root)))
     except (OSError, RuntimeError) as error:
-        return Emulator(None, f"no FPGA emulator: its folder in the cache could not be made ({error})")
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        return Emulator(None, f"no FPGA emulator: its folder {root} could not be made ({why})")
 
 
 def _ensure(source: Path, version: str, root: Path) -> Path:

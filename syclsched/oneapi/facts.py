@@ -15,9 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import emulator, environment, layer, libraries, loading, processor
-from .cache import cache_root
+from .cache import APPLICATION, cache_root
 
 _BUSY_SAMPLE_S = 0.2
+#: The emulator's library, and what profiles, verdicts and compiled checks come to.
+_EMULATOR_BYTES = 104_000_000
+_SMALL_FILES_BYTES = 5_000_000
 _INTEL_VENDOR = "0x8086"
 
 
@@ -33,11 +36,17 @@ class RenderNode:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder that is written to: what for, whether it can be, and the room left (None where unknown)."""
+    """A folder that is written to.
+
+    What for, the variable that moves it, whether it can be written to, the room it should have and the room left (None
+    where unknown).
+    """
 
     path: str
     purpose: str
+    variable: str
     writable: bool
+    needed_bytes: int
     free_bytes: int | None
 
 
@@ -130,7 +139,7 @@ def gather(probe: Probe, environ: Mapping[str, str] = os.environ) -> Facts:
         busy_fraction=busy_fraction(),
         load_average=load_average(),
         processors=len(os.sched_getaffinity(0)),
-        folders=(folder_fact(cache_root(), "cache (FPGA emulator, compiled checks, verdicts)"), _data_folder()),
+        folders=_folders(emulator_there=probe.emulator is not None),
         probe=probe,
     )
 
@@ -186,7 +195,7 @@ def load_average() -> float | None:
         return None
 
 
-def folder_fact(path: Path, purpose: str) -> Folder:
+def folder_fact(path: Path, purpose: str, variable: str, needed_bytes: int) -> Folder:
     """Look whether a folder, or the nearest existing one above it, can be written to, and how much room is left."""
     existing = path
     while not existing.exists() and existing != existing.parent:
@@ -197,7 +206,7 @@ def folder_fact(path: Path, purpose: str) -> Folder:
         free: int | None = status.f_bavail * status.f_frsize
     except OSError:
         free = None
-    return Folder(str(path), purpose, writable, free)
+    return Folder(str(path), purpose, variable, writable, needed_bytes, free)
 
 
 def _mounted_read_only(path: Path) -> bool:
@@ -208,8 +217,13 @@ def _mounted_read_only(path: Path) -> bool:
         return False
 
 
-def _data_folder() -> Folder:
+def _folders(emulator_there: bool) -> tuple[Folder, ...]:
+    """Return the cache and data folders; an emulator that is made already needs no more room."""
     import platformdirs
 
-    path = Path(platformdirs.user_data_dir("syclsched", appauthor=False))
-    return folder_fact(path, "data (device profiles)")
+    data = Path(platformdirs.user_data_dir(APPLICATION, appauthor=False))
+    room = _SMALL_FILES_BYTES if emulator_there else _SMALL_FILES_BYTES + _EMULATOR_BYTES
+    return (
+        folder_fact(cache_root(), "cache (FPGA emulator, compiled checks, verdicts)", "XDG_CACHE_HOME", room),
+        folder_fact(data, "data (device profiles)", "XDG_DATA_HOME", _SMALL_FILES_BYTES),
+    )

@@ -143,9 +143,10 @@ def _import_dpctl(found: tuple[LibraryFound, ...], versions: dict[str, str]) -> 
     try:
         import dpctl
     except ImportError as error:
-        from .findings import explain_import_failure
+        from .findings_installation import explain_import_failure
 
-        what, hint = explain_import_failure(str(error), versions, found)
+        what, command = explain_import_failure(str(error), versions, found)
+        hint = f"`python -m syclsched doctor` says more. Run: {command}"
         raise RuntimeMissingError(what, where="SYCL runtime", hint=hint) from error
     return dpctl
 

@@ -16,12 +16,14 @@ PINS: dict[str, str] = {
     "numba-dpex": "0.23.0",
     "numba": "0.59.1",
     "dpcpp-cpp-rt": "2024.2.1",
+    "dpcpp-llvm-spirv": "2024.2.0",
     "intel-cmplr-lib-rt": "2024.2.1",
     "intel-cmplr-lib-ur": "2024.2.1",
     "intel-sycl-rt": "2024.2.1",
     "intel-opencl-rt": "2024.2.1",
     "tbb": "2021.13.1",
     "mkl": "2024.2.2",
+    "mkl-dpcpp": "2024.2.2",
     "onemkl-sycl-blas": "2024.2.2",
     "onemkl-sycl-lapack": "2024.2.2",
     "onemkl-sycl-dft": "2024.2.2",
@@ -30,12 +32,24 @@ PINS: dict[str, str] = {
     "onemkl-sycl-stats": "2024.2.2",
 }
 
+#: Those that need all the others: naming them is enough to install the whole generation.
+TOP_LEVEL: tuple[str, ...] = (
+    "numba-dpex",
+    "dpctl",
+    "dpnp",
+    "numba",
+    "dpcpp-cpp-rt",
+    "dpcpp-llvm-spirv",
+    "intel-opencl-rt",
+    "intel-cmplr-lib-rt",
+    "mkl-dpcpp",
+)
+
 #: Distributions looked into for libraries, besides those of PINS.
 EXTRA_DISTRIBUTIONS: tuple[str, ...] = (
     "intel-openmp",
     "onemkl-sycl-sparse",
     "onemkl-sycl-datafitting",
-    "dpcpp-llvm-spirv",
     "onednn",
     "numpy",
 )
@@ -72,7 +86,7 @@ def shipped_by(library: str) -> str | None:
     return next((owner for start, owner in _SHIPPED_BY.items() if library.startswith(start)), None)
 
 
-def install_command(names: Iterable[str] = PINS) -> str:
+def install_command(names: Iterable[str] = TOP_LEVEL) -> str:
     """Return the pip command that installs the named distributions at their pinned versions.
 
     Parameters

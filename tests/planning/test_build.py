@@ -36,7 +36,9 @@ def sequential(graph: TaskGraph) -> tuple[dict[str, object], dict[str, object]]:
     return seen, values
 
 
-def execute(plan: Plan, graph: TaskGraph, rng: random.Random) -> tuple[dict[str, object], dict[tuple[str, str], object]]:
+def execute(
+    plan: Plan, graph: TaskGraph, rng: random.Random
+) -> tuple[dict[str, object], dict[tuple[str, str], object]]:
     """Run a plan in a random order its lanes and waits allow, without using any of the planner's own code."""
     buffers = {(a.name, HOST): ("input", a.name) for a in plan.arrays if a.is_input}
     seen, done, pointer = {}, set(), [0] * len(plan.lanes)
@@ -137,7 +139,9 @@ def test_a_space_too_small_is_refused_with_the_sizes(case: Case) -> None:
     if not plan.peak_bytes:
         return
     space, peak = max(plan.peak_bytes.items(), key=lambda item: item[1])
-    small = tuple(MemorySpace(s.name, peak - 1, s.host_accessible) if s.name == space else s for s in case.platform.spaces)
+    small = tuple(
+        MemorySpace(s.name, peak - 1, s.host_accessible) if s.name == space else s for s in case.platform.spaces
+    )
     if peak == 1:
         return
     with pytest.raises(MemoryLimitError, match=f"{peak} bytes.*{peak - 1}"):

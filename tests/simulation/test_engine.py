@@ -55,7 +55,9 @@ def test_half_interference() -> None:
 
 
 def test_three_that_take_turns_share_three_ways() -> None:
-    assert finishes(plan_of([(1.0, ())], [(1.0, ())], [(1.0, ())], factor=1.0)) == pytest.approx({0: 3.0, 10: 3.0, 20: 3.0})
+    assert finishes(plan_of([(1.0, ())], [(1.0, ())], [(1.0, ())], factor=1.0)) == pytest.approx(
+        {0: 3.0, 10: 3.0, 20: 3.0}
+    )
 
 
 def test_submission_is_sequential_on_the_host() -> None:

@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Element-wise operations on arrays of one or two dimensions: `axpy`, `add`, `scale`, `fill`, `copy`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+from syclsched.kernels.common import C_TYPES, ITEM_BYTES, NUMBA_DPEX, NUMERIC_DTYPES, OPENCL_C, line_launch
+from syclsched.model.access import AccessMode
+from syclsched.model.operation import (
+    DeviceLimits,
+    Implementation,
+    Launch,
+    OpenCLSource,
+    Operation,
+    Parameter,
+    Signature,
+    Work,
+)
+
+# --- numba-dpex: each written once for a line and once for a plane, since an array's rank is part of its type -------------
+
+
+@cache
+def _axpy(ndim: int) -> Any:
+    import numba_dpex
+    from numba_dpex import kernel_api as kapi
+
+    @numba_dpex.kernel
+    def axpy(item: kapi.NdItem, y, x, alpha):  # type: ignore[no-untyped-def]
+        i = item.get_global_id(0)
+        if i < y.size:
+            y[i] += alpha * x[i]
+
+    @numba_dpex.kernel
+    def axpy_plane(item: kapi.NdItem, y, x, alpha):  # type: ignore[no-untyped-def]
+        i = item.get_global_id(0)
+        n = y.shape[1]
+        if i < y.size:
+            y[i // n, i % n] += alpha * x[i // n, i % n]
+
+    return axpy if ndim == 1 else axpy_plane
+
+
+@cache
+def _add(ndim: int) -> Any:
+    import numba_dpex
+    from numba_dpex import kernel_api as kapi
+
+    @numba_dpex.kernel
+    def add(item: kapi.NdItem, z, x, y):  # type: ignore[no-untyped-def]
+        i = item.get_global_id(0)
+        if i < z.size:
+            z[i] = x[i] + y[i]
+
+    @numba_dpex.kernel
+    def add_plane(item: kapi.NdItem, z, x, y):  # type: ignore[no-untyped-def]
+        i = item.get_global_id(0)
+        n = z.shape[1]
+        if i < z.size:
+            z[i // n, i % n] = x[i // n, i % n] + y[i // n, i % n]
+
+    return add if ndim == 1 else add_plane
+
+
+@cache
+def _scale(ndim: int) -> Any:
+    import numba_dpex
+    from numba_dpex import kernel_api as kapi
+
+    @numba_dpex.kernel
+    def scale(item: kapi.NdItem, x, alpha):  # type: ignore[no-untyped-def]
+        i = item.get_global_id(0)
+        if i < x.size:
+            x[i] *= alpha
+
+    @numba_dpex.kernel
+    def scale_plane(item: kapi.NdItem, x, alpha):  # type: ignore[no-untyped-def]
+        i = item.get_global_id(0)
+        n = x.shape[1]
+        if i < x.size:
+            x[i // n, i % n] *= alpha
+
+    return scale if ndim == 1 else scale_plane
+
+
+@cache
+def _fill(ndim: int) -> Any:
+    import numba_dpex
+    from numba_dpex import kernel_api as kapi
+
+    @numba_dpex.kernel
+    def fill(item: kapi.NdItem, x, value):  # type: ignore[no-untyped-def]
+        i = item.get_global_id(0)
+        if i < x.size:
+            x[i] = value
+
+    @numba_dpex.kernel
+    def fill_plane(item: kapi.NdItem, x, value):  # type: ignore[no-untyped-def]
+        i = item.get_global_id(0)
+        n = x.shape[1]
+        if i < x.size:
+            x[i // n, i % n] = value
+
+    return fill if ndim == 1 else fill_plane
+
+
+@cache
+def _copy(ndim: int) -> Any:
+    import numba_dpex
+    from numba_dpex import kernel_api as kapi
+
+    @numba_dpex.kernel
+    def copy(item: kapi.NdItem, y, x):  # type: ignore[no-untyped-def]
+        i = item.get_global_id(0)
+        if i < y.size:
+            y[i] = x[i]
+
+    @numba_dpex.kernel
+    def copy_plane(item: kapi.NdItem, y, x):  # type: ignore[no-untyped-def]
+        i = item.get_global_id(0)
+        n = y.shape[1]
+        if i < y.size:
+            y[i // n, i % n] = x[i // n, i % n]
+
+    return copy if ndim == 1 else copy_plane
+
+
+# --- the host ---------------------------------------------------------------------------------------------------------------
+
+
+def _axpy_host(*, y: Any, x: Any, alpha: float) -> None:
+    y += y.dtype.type(alpha) * x
+
+
+def _add_host(*, z: Any, x: Any, y: Any) -> None:
+    z[...] = x + y
+
+
+def _scale_host(*, x: Any, alpha: float) -> None:
+    x *= x.dtype.type(alpha)
+
+
+def _fill_host(*, x: Any, value: float) -> None:
+    x[...] = value
+
+
+def _copy_host(*, y: Any, x: Any) -> None:
+    y[...] = x
+
+
+# --- the operations ---------------------------------------------------------------------------------------------------------
+
+
+def _check(signature: Signature) -> str | None:
+    shapes = dict(signature.shapes)
+    if len(set(shapes.values())) > 1:
+        return f"all arrays must have one shape, not {shapes}"
+    if any(len(shape) not in (1, 2) for shape in shapes.values()):
+        return f"arrays have one or two dimensions, not {shapes}"
+    return None
+
+
+def _first(signature: Signature) -> str:
+    return next(iter(signature.shapes))
+
+
+def _elements(signature: Signature) -> int:
+    return math.prod(signature.shapes[_first(signature)])
+
+
+def _work(signature: Signature, *, flops: int, accesses: int) -> Work:
+    dtype = signature.dtypes[_first(signature)]
+    elements = _elements(signature)
+    return Work(float(flops * elements), float(accesses * elements * ITEM_BYTES[dtype]), dtype, float(elements))
+
+
+def _launch(signature: Signature, limits: DeviceLimits) -> Launch:
+    return line_launch(limits, _elements(signature))
+
+
+def _load_numba(signature: Signature, *, kernel: Callable[[int], Any]) -> Any:
+    return kernel(len(signature.shapes[_first(signature)]))
+
+
+def _load_opencl(signature: Signature, *, name: str, parameters: tuple[Parameter, ...], statement: str) -> Any:
+    dtype = signature.dtypes[_first(signature)]
+    arguments = ", ".join(f"__global T* {p.name}" if p.is_array else f"T {p.name}" for p in parameters)
+    enable = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n" if dtype == "float64" else ""
+    source = f"""{enable}typedef {C_TYPES[dtype]} T;
+__kernel void {name}({arguments}) {{
+  const size_t i = get_global_id(0);
+  if (i < {_elements(signature)}) {statement};
+}}
+"""
+    return OpenCLSource(source, name)
+
+
+def _load_host(signature: Signature, *, function: Callable[..., None]) -> Any:
+    return function
+
+
+def _operation(
+    name: str,
+    parameters: tuple[Parameter, ...],
+    statement: str,
+    kernel: Callable[[int], Any],
+    host: Callable[..., None],
+    flops: int,
+) -> Operation:
+    """Return the operation that does ``statement`` (OpenCL C, element ``i``) to every element."""
+    accesses = sum((p.mode.reads + p.mode.writes) for p in parameters if p.mode is not None)
+    opencl = partial(_load_opencl, name=name, parameters=parameters, statement=statement)
+    numba = partial(_load_numba, kernel=kernel)
+    return Operation(
+        name=name,
+        parameters=parameters,
+        implementations=(
+            Implementation("numba-dpex", "numba-dpex", numba, _launch, NUMBA_DPEX, efficiency=0.6),
+            Implementation("opencl-c", "opencl-c", opencl, _launch, OPENCL_C, efficiency=0.6),
+            Implementation("numpy", "host", partial(_load_host, function=host), efficiency=0.5),
+        ),
+        work=partial(_work, flops=flops, accesses=accesses),
+        check=_check,
+    )
+
+
+AXPY = _operation(
+    "axpy",
+    (
+        Parameter("y", AccessMode.UPDATE, dtypes=NUMERIC_DTYPES),
+        Parameter("x", AccessMode.READ, like="y"),
+        Parameter("alpha", like="y"),
+    ),
+    "y[i] += alpha * x[i]",
+    _axpy,
+    _axpy_host,
+    flops=2,
+)
+ADD = _operation(
+    "add",
+    (
+        Parameter("z", AccessMode.WRITE, dtypes=NUMERIC_DTYPES),
+        Parameter("x", AccessMode.READ, like="z"),
+        Parameter("y", AccessMode.READ, like="z"),
+    ),
+    "z[i] = x[i] + y[i]",
+    _add,
+    _add_host,
+    flops=1,
+)
+SCALE = _operation(
+    "scale",
+    (Parameter("x", AccessMode.UPDATE, dtypes=NUMERIC_DTYPES), Parameter("alpha", like="x")),
+    "x[i] *= alpha",
+    _scale,
+    _scale_host,
+    flops=1,
+)
+FILL = _operation(
+    "fill",
+    (Parameter("x", AccessMode.WRITE, dtypes=NUMERIC_DTYPES), Parameter("value", like="x")),
+    "x[i] = value",
+    _fill,
+    _fill_host,
+    flops=0,
+)
+COPY = _operation(
+    "copy",
+    (Parameter("y", AccessMode.WRITE, dtypes=NUMERIC_DTYPES), Parameter("x", AccessMode.READ, like="y")),
+    "y[i] = x[i]",
+    _copy,
+    _copy_host,
+    flops=0,
+)

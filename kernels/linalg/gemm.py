@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gemm`: the trailing update C -= A B^T of a tiled Cholesky factorisation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from syclsched.kernels.common import ITEM_BYTES, NUMBA_DPEX, ONEMKL, OPENCL_C, REAL_DTYPES
+from syclsched.kernels.linalg import update
+from syclsched.model.access import AccessMode
+from syclsched.model.operation import DeviceLimits, Implementation, Launch, Operation, Parameter, Signature, Work
+
+
+def _check(signature: Signature) -> str | None:
+    c, a, b = (signature.shapes[name] for name in "cab")
+    if c != (a[0], b[0]) or a[1] != b[1]:
+        return f"C -= A B^T needs C (m, n), A (m, k), B (n, k), not {c}, {a}, {b}"
+    return None
+
+
+def _work(signature: Signature) -> Work:
+    (m, n), k = signature.shapes["c"], signature.shapes["a"][1]
+    dtype = signature.dtypes["c"]
+    return Work(2.0 * m * n * k, float((2 * m * n + m * k + n * k) * ITEM_BYTES[dtype]), dtype, float(m * n))
+
+
+def _load_opencl(signature: Signature) -> Any:
+    m, n = signature.shapes["c"]
+    return update.opencl_source(signature.dtypes["c"], m, n, signature.shapes["a"][1], lower=False)
+
+
+def _launch_opencl(signature: Signature, limits: DeviceLimits) -> Launch:
+    m, n = signature.shapes["c"]
+    return update.opencl_launch(m, n, limits)
+
+
+def _load_numba(signature: Signature) -> Any:
+    return update.numba_gemm(signature.dtypes["c"])
+
+
+def _launch_numba(signature: Signature, limits: DeviceLimits) -> Launch:
+    m, n = signature.shapes["c"]
+    return update.numba_launch(m, n, limits)
+
+
+def _load_onemkl(signature: Signature) -> Any:
+    from syclsched.kernels.linalg import onemkl
+
+    return onemkl.gemm
+
+
+def _host(*, c: Any, a: Any, b: Any) -> None:
+    c -= a @ b.T
+
+
+def _load_host(signature: Signature) -> Any:
+    return _host
+
+
+GEMM = Operation(
+    name="gemm",
+    parameters=(
+        Parameter("c", AccessMode.UPDATE, ndim=2, dtypes=REAL_DTYPES),
+        Parameter("a", AccessMode.READ, ndim=2, like="c"),
+        Parameter("b", AccessMode.READ, ndim=2, like="c"),
+    ),
+    implementations=(
+        Implementation("opencl-c", "opencl-c", _load_opencl, _launch_opencl, OPENCL_C, efficiency=0.5),
+        Implementation("onemkl", "library", _load_onemkl, requires=ONEMKL, efficiency=0.4),
+        Implementation("numba-dpex", "numba-dpex", _load_numba, _launch_numba, NUMBA_DPEX, efficiency=0.12),
+        Implementation("numpy", "host", _load_host, efficiency=0.4),
+    ),
+    work=_work,
+    check=_check,
+)

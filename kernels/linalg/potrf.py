@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`potrf`: the Cholesky factor of a tile in place: L in the lower triangle, zeros above; only the lower triangle is read."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from syclsched.errors import SyclschedError
+from syclsched.kernels.common import ITEM_BYTES, NUMBA_DPEX, OPENCL_C, REAL_DTYPES, VECTOR_ITEMS, ceil_div
+from syclsched.kernels.linalg.microkernel import COLUMNS, dot_block, preamble, row_pointers
+from syclsched.kernels.linalg.trsm import ROWS, columns_of_block, store_block, substitute
+from syclsched.model.access import AccessMode
+from syclsched.model.operation import (
+    DeviceLimits,
+    Implementation,
+    Launch,
+    OpenCLSource,
+    Operation,
+    Parameter,
+    Signature,
+    Work,
+)
+
+#: Rows of L^T the numba-dpex kernel finds between two barriers.
+NUMBA_ROWS = 4
+
+
+class NotPositiveDefiniteError(SyclschedError):
+    """A pivot of the Cholesky factorisation is not positive.
+
+    Parameters
+    ----------
+    pivot : int
+        One-based index of the pivot within the tile, as LAPACK's ``info``.
+    """
+
+    def __init__(self, pivot: int) -> None:
+        self.pivot = pivot
+        super().__init__(
+            explain_pivot(pivot), hint="Give a symmetric positive-definite matrix, or add a multiple of the identity"
+        )
+
+
+def explain_pivot(status: int) -> str:
+    """Say what a non-zero status of `potrf` means."""
+    return f"the matrix is not positive definite: pivot {status} of the tile is not positive"
+
+
+def _factor_block(size: int) -> str:
+    """Return code that factors the diagonal block held in columns ``x<j>`` (lanes are rows), or reports its pivot."""
+    lines = []
+    for j in range(size):
+        lines.append(f"if (!(x{j}.s{j} > 0)) {{ *status = (int)(j0 + {j + 1}); return; }}")
+        lines.append(f"{{ const T d = sqrt(x{j}.s{j}); x{j} /= d; x{j}.s{j} = d; }}")
+        lines += [f"x{q} -= x{j} * x{j}.s{q};" for q in range(j + 1, size)]
+    lines += [f"x{j}.s{i} = 0;" for j in range(size) for i in range(j)]
+    return "\n    ".join(lines)
+
+
+def _opencl_source(dtype: str, n: int) -> OpenCLSource:
+    """Return the kernel: left-looking by blocks of four columns, one work-item, vectors along the summation index.
+
+    One work-item, because a tile is small, the chain of its columns is sequential, and a lane with other tiles to
+    work on meanwhile gains more from a core left free.
+    """
+
+    def block(columns: int, finish: str) -> str:
+        return f"""
+    {row_pointers("a", "a", "i0", ROWS, n, n)}
+    {dot_block(ROWS, columns, "j0")}
+    {columns_of_block(columns)}
+    {finish}
+    {store_block(columns, f"i0 + {{row}} < {n}")}"""
+
+    whole = n // COLUMNS * COLUMNS
+    rest = n - whole
+    last = (
+        f"""{{ const size_t j0 = {whole}, i0 = j0;
+    {row_pointers("b", "a", "j0", rest, n, n)}
+    {block(rest, _factor_block(rest))} }}"""
+        if rest
+        else ""
+    )
+    source = f"""{preamble(dtype)}
+WHOLE_VECTORS
+__kernel void potrf(__global T* a, __global int* status) {{
+  if (get_global_id(0) != 0) return;
+  *status = 0;
+  for (size_t j0 = 0; j0 + {COLUMNS} <= {n}; j0 += {COLUMNS}) {{
+    {row_pointers("b", "a", "j0", COLUMNS, n, n)}
+    {{ const size_t i0 = j0; {block(COLUMNS, _factor_block(COLUMNS))} }}
+    for (size_t i0 = j0 + {COLUMNS}; i0 < {n}; i0 += {ROWS}) {{ {block(COLUMNS, substitute(COLUMNS))} }}
+  }}
+  {last}
+  for (size_t i = 0; i < {n}; ++i)
+    for (size_t j = i + 1; j < {n}; ++j) a[i * {n} + j] = 0;
+}}
+"""
+    return OpenCLSource(source, "potrf")
+
+
+@cache
+def _numba_kernel(dtype: str) -> Any:
+    """Return the kernel: one work-group finds U = L^T row block by row block in the upper triangle, work-items along its rows.
+
+    The rows of U are contiguous where the columns of L are not. Every work-item factors the small diagonal block for
+    itself, from the same numbers in the same order, so all agree and one barrier is saved.
+    """
+    import math
+
+    import numba_dpex
+    import numpy
+    from numba_dpex import kernel_api as kapi
+
+    real = numpy.dtype(dtype).type
+    size = NUMBA_ROWS * NUMBA_ROWS
+
+    @numba_dpex.kernel
+    def potrf(item: kapi.NdItem, a, status):  # type: ignore[no-untyped-def]
+        n = a.shape[0]
+        me = item.get_local_id(0)
+        width = item.get_local_range(0)
+        group = item.get_group()
+        for j in range(me, n, width):
+            for i in range(j):
+                a[i, j] = a[j, i]
+        kapi.group_barrier(group)
+
+        failed = 0
+        sums = kapi.PrivateArray(NUMBA_ROWS, real)
+        factor = kapi.PrivateArray(size, real)
+        for k0 in range(0, n, NUMBA_ROWS):
+            for j in range(k0 + me, n, width):  # what is left of these rows of A
+                for r in range(NUMBA_ROWS):
+                    sums[r] = a[min(k0 + r, n - 1), j]
+                for p in range(k0):
+                    value = a[p, j]
+                    for r in range(NUMBA_ROWS):
+                        sums[r] -= a[p, min(k0 + r, n - 1)] * value
+                for r in range(NUMBA_ROWS):
+                    if k0 + r <= j:
+                        a[k0 + r, j] = sums[r]
+            kapi.group_barrier(group)
+
+            for r in range(NUMBA_ROWS):  # U of the diagonal block, row by row
+                for q in range(r, NUMBA_ROWS):
+                    at = r * NUMBA_ROWS + q
+                    factor[at] = 1
+                    if k0 + q < n:
+                        factor[at] = a[k0 + r, k0 + q]
+                        for p in range(r):
+                            factor[at] -= factor[p * NUMBA_ROWS + r] * factor[p * NUMBA_ROWS + q]
+                        if q > r:
+                            factor[at] /= factor[r * NUMBA_ROWS + r]
+                        elif factor[at] > 0:
+                            factor[at] = math.sqrt(factor[at])
+                        else:  # go on with a harmless pivot: all work-items must reach the barriers
+                            if failed == 0:
+                                failed = k0 + r + 1
+                            factor[at] = 1
+            kapi.group_barrier(group)
+
+            for j in range(k0 + me, n, width):  # this work-item's columns of U
+                for r in range(NUMBA_ROWS):
+                    if k0 + r < n and k0 + r <= j:
+                        value = a[k0 + r, j]
+                        for p in range(r):
+                            value -= factor[p * NUMBA_ROWS + r] * a[k0 + p, j]
+                        if j == k0 + r:
+                            a[k0 + r, j] = factor[r * NUMBA_ROWS + r]
+                        else:
+                            a[k0 + r, j] = value / factor[r * NUMBA_ROWS + r]
+            kapi.group_barrier(group)
+
+        for j in range(me, n, width):
+            for i in range(j):
+                a[j, i] = a[i, j]
+                a[i, j] = 0
+        if me == 0:
+            status[0] = failed
+
+    return potrf
+
+
+def _check(signature: Signature) -> str | None:
+    a, status = signature.shapes["a"], signature.shapes["status"]
+    if a[0] != a[1]:
+        return f"a Cholesky factorisation needs a square matrix, not {a}"
+    return None if status == (1,) else f"status has one element, not shape {status}"
+
+
+def _work(signature: Signature) -> Work:
+    n = signature.shapes["a"][0]
+    dtype = signature.dtypes["a"]
+    return Work(n**3 / 3 + n**2 / 2 + n / 6, float(2 * n * n * ITEM_BYTES[dtype]), dtype, 1.0)
+
+
+def _load_opencl(signature: Signature) -> Any:
+    return _opencl_source(signature.dtypes["a"], signature.shapes["a"][0])
+
+
+def _launch_opencl(signature: Signature, limits: DeviceLimits) -> Launch:
+    return Launch((1,), (1,))
+
+
+def _load_numba(signature: Signature) -> Any:
+    return _numba_kernel(signature.dtypes["a"])
+
+
+def _launch_numba(signature: Signature, limits: DeviceLimits) -> Launch:
+    size = min(limits.max_work_group_size, ceil_div(signature.shapes["a"][0], VECTOR_ITEMS) * VECTOR_ITEMS)
+    return Launch((size,), (size,))
+
+
+def _host(*, a: Any, status: Any) -> None:
+    from scipy.linalg import lapack
+
+    function = lapack.spotrf if a.dtype.itemsize == 4 else lapack.dpotrf
+    factor, info = function(a, lower=True, clean=True)
+    status[0] = info
+    if info:
+        raise NotPositiveDefiniteError(int(info))
+    a[...] = factor
+
+
+def _load_host(signature: Signature) -> Any:
+    return _host
+
+
+POTRF = Operation(
+    name="potrf",
+    parameters=(
+        Parameter("a", AccessMode.UPDATE, ndim=2, dtypes=REAL_DTYPES),
+        Parameter("status", AccessMode.WRITE, ndim=1, dtypes=("int32",)),
+    ),
+    implementations=(
+        Implementation("opencl-c", "opencl-c", _load_opencl, _launch_opencl, OPENCL_C, efficiency=0.1),
+        Implementation("numba-dpex", "numba-dpex", _load_numba, _launch_numba, NUMBA_DPEX, efficiency=0.03),
+        Implementation("scipy", "host", _load_host, efficiency=0.1),
+    ),
+    work=_work,
+    check=_check,
+    status="status",
+    explain_status=explain_pivot,
+)

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`syrk`: the update C -= A A^T of a diagonal tile; only C's lower triangle is read and written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from syclsched.kernels.common import ITEM_BYTES, NUMBA_DPEX, OPENCL_C, REAL_DTYPES
+from syclsched.kernels.linalg import update
+from syclsched.model.access import AccessMode
+from syclsched.model.operation import DeviceLimits, Implementation, Launch, Operation, Parameter, Signature, Work
+
+
+def _check(signature: Signature) -> str | None:
+    c, a = signature.shapes["c"], signature.shapes["a"]
+    if c != (a[0], a[0]):
+        return f"C -= A A^T needs C (n, n) and A (n, k), not {c} and {a}"
+    return None
+
+
+def _work(signature: Signature) -> Work:
+    n, k = signature.shapes["a"]
+    dtype = signature.dtypes["c"]
+    return Work(float(n * (n + 1) * k), float((n * (n + 1) + n * k) * ITEM_BYTES[dtype]), dtype, n * (n + 1) / 2)
+
+
+def _load_opencl(signature: Signature) -> Any:
+    n, k = signature.shapes["a"]
+    return update.opencl_source(signature.dtypes["c"], n, n, k, lower=True)
+
+
+def _launch_opencl(signature: Signature, limits: DeviceLimits) -> Launch:
+    n = signature.shapes["a"][0]
+    return update.opencl_launch(n, n, limits)
+
+
+def _load_numba(signature: Signature) -> Any:
+    return update.numba_syrk(signature.dtypes["c"])
+
+
+def _launch_numba(signature: Signature, limits: DeviceLimits) -> Launch:
+    n = signature.shapes["a"][0]
+    return update.numba_launch(n, n, limits)
+
+
+def _host(*, c: Any, a: Any) -> None:
+    import numpy as np
+
+    rows, columns = np.tril_indices(c.shape[0])
+    c[rows, columns] -= (a @ a.T)[rows, columns]
+
+
+def _load_host(signature: Signature) -> Any:
+    return _host
+
+
+SYRK = Operation(
+    name="syrk",
+    parameters=(
+        Parameter("c", AccessMode.UPDATE, ndim=2, dtypes=REAL_DTYPES),
+        Parameter("a", AccessMode.READ, ndim=2, like="c"),
+    ),
+    implementations=(
+        Implementation("opencl-c", "opencl-c", _load_opencl, _launch_opencl, OPENCL_C, efficiency=0.45),
+        Implementation("numba-dpex", "numba-dpex", _load_numba, _launch_numba, NUMBA_DPEX, efficiency=0.1),
+        Implementation("numpy", "host", _load_host, efficiency=0.15),
+    ),
+    work=_work,
+    check=_check,
+)

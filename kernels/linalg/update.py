@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kernels behind `gemm` and `syrk`: C -= A B^T on a whole tile or on its lower triangle."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from syclsched.kernels.common import block_launch, ceil_div
+from syclsched.kernels.linalg.microkernel import COLUMNS, dot_block, preamble, row_pointers
+from syclsched.model.operation import DeviceLimits, Launch, OpenCLSource
+
+#: Rows of an OpenCL C block: 6 x 4 accumulators, 4 + 1 operands: 29 of AVX-512's 32 registers.
+OPENCL_ROWS = 6
+#: Consecutive blocks of a row panel that make a work-group: few enough to balance, and they share the panel's rows.
+OPENCL_GROUP = 16
+#: Rows a numba-dpex work-item accumulates: each strided load of B serves all of them.
+NUMBA_ROWS = 16
+#: Summation steps a numba-dpex work-item keeps of its row of B.
+NUMBA_DEPTH = 8
+
+
+def opencl_source(dtype: str, m: int, n: int, k: int, *, lower: bool) -> OpenCLSource:
+    """Return the OpenCL C kernel for one size.
+
+    Parameters
+    ----------
+    dtype : str
+        ``float32`` or ``float64``.
+    m, n, k : int
+        C is m x n, A is m x k, B is n x k.
+    lower : bool
+        Update the lower triangle only, with B = A (the kernel then has no parameter B).
+    """
+    blocks = ceil_div(n, COLUMNS)
+    skip = f"if (j0 > i0 + {OPENCL_ROWS - 1}) return;" if lower else ""
+    stores = []
+    for i in range(OPENCL_ROWS):
+        bound = f"min((size_t){n}, i0 + {i + 1})" if lower else f"(size_t){n}"
+        stores.append(
+            f"if (i0 + {i} < {m}) subtract(c + (i0 + {i}) * {n}, j0, {bound}, "
+            f"fold(p{i}_0, p{i}_1, p{i}_2, p{i}_3));"
+        )
+    newline = "\n  "
+    source = f"""{preamble(dtype)}
+inline void subtract(__global T* row, size_t j, size_t end, T4 x) {{
+  if (j + 4 <= end) {{ vstore4(vload4(0, row + j) - x, 0, row + j); return; }}
+  if (j < end) row[j] -= x.s0;
+  if (j + 1 < end) row[j + 1] -= x.s1;
+  if (j + 2 < end) row[j + 2] -= x.s2;
+}}
+WHOLE_VECTORS
+__kernel void update(__global T* c, __global const T* a{"" if lower else ", __global const T* b"}) {{
+  const size_t block = get_global_id(0);
+  const size_t i0 = block / {blocks} * {OPENCL_ROWS}, j0 = block % {blocks} * {COLUMNS};
+  if (i0 >= {m}) return;
+  {skip}
+  {row_pointers("a", "a", "i0", OPENCL_ROWS, m, k)}
+  {row_pointers("b", "a" if lower else "b", "j0", COLUMNS, n, k)}
+  {dot_block(OPENCL_ROWS, COLUMNS, str(k))}
+  {newline.join(stores)}
+}}
+"""
+    return OpenCLSource(source, "update")
+
+
+def opencl_launch(m: int, n: int, limits: DeviceLimits) -> Launch:
+    """Return the index space of the OpenCL C kernel: one work-item per block."""
+    blocks = ceil_div(m, OPENCL_ROWS) * ceil_div(n, COLUMNS)
+    size = min(OPENCL_GROUP, limits.max_work_group_size)
+    return Launch((ceil_div(blocks, size) * size,), (size,))
+
+
+def numba_launch(m: int, n: int, limits: DeviceLimits) -> Launch:
+    """Return the index space of the numba-dpex kernel: one work-item per column of a block of rows."""
+    return block_launch(limits, ceil_div(m, NUMBA_ROWS), n)
+
+
+@cache
+def numba_gemm(dtype: str) -> Any:
+    """Return the numba-dpex kernel of C -= A B^T for a dtype."""
+    import numba_dpex
+    import numpy
+    from numba_dpex import kernel_api as kapi
+
+    real = numpy.dtype(dtype).type
+
+    @numba_dpex.kernel
+    def gemm(item: kapi.NdItem, c, a, b):  # type: ignore[no-untyped-def]
+        m, n, depth = c.shape[0], c.shape[1], a.shape[1]
+        width = item.get_local_range(0)
+        groups = (n + width - 1) // width
+        group = item.get_group().get_group_id(0)
+        i0 = group // groups * NUMBA_ROWS
+        j = group % groups * width + item.get_local_id(0)
+        jb = min(j, n - 1)
+        sums = kapi.PrivateArray(NUMBA_ROWS, real)
+        held = kapi.PrivateArray(NUMBA_DEPTH, real)
+        for i in range(NUMBA_ROWS):
+            sums[i] = 0
+        whole = depth // NUMBA_DEPTH * NUMBA_DEPTH
+        for k in range(0, whole, NUMBA_DEPTH):
+            for p in range(NUMBA_DEPTH):
+                held[p] = b[jb, k + p]
+            for i in range(NUMBA_ROWS):
+                row = min(i0 + i, m - 1)
+                total = sums[i]
+                for p in range(NUMBA_DEPTH):
+                    total += a[row, k + p] * held[p]
+                sums[i] = total
+        for k in range(whole, depth):
+            value = b[jb, k]
+            for i in range(NUMBA_ROWS):
+                sums[i] += a[min(i0 + i, m - 1), k] * value
+        if j < n:
+            for i in range(NUMBA_ROWS):
+                if i0 + i < m:
+                    c[i0 + i, j] -= sums[i]
+
+    return gemm
+
+
+@cache
+def numba_syrk(dtype: str) -> Any:
+    """Return the numba-dpex kernel of C -= A A^T, lower triangle, for a dtype."""
+    import numba_dpex
+    import numpy
+    from numba_dpex import kernel_api as kapi
+
+    real = numpy.dtype(dtype).type
+
+    @numba_dpex.kernel
+    def syrk(item: kapi.NdItem, c, a):  # type: ignore[no-untyped-def]
+        n, depth = c.shape[0], a.shape[1]
+        width = item.get_local_range(0)
+        groups = (n + width - 1) // width
+        group = item.get_group().get_group_id(0)
+        i0 = group // groups * NUMBA_ROWS
+        first = group % groups * width
+        if first < i0 + NUMBA_ROWS:  # some of the block is on or below the diagonal
+            j = first + item.get_local_id(0)
+            jb = min(j, n - 1)
+            sums = kapi.PrivateArray(NUMBA_ROWS, real)
+            held = kapi.PrivateArray(NUMBA_DEPTH, real)
+            for i in range(NUMBA_ROWS):
+                sums[i] = 0
+            whole = depth // NUMBA_DEPTH * NUMBA_DEPTH
+            for k in range(0, whole, NUMBA_DEPTH):
+                for p in range(NUMBA_DEPTH):
+                    held[p] = a[jb, k + p]
+                for i in range(NUMBA_ROWS):
+                    row = min(i0 + i, n - 1)
+                    total = sums[i]
+                    for p in range(NUMBA_DEPTH):
+                        total += a[row, k + p] * held[p]
+                    sums[i] = total
+            for k in range(whole, depth):
+                value = a[jb, k]
+                for i in range(NUMBA_ROWS):
+                    sums[i] += a[min(i0 + i, n - 1), k] * value
+            for i in range(NUMBA_ROWS):
+                if i0 + i < n and j <= i0 + i:
+                    c[i0 + i, j] -= sums[i]
+
+    return syrk

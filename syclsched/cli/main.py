@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line as a whole: its commands, how errors are shown, and exit codes.
+
+Exit codes: 0 done, 1 the work was done and its result is wrong or nothing is usable, 2 a mistake in what was asked,
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from syclsched import __version__
+from syclsched.cli.devices import devices_command
+from syclsched.cli.doctor import doctor
+from syclsched.cli.plan import plan_command
+from syclsched.cli.profile import profile_command
+from syclsched.cli.run import run_command
+from syclsched.cli.simulate import simulate_command
+from syclsched.cli.trace import trace_command
+from syclsched.errors import SyclschedError
+
+INTERRUPTED = 130
+
+
+class _Group(TyperGroup):
+    """Ends with 130 on Ctrl-C, after the command has cleaned up behind itself."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            typer.echo("Interrupted; everything was given back.", err=True)
+            raise typer.Exit(INTERRUPTED) from None
+
+
+app = typer.Typer(
+    cls=_Group,
+    name="syclsched",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: bool = typer.Option(False, "--version", help="Print the version and leave.")) -> None:
+    """Run one task graph on every SYCL device of a machine, and know beforehand how it will go.
+
+    Start with [bold]doctor[/bold] (is everything there?), then [bold]profile[/bold] (measure the devices once), then
+    [bold]run cholesky[/bold]. Add [bold]--debug[/bold] anywhere to see Python tracebacks.
+    """
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+app.command("doctor")(doctor)
+app.command("devices")(devices_command)
+app.command("profile")(profile_command)
+app.command("plan")(plan_command)
+app.command("run")(run_command)
+app.command("simulate")(simulate_command)
+app.command("trace")(trace_command)
+
+
+def show_error(error: SyclschedError) -> None:
+    """Print an error on standard error: what, where, what to do."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True, highlight=False)
+    console.print(Text.assemble(("error: ", "bold red"), error.what), soft_wrap=True)
+    if error.where is not None:
+        console.print(Text.assemble(("  where: ", "bold"), error.where), soft_wrap=True)
+    if error.hint is not None:
+        console.print(Text.assemble(("  to do: ", "bold"), error.hint), soft_wrap=True)
+
+
+def main() -> NoReturn:
+    """Run the command line; never returns."""
+    debug = "--debug" in sys.argv
+    sys.argv = [a for a in sys.argv if a != "--debug"]
+    try:
+        app()
+    except SyclschedError as error:
+        if debug:
+            raise
+        show_error(error)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    sys.exit(0)

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SYCL devices: discovery, selection, trust, live queues, compilation and memory; imported without the SYCL runtime."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+#: Public name -> module that defines it.
+_LAZY = {
+    "LiveDevices": "syclsched.devices.live",
+    "SubDevices": "syclsched.devices.subdevices",
+    "discover": "syclsched.devices.discovery",
+    "open_devices": "syclsched.devices.live",
+    "parse_sub_devices": "syclsched.devices.subdevices",
+}
+
+__all__ = ["LiveDevices", "SubDevices", "discover", "open_devices", "parse_sub_devices"]
+
+if TYPE_CHECKING:
+    from syclsched.devices.discovery import discover
+    from syclsched.devices.live import LiveDevices, open_devices
+    from syclsched.devices.subdevices import SubDevices, parse_sub_devices
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name on first use (PEP 562)."""
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module 'syclsched.devices' has no attribute {name!r}")
+    value = getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernel arguments: how arrays and scalars are flattened into what a SYCL queue submits."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from syclsched.errors import ArgumentError
+from syclsched.model.operation import Parameter, Scalar, Signature
+
+_CTYPES: dict[str, Any] = {
+    "bool": ctypes.c_uint8,
+    "int8": ctypes.c_uint8,  # dpctl takes no signed bytes; the bits are the same
+    "uint8": ctypes.c_uint8,
+    "int16": ctypes.c_int16,
+    "uint16": ctypes.c_uint16,
+    "int32": ctypes.c_int32,
+    "uint32": ctypes.c_uint32,
+    "int64": ctypes.c_int64,
+    "uint64": ctypes.c_uint64,
+    "float32": ctypes.c_float,
+    "float64": ctypes.c_double,
+}
+_COMPLEX_PARTS = {"complex64": ctypes.c_float, "complex128": ctypes.c_double}
+
+
+def scalar_dtype(parameter: Parameter, signature: Signature) -> str:
+    """Return the NumPy dtype name a scalar parameter is passed in.
+
+    Parameters
+    ----------
+    parameter : Parameter
+        A scalar parameter.
+    signature : Signature
+        Dtypes of the arrays.
+
+    Returns
+    -------
+    str
+        The dtype of the array named by ``like``, else ``dtype``.
+    """
+    return signature.dtypes[parameter.like] if parameter.like is not None else np.dtype(parameter.dtype).name
+
+
+def flatten_scalar(name: str, value: Scalar, dtype: str, *, complex_as_parts: bool) -> list[Any]:
+    """Return a scalar as kernel arguments.
+
+    Parameters
+    ----------
+    name : str
+        Parameter name, for errors.
+    value : int or float
+        The value.
+    dtype : str
+        The dtype to pass it in.
+    complex_as_parts : bool
+        Whether the kernel takes a complex number as its real and imaginary part, as numba-dpex kernels do.
+
+    Returns
+    -------
+    list of ctypes values
+        One, or two for a complex number.
+
+    Raises
+    ------
+    ArgumentError
+        If a kernel cannot be given this dtype by value, or the value does not fit it.
+    """
+    if dtype in _COMPLEX_PARTS and complex_as_parts:
+        part = _COMPLEX_PARTS[dtype]
+        number = complex(value)
+        return [part(number.real), part(number.imag)]
+    if dtype not in _CTYPES:
+        raise ArgumentError(
+            f"a scalar of dtype {dtype} cannot be passed to a kernel by value",
+            where=f"argument {name!r}",
+            hint="Pass it as an array of one element",
+        )
+    if dtype.startswith("float"):
+        return [_CTYPES[dtype](float(value))]
+    if value != int(value):
+        raise ArgumentError(f"{value!r} is not a whole number, dtype {dtype} is wanted", where=f"argument {name!r}")
+    if dtype != "bool" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
+        raise ArgumentError(f"{value!r} does not fit dtype {dtype}", where=f"argument {name!r}")
+    return [_CTYPES[dtype](bool(value) if dtype == "bool" else int(value))]  # ctypes wraps negative bytes
+
+
+@lru_cache(maxsize=4096)
+def _array_metadata(shape: tuple[int, ...], itemsize_bytes: int) -> tuple[list[Any], list[Any]]:
+    """Return what goes before and after the pointer of a C-contiguous array."""
+    strides: list[int] = []
+    count = 1
+    for extent in reversed(shape):
+        strides.insert(0, count)
+        count *= extent
+    before = [ctypes.c_int64(count), ctypes.c_int64(itemsize_bytes)]
+    return before, [ctypes.c_int64(n) for n in (*shape, *strides)]
+
+
+def flatten_array(array: Any) -> list[Any]:
+    """Return an array as a numba-dpex kernel takes it: nitems, itemsize, pointer, shape, strides in elements.
+
+    The order is that of ``USMArrayDeviceModel`` in numba-dpex 0.23.
+
+    Parameters
+    ----------
+    array : dpctl.tensor.usm_ndarray
+        C-contiguous.
+
+    Returns
+    -------
+    list
+        ctypes values and one USM memory object.
+    """
+    before, after = _array_metadata(tuple(array.shape), int(array.itemsize))
+    return [*before, pointer(array), *after]
+
+
+def pointer(array: Any) -> Any:
+    """Return the USM memory object of an array, beginning at its first element.
+
+    Parameters
+    ----------
+    array : dpctl.tensor.usm_ndarray
+        C-contiguous.
+
+    Returns
+    -------
+    dpctl.memory.*
+        As ``SyclQueue.submit_async`` takes it.
+    """
+    return array.usm_data

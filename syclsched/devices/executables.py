@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a task's implementation becomes for one device: bound to arrays, then submitted to a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from syclsched.devices.arguments import flatten_array, flatten_scalar, pointer, scalar_dtype
+from syclsched.errors import ExecutionError
+from syclsched.model.operation import Operation, Scalar, Signature
+
+#: What is bound: a ``dpctl.tensor.usm_ndarray``, or a number.
+Argument = Any
+
+
+class Submission(Protocol):
+    """Work with its arguments, ready to be submitted any number of times."""
+
+    def submit(self, queue: Any, depends: list[Any]) -> Any:
+        """Submit asynchronously and return the event.
+
+        Parameters
+        ----------
+        queue : dpctl.SyclQueue
+            A queue of the context and device it was compiled for.
+        depends : list of dpctl.SyclEvent
+            What must have finished first.
+
+        Returns
+        -------
+        dpctl.SyclEvent
+            Completes with the work. Keep the submission alive until then.
+        """
+        ...
+
+
+class Executable(Protocol):
+    """A compiled implementation."""
+
+    @property
+    def function(self) -> Callable[..., Any] | None:
+        """The Python function of a host implementation; None for what is submitted."""
+        ...
+
+    def bind(self, arguments: Mapping[str, Argument]) -> Submission:
+        """Return a submission of this work on these arguments.
+
+        Parameters
+        ----------
+        arguments : Mapping[str, usm_ndarray or number]
+            By parameter name; arrays C-contiguous, scalars may be left out (the signature has them).
+
+        Returns
+        -------
+        Submission
+            Keeps references to what the device reads.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSubmission:
+    """A kernel with flattened arguments."""
+
+    kernel: Any
+    arguments: list[Any]
+    global_range: list[int]
+    local_range: list[int] | None
+
+    def submit(self, queue: Any, depends: list[Any]) -> Any:
+        """Submit the kernel; see `Submission.submit`."""
+        return queue.submit_async(self.kernel, self.arguments, self.global_range, self.local_range, depends)
+
+
+@dataclass(frozen=True, slots=True)
+class EmptySubmission:
+    """A kernel over no work-items: nothing but the order it stands for."""
+
+    def submit(self, queue: Any, depends: list[Any]) -> Any:
+        """Submit a barrier; see `Submission.submit`."""
+        return queue.submit_barrier(depends)
+
+
+@dataclass(frozen=True, slots=True)
+class LibrarySubmission:
+    """A library call with its arguments."""
+
+    call: Callable[[Any, Mapping[str, Argument], list[Any]], Any]
+    arguments: Mapping[str, Argument]
+    where: str
+
+    def submit(self, queue: Any, depends: list[Any]) -> Any:
+        """Let the library submit; see `Submission.submit`."""
+        event = self.call(queue, self.arguments, depends)
+        if not hasattr(event, "profiling_info_end"):
+            raise ExecutionError(
+                f"the implementation's submit() returned {type(event).__name__}, not a dpctl.SyclEvent",
+                where=self.where,
+            )
+        return event
+
+
+@dataclass(frozen=True, slots=True)
+class KernelExecutable:
+    """A SYCL kernel with its index space.
+
+    Parameters
+    ----------
+    kernel : dpctl.program.SyclKernel
+        The kernel.
+    operation : Operation
+        Its parameters give the order of the arguments.
+    signature : Signature
+        Scalars and dtypes.
+    global_range, local_range : list of int
+        As dpctl takes them: last dimension of `Launch` first, because SYCL's first is OpenCL's last.
+    descriptors : bool
+        Whether arrays are passed as numba-dpex flattens them, instead of as bare pointers.
+    """
+
+    kernel: Any
+    operation: Operation
+    signature: Signature
+    global_range: list[int]
+    local_range: list[int] | None
+    descriptors: bool
+
+    @property
+    def function(self) -> None:
+        """None: it is submitted."""
+        return None
+
+    def bind(self, arguments: Mapping[str, Argument]) -> Submission:
+        """Flatten the arguments; see `Executable.bind`."""
+        if 0 in self.global_range:
+            return EmptySubmission()
+        flat: list[Any] = []
+        for parameter in self.operation.parameters:
+            name = parameter.name
+            if parameter.is_array:
+                array = arguments[name]
+                flat.extend(flatten_array(array) if self.descriptors else (pointer(array),))
+            else:
+                value = arguments.get(name, self.signature.scalars.get(name))
+                dtype = scalar_dtype(parameter, self.signature)
+                flat.extend(flatten_scalar(name, value, dtype, complex_as_parts=self.descriptors))
+        return KernelSubmission(self.kernel, flat, self.global_range, self.local_range)
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryExecutable:
+    """A library's own asynchronous call."""
+
+    call: Callable[[Any, Mapping[str, Argument], list[Any]], Any]
+    scalars: Mapping[str, Scalar]
+    where: str
+
+    @property
+    def function(self) -> None:
+        """None: it is submitted."""
+        return None
+
+    def bind(self, arguments: Mapping[str, Argument]) -> Submission:
+        """Keep the arguments; see `Executable.bind`."""
+        return LibrarySubmission(self.call, {**self.scalars, **arguments}, self.where)
+
+
+@dataclass(frozen=True, slots=True)
+class HostExecutable:
+    """A Python function for a host lane."""
+
+    function: Callable[..., Any]
+    where: str
+
+    def bind(self, arguments: Mapping[str, Argument]) -> Submission:
+        """Refuse: a host function is called, not submitted."""
+        raise ExecutionError("a host implementation cannot be submitted to a queue", where=self.where)

@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The devices of a platform, live: found again on this machine, with contexts and queues made once and kept.
+
+A platform is data and may come from a file; nothing of it is believed. Every device is found again by its filter string
+and compared by product and driver, and must be trusted now.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Any, Literal
+
+from syclsched.devices.discovery import distrust
+from syclsched.devices.facts import DeviceFacts, FoundDevice, find_devices
+from syclsched.devices.subdevices import SubDevices, sycl_sub_devices
+from syclsched.errors import DeviceNotFoundError, PlatformError, SelectionError, UntrustedDeviceError
+from syclsched.model.platform import Device, Partition, Platform
+
+LaneKind = Literal["compute", "copy"]
+
+#: In-order lanes are cheaper than event lists, and every instruction's times are wanted.
+_LANE_PROPERTIES = ["in_order", "enable_profiling"]
+
+
+def find_root(device: Device, found: Iterable[DeviceFacts]) -> DeviceFacts:
+    """Find the root device that a described device is, or is a part of.
+
+    Parameters
+    ----------
+    device : Device
+        As the platform describes it.
+    found : iterable of DeviceFacts
+        Root devices of this machine.
+
+    Returns
+    -------
+    DeviceFacts
+        With the same backend, kind, product and driver; if several have, the one with the same filter string, which
+        may have moved when devices were hidden or added.
+
+    Raises
+    ------
+    DeviceNotFoundError
+        Names the device, and what this machine has.
+    """
+    roots = tuple(found)
+    same = [facts for facts in roots if _describes(device, facts)]
+    if device.filter_string is not None and same:
+        return next((facts for facts in same if facts.filter_string == device.filter_string), same[0])
+    here = ", ".join(f"{f.filter_string} ({f.name}, driver {f.driver_version})" for f in roots) or "no device"
+    what = f"{device.description}, driver {device.driver_version or 'unknown'}"
+    raise DeviceNotFoundError(
+        f"{what}: not on this machine" if device.filter_string is not None else f"{what}: described, not discovered",
+        where=f"device {device.name!r}",
+        hint=f"This machine has {here}; plan again with `discover()`",
+    )
+
+
+def match_roots(devices: Iterable[Device], found: Sequence[DeviceFacts]) -> dict[str, DeviceFacts]:
+    """Find the root devices of all devices of a platform, by name; two that were two pieces of hardware still are.
+
+    Raises
+    ------
+    DeviceNotFoundError
+        As `find_root`.
+    """
+    owners: dict[DeviceFacts, str | None] = {}
+    matched: dict[str, DeviceFacts] = {}
+    for device in devices:
+        free = [facts for facts in found if owners.get(facts, device.filter_string) == device.filter_string]
+        known = [facts for facts in free if facts in owners]
+        root = find_root(device, known or free)
+        owners[root] = device.filter_string
+        matched[device.name] = root
+    return matched
+
+
+def _describes(device: Device, facts: DeviceFacts) -> bool:
+    described = (device.backend, device.kind, device.description, device.driver_version)
+    return described == (facts.backend, facts.kind, facts.name, facts.driver_version)
+
+
+class LiveDevices:
+    """Contexts and queues of a platform's devices; made by `open_devices`.
+
+    One SYCL context holds all devices of a memory space. It is the SYCL platform's default context where that holds
+    them, so that arrays made elsewhere on default queues (dpnp's, say) are in it.
+
+    Parameters
+    ----------
+    platform : Platform
+        What was opened.
+    sycl_devices : dict of str to dpctl.SyclDevice
+        The devices by name.
+    roots : dict of str to dpctl.SyclDevice
+        Their root devices, by the same names.
+    """
+
+    def __init__(self, platform: Platform, sycl_devices: dict[str, Any], roots: dict[str, Any]) -> None:
+        self.platform = platform
+        self._devices = sycl_devices
+        self._roots = roots
+        self._lock = threading.RLock()
+        self._contexts: dict[str, Any] = {}
+        self._queues: dict[tuple[str, str, int], Any] = {}
+        self._allocators: dict[str, Any] = {}
+        self._closed = False
+
+    def sycl_device(self, name: str) -> Any:
+        """Return the ``dpctl.SyclDevice`` of a device.
+
+        Raises
+        ------
+        DeviceNotFoundError
+            If the platform has no such device.
+        PlatformError
+            If it is the host, which has none, or the devices are closed.
+        """
+        with self._lock:
+            self._check_open()
+            device = self.platform.device(name)
+            if device.is_host:
+                raise PlatformError("the host has no SYCL device and no queues", where=f"device {name!r}")
+            return self._devices[name]
+
+    def context(self, name: str) -> Any:
+        """Return the ``dpctl.SyclContext`` of a device, which is that of its memory space.
+
+        Raises
+        ------
+        DeviceNotFoundError, PlatformError
+            As `sycl_device`.
+        """
+        with self._lock:
+            self.sycl_device(name)
+            space = self.platform.device(name).space
+            if space not in self._contexts:
+                self._contexts[space] = self._make_context(space)
+            return self._contexts[space]
+
+    def queue(self, device: str, kind: LaneKind = "compute", index: int = 0) -> Any:
+        """Return an in-order queue of a device, with profiling; the same one at every call.
+
+        Parameters
+        ----------
+        device : str
+            Name of the device.
+        kind : str, optional
+            ``compute`` or ``copy``.
+        index : int, optional
+            Which lane of that kind.
+
+        Returns
+        -------
+        dpctl.SyclQueue
+            In the context of the device's memory space.
+
+        Raises
+        ------
+        DeviceNotFoundError, PlatformError
+            As `sycl_device`.
+        """
+        if kind not in ("compute", "copy") or index < 0:
+            raise PlatformError(f"no lane {kind}:{index}", where=f"device {device!r}")
+        with self._lock:
+            lane = (device, kind, index)
+            if lane not in self._queues:
+                self._queues[lane] = self._make_queue(self.context(device), self.sycl_device(device))
+            self._check_open()
+            return self._queues[lane]
+
+    def allocator_queue(self, space: str) -> Any:
+        """Return the queue that USM memory of a space is to be allocated on.
+
+        For the host's own space it is one of the first device: memory of kind ``host`` allocated there is the host's,
+        and that device reaches it.
+
+        Raises
+        ------
+        PlatformError
+            If there is no such memory space.
+        """
+        with self._lock:
+            self._check_open()
+            if space not in self._allocators:
+                self.platform.space(space)
+                members = self._members(space) or self._members(self.platform.compute_devices[0].space)
+                owner = self._owner(members)
+                self._allocators[space] = self._make_queue(self.context(members[0].name), owner)
+            return self._allocators[space]
+
+    def queues(self) -> tuple[Any, ...]:
+        """Return all queues made so far."""
+        with self._lock:
+            return (*self._queues.values(), *self._allocators.values())
+
+    def wait(self) -> None:
+        """Wait until all queues are empty."""
+        for queue in self.queues():
+            queue.wait()
+
+    def close(self) -> None:
+        """Wait for all queues and let go of them; closing twice does nothing."""
+        try:
+            self.wait()
+        finally:
+            with self._lock:
+                self._closed = True
+                for kept in (self._queues, self._allocators, self._contexts, self._devices, self._roots):
+                    kept.clear()
+
+    def __enter__(self) -> LiveDevices:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"{len(self.queues())} queues"
+        return f"LiveDevices({', '.join(d.name for d in self.platform.compute_devices)}; {state})"
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise PlatformError("the devices are closed", hint="Open them again with `open_devices(platform)`")
+
+    def _members(self, space: str) -> tuple[Device, ...]:
+        return tuple(d for d in self.platform.compute_devices if d.space == space)
+
+    def _owner(self, members: Sequence[Device]) -> Any:
+        """Return the device whose memory all members reach: the root, but for accelerators, whose parts do not."""
+        first = members[0]
+        return (self._devices if first.kind == "accelerator" else self._roots)[first.name]
+
+    def _make_context(self, space: str) -> Any:
+        import dpctl
+
+        members = self._members(space)
+        devices: list[Any] = [self._owner(members)]
+        for member in members:
+            for each in (self._devices[member.name], self._roots[member.name]):
+                # An accelerator's parts share nothing with the whole, so it has no business in their context.
+                if each not in devices and (each.parent_device is not None or member.kind != "accelerator"):
+                    devices.append(each)
+        default = devices[0].sycl_platform.default_context
+        if all(device in default.get_devices() for device in devices):
+            return default
+        return dpctl.SyclContext(devices)
+
+    @staticmethod
+    def _make_queue(context: Any, device: Any) -> Any:
+        import dpctl
+
+        return dpctl.SyclQueue(context, device, property=_LANE_PROPERTIES)
+
+
+def open_devices(platform: Platform) -> LiveDevices:
+    """Find a platform's devices on this machine and make them ready for work.
+
+    Parameters
+    ----------
+    platform : Platform
+        From `discover`, or from a plan; not one that describes hardware that is elsewhere.
+
+    Returns
+    -------
+    LiveDevices
+        To be closed, or used in a ``with`` statement.
+
+    Raises
+    ------
+    DeviceNotFoundError
+        If a device is not on this machine, or cannot be split here as it was.
+    UntrustedDeviceError
+        If a device failed its known-answer test.
+    RuntimeMissingError
+        If the SYCL runtime cannot be loaded.
+    """
+    for device in platform.compute_devices:
+        if device.distrust is not None:
+            raise _untrusted(device, device.distrust)
+    found = {each.facts: each for each in find_devices()}
+    matched = match_roots(platform.compute_devices, tuple(found))
+    reasons = {facts: distrust(found[facts]) for facts in set(matched.values())}
+    for device in platform.compute_devices:
+        reason = reasons[matched[device.name]]
+        if reason is not None:
+            raise _untrusted(device, reason)
+    roots = {name: found[facts] for name, facts in matched.items()}
+    return LiveDevices(
+        platform, _live(platform.compute_devices, roots), {name: root.sycl_device for name, root in roots.items()}
+    )
+
+
+def _live(devices: Iterable[Device], roots: dict[str, FoundDevice]) -> dict[str, Any]:
+    """Return the SYCL devices by name; the parts of one partition are made in one go, as they were discovered."""
+    cuts: dict[tuple[DeviceFacts, str, str], Sequence[Any]] = {}
+    live: dict[str, Any] = {}
+    for device in devices:
+        root, partition = roots[device.name], device.partition
+        if partition is None:
+            live[device.name] = root.sycl_device
+            continue
+        key = (root.facts, partition.method, partition.argument)
+        if key not in cuts:
+            cuts[key] = _cut(device, root, partition)
+        if partition.index >= len(cuts[key]):
+            raise DeviceNotFoundError(
+                f"no part {partition.index}: there are {len(cuts[key])}", where=f"device {device.name!r}"
+            )
+        live[device.name] = cuts[key][partition.index]
+    return live
+
+
+def _cut(device: Device, root: FoundDevice, partition: Partition) -> Sequence[Any]:
+    try:
+        return sycl_sub_devices(root.sycl_device, root.facts, SubDevices(partition.method, partition.argument))
+    except SelectionError as error:
+        raise DeviceNotFoundError(
+            f"no such sub-device on this machine: {error}",
+            where=f"device {device.name!r}",
+            hint="Plan again with `discover()`",
+        ) from error
+
+
+def _untrusted(device: Device, reason: str) -> UntrustedDeviceError:
+    return UntrustedDeviceError(
+        f"not trusted: {reason}",
+        where=f"device {device.name!r} ({device.description})",
+        hint="Leave it out, or see what `python -m syclsched doctor` says of it",
+    )

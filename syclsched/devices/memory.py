@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""USM memory: allocation, and zero-copy views of it as `usm_ndarray` and as NumPy array."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+
+from syclsched.errors import MemoryLimitError
+
+UsmKind = Literal["device", "shared", "host"]
+#: SYCL has no allocation of size zero, and an empty `usm_ndarray` wants room for one element (complex128).
+SMALLEST_ALLOCATION_BYTES = 16
+
+NumpyArray = np.ndarray[Any, np.dtype[Any]]
+
+
+def allocate(queue: Any, nbytes: int, kind: UsmKind) -> Any:
+    """Allocate USM memory; it is given back when the last reference to it goes.
+
+    Parameters
+    ----------
+    queue : dpctl.SyclQueue
+        Its context can use the memory; its device owns it.
+    nbytes : int
+        Size in bytes; at least `SMALLEST_ALLOCATION_BYTES` are allocated.
+    kind : str
+        ``device``, ``shared`` or ``host``.
+
+    Returns
+    -------
+    dpctl.memory.MemoryUSMDevice, MemoryUSMShared or MemoryUSMHost
+        The memory; its contents are undefined.
+
+    Raises
+    ------
+    MemoryLimitError
+        If the runtime refuses.
+    """
+    from dpctl import memory
+
+    kinds = {"device": memory.MemoryUSMDevice, "shared": memory.MemoryUSMShared, "host": memory.MemoryUSMHost}
+    try:
+        return kinds[kind](max(nbytes, SMALLEST_ALLOCATION_BYTES), queue=queue)
+    except (memory.USMAllocationError, MemoryError) as error:
+        raise MemoryLimitError(
+            f"{nbytes} bytes of USM {kind} memory could not be allocated",
+            where=f"device {queue.sycl_device.name.strip()!r}",
+            hint="Give memory back, or split the work into smaller arrays",
+        ) from error
+
+
+class _OnQueue:
+    """Names memory and another queue of the same context in the USM array interface."""
+
+    def __init__(self, memory: Any, queue: Any) -> None:
+        self.memory = memory  # kept alive by whoever holds the view made from this
+        self.__sycl_usm_array_interface__ = {
+            "data": (memory._pointer, False),
+            "shape": (memory.nbytes,),
+            "strides": None,
+            "typestr": "|u1",
+            "version": 1,
+            "syclobj": queue,
+            "offset": 0,
+        }
+
+
+def as_usm_array(memory: Any, shape: tuple[int, ...], dtype: str, queue: Any) -> Any:
+    """Return a `dpctl.tensor.usm_ndarray` on memory, without a copy.
+
+    Parameters
+    ----------
+    memory : dpctl.memory.*
+        From `allocate`.
+    shape : tuple of int
+        Shape in elements; C layout.
+    dtype : str
+        NumPy dtype name.
+    queue : dpctl.SyclQueue
+        The queue that libraries which go by the array's queue work on; of the memory's context.
+
+    Returns
+    -------
+    dpctl.tensor.usm_ndarray
+        Holds a reference to the memory.
+    """
+    from dpctl import tensor
+
+    view = memory if memory.sycl_queue == queue else type(memory)(_OnQueue(memory, queue))
+    return tensor.usm_ndarray(shape, dtype=dtype, buffer=view)
+
+
+def as_numpy(memory: Any, shape: tuple[int, ...], dtype: str) -> NumpyArray:
+    """Return a NumPy array on shared or host memory, without a copy.
+
+    The host must not touch it while a kernel may: nothing here waits.
+
+    Parameters
+    ----------
+    memory : dpctl.memory.MemoryUSMShared or MemoryUSMHost
+        From `allocate`.
+    shape : tuple of int
+        Shape in elements; C layout.
+    dtype : str
+        NumPy dtype name.
+
+    Returns
+    -------
+    numpy.ndarray
+        Holds a reference to the memory.
+    """
+    kind = np.dtype(dtype)
+    nbytes = math.prod(shape) * kind.itemsize
+    raw: NumpyArray = np.asarray(memory)
+    return raw[:nbytes].view(kind).reshape(shape)
+
+
+def as_bytes(array: NumpyArray) -> NumpyArray:
+    """Return a C-contiguous NumPy array as its bytes, as `SyclQueue.memcpy_async` takes host memory.
+
+    Parameters
+    ----------
+    array : numpy.ndarray
+        C-contiguous.
+
+    Returns
+    -------
+    numpy.ndarray of uint8
+        One-dimensional view.
+    """
+    return array.reshape(-1).view(np.uint8)

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""numba-dpex kernels to SPIR-V. All that is used of numba-dpex's inside is in this file."""
+
+from __future__ import annotations
+
+import re
+import threading
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from syclsched.devices.arguments import scalar_dtype
+from syclsched.errors import CapabilityError
+from syclsched.model.operation import Operation, Signature, SpirvModule
+
+#: numba's compiler is not re-entrant over threads for what is done around it here (overload tables, first refresh).
+_LOCK = threading.RLock()
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class KernelCompilationError(Exception):
+    """A kernel that numba-dpex cannot compile; the message is the gist of its explanation."""
+
+
+def kernel_spirv(
+    kernel: Any, operation: Operation, signature: Signature, ndim: int, *, grouped: bool, device: Any
+) -> SpirvModule:
+    """Compile a numba-dpex kernel for one signature.
+
+    Parameters
+    ----------
+    kernel : numba_dpex kernel
+        What `Implementation.load` returned.
+    operation : Operation
+        Its parameters give the order of the arguments.
+    signature : Signature
+        Shapes and dtypes.
+    ndim : int
+        Dimensions of the index space.
+    grouped : bool
+        Whether the kernel takes an ``NdItem`` (work-groups) instead of an ``Item``.
+    device : dpctl.SyclDevice
+        What it is compiled for; a sub-device counts as its parent.
+
+    Returns
+    -------
+    SpirvModule
+        Module and kernel name.
+
+    Raises
+    ------
+    CapabilityError
+        If numba-dpex cannot be imported.
+    KernelCompilationError
+        If the kernel does not compile for these types.
+    """
+    with _LOCK:
+        _prepare()
+        types = _argument_types(operation, signature, ndim, grouped=grouped, device=device)
+        return _compile(kernel, types)
+
+
+def _compile(kernel: Any, types: tuple[Any, ...]) -> SpirvModule:
+    import numba
+
+    if not (callable(getattr(kernel, "compile", None)) and hasattr(kernel, "overloads")):
+        raise KernelCompilationError(f"load() returned {type(kernel).__name__}, not a numba_dpex.kernel")
+    try:
+        kernel.compile(numba.types.void(*types))
+    except Exception as error:  # numba raises a dozen unrelated types from as many compiler stages
+        raise KernelCompilationError(gist(error)) from error
+    module = kernel.overloads[types].kernel_device_ir_module
+    return SpirvModule(bytes(module.kernel_bitcode), str(module.kernel_name))
+
+
+@lru_cache(maxsize=1)
+def _prepare() -> None:
+    """Import numba-dpex, and have numba register its lowerings.
+
+    Compiling a kernel before any host function, numba-dpex would know no ``range`` and the like: numba
+    registers them when the CPU target is first used.
+    """
+    try:
+        import numba_dpex  # noqa: F401
+        from numba.core.registry import cpu_target
+    except ImportError as error:
+        raise CapabilityError(
+            f"numba-dpex cannot be imported: {error}", hint="python -m syclsched doctor says what is missing"
+        ) from error
+    cpu_target.typing_context.refresh()
+    cpu_target.target_context.refresh()
+
+
+def _argument_types(
+    operation: Operation, signature: Signature, ndim: int, *, grouped: bool, device: Any
+) -> tuple[Any, ...]:
+    from numba.np.numpy_support import from_dtype
+    from numba_dpex.core.types import USMNdArray
+    from numba_dpex.core.types.kernel_api.index_space_ids import ItemType, NdItemType
+
+    types: list[Any] = [NdItemType(ndim) if grouped else ItemType(ndim)]
+    queue = _typing_queue(_root(device))
+    for parameter in operation.parameters:
+        if parameter.is_array:
+            dtype = from_dtype(np.dtype(signature.dtypes[parameter.name]))
+            rank = len(signature.shapes[parameter.name])
+            # The USM kind changes nothing in the code that is made, so that all kinds share one overload.
+            types.append(USMNdArray(ndim=rank, layout="C", dtype=dtype, usm_type="device", queue=queue))
+        else:
+            types.append(from_dtype(np.dtype(scalar_dtype(parameter, signature))))
+    return tuple(types)
+
+
+@lru_cache(maxsize=64)
+def _typing_queue(device: Any) -> Any:
+    """Return numba-dpex's type of a queue on a device: one per device, so that overloads are found again."""
+    import dpctl
+    from numba_dpex.core.types.dpctl_types import DpctlSyclQueue
+
+    return DpctlSyclQueue(dpctl.SyclQueue(device))
+
+
+def _root(device: Any) -> Any:
+    """Return the device a sub-device is cut from: numba-dpex asks for a filter string, which only that has."""
+    while (parent := device.parent_device) is not None:
+        device = parent
+    return device
+
+
+def gist(error: BaseException) -> str:
+    """Return the line or two of a numba error that say what is wrong.
+
+    Parameters
+    ----------
+    error : BaseException
+        What numba raised.
+
+    Returns
+    -------
+    str
+        One line.
+    """
+    lines = [line.strip() for line in _ANSI.sub("", str(error)).splitlines()]
+    lines = [line for line in lines if line and not line.startswith("Failed in ")]
+    said: list[str] = []
+    for line in lines:
+        if line.startswith(("File ", "During:", "There are ")):
+            break
+        said.append(line)
+    place = next((line for line in lines if line.startswith('File "')), "").rstrip(":")
+    text = " ".join(said[:3]) or type(error).__name__
+    return f"{text} ({place})" if place else text

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs plans on live queues: one dispatcher thread per run, in-order lanes, no host wait until data is asked for.
+
+Names are imported when they are first used; nothing SYCL is imported before a run starts.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+_LAZY = {"Run": "syclsched.execution.run", "execute": "syclsched.execution.start"}
+
+__all__ = sorted(_LAZY)
+
+if TYPE_CHECKING:
+    from syclsched.execution.run import Run as Run
+    from syclsched.execution.start import execute as execute
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name on first use (PEP 562)."""
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_LAZY[name]), name)

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The buffers of one run: allocated, viewed by devices and host, counted, given back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from syclsched.devices import memory
+from syclsched.errors import MemoryLimitError
+from syclsched.execution.program import Buffer
+from syclsched.model.plan import PlannedArray
+from syclsched.model.platform import HOST, MemorySpace, Platform
+
+NumpyArray = np.ndarray[Any, np.dtype[Any]]
+
+
+class LiveBuffer:
+    """Memory of one array in one space.
+
+    Parameters
+    ----------
+    array : PlannedArray
+        What lies in it.
+    storage : dpctl.memory.* or numpy.ndarray
+        USM memory, or an array of the host's.
+    on_host : bool
+        Whether the host can address it.
+    owned : bool
+        False for the user's own array.
+    """
+
+    def __init__(self, array: PlannedArray, storage: Any, *, on_host: bool, owned: bool) -> None:
+        self.array = array
+        self.storage = storage
+        self.on_host = on_host
+        self.owned = owned
+        self._views: dict[Any, Any] = {}
+
+    @property
+    def is_usm(self) -> bool:
+        """Whether it is USM memory."""
+        return not isinstance(self.storage, np.ndarray)
+
+    def usm_array(self, queue: Any) -> Any:
+        """Return it as `usm_ndarray` on a queue, without a copy."""
+        view = self._views.get(queue)
+        if view is None:
+            view = memory.as_usm_array(self.storage, self.array.shape, self.array.dtype, queue)
+            self._views[queue] = view
+        return view
+
+    def numpy(self, *, writable: bool) -> NumpyArray:
+        """Return it as NumPy array, without a copy.
+
+        Parameters
+        ----------
+        writable : bool
+            Whether the array may be written through; the user's data must not be.
+        """
+        if isinstance(self.storage, np.ndarray):
+            view: NumpyArray = self.storage.view()
+        else:
+            view = memory.as_numpy(self.storage, self.array.shape, self.array.dtype)
+        if not writable:
+            view.flags.writeable = False
+        return view
+
+    def copy_operand(self, queue: Any) -> Any:
+        """Return it as ``SyclQueue.memcpy_async`` on a queue takes it.
+
+        Memory of another context is a plain host pointer to the queue.
+        """
+        if not self.is_usm:
+            return memory.as_bytes(self.storage)
+        if self.on_host and self.storage.sycl_context != queue.sycl_context:
+            return np.asarray(self.storage)
+        return self.storage
+
+
+class BufferTable:
+    """All buffers of one run, by array and space.
+
+    Parameters
+    ----------
+    platform : Platform
+        Its spaces.
+    live : LiveDevices
+        Where USM memory comes from.
+    arrays : Mapping[str, PlannedArray]
+        The plan's arrays.
+    """
+
+    def __init__(self, platform: Platform, live: Any, arrays: Mapping[str, PlannedArray]) -> None:
+        self._spaces: dict[str, MemorySpace] = {s.name: s for s in platform.spaces}
+        self._live = live
+        self._arrays = arrays
+        self._buffers: dict[Buffer, LiveBuffer] = {}
+        self._held_bytes: dict[str, int] = {}
+        self.peak_bytes: dict[str, int] = {}
+
+    def add_input(self, name: str, data: NumpyArray, *, private: bool) -> None:
+        """Put an input in the host's space.
+
+        Parameters
+        ----------
+        name : str
+            The array.
+        data : numpy.ndarray
+            The user's, C-contiguous.
+        private : bool
+            Whether to copy it, because the plan writes it there.
+        """
+        storage = data.copy() if private else data
+        self._buffers[name, HOST] = LiveBuffer(self._arrays[name], storage, on_host=True, owned=private)
+
+    def allocate(self, buffer: Buffer) -> None:
+        """Allocate a buffer.
+
+        Raises
+        ------
+        MemoryLimitError
+            If the memory cannot be had; names array, space and size.
+        """
+        name, space = buffer
+        array = self._arrays[name]
+        self._buffers[buffer] = LiveBuffer(
+            array, self._storage(array, space), on_host=self._spaces[space].host_accessible or space == HOST, owned=True
+        )
+        held = self._held_bytes.get(space, 0) + array.nbytes
+        self._held_bytes[space] = held
+        self.peak_bytes[space] = max(held, self.peak_bytes.get(space, 0))
+
+    def _storage(self, array: PlannedArray, space: str) -> Any:
+        try:
+            if space == HOST:
+                return np.empty(array.shape, array.dtype)
+            kind: memory.UsmKind = "shared" if self._spaces[space].host_accessible else "device"
+            return memory.allocate(self._live.allocator_queue(space), array.nbytes, kind)
+        except (MemoryError, MemoryLimitError) as error:
+            raise MemoryLimitError(
+                f"{array.nbytes} bytes for array {array.name!r} could not be allocated",
+                where=f"memory space {space!r}",
+                hint="Give memory back, or use smaller tiles",
+            ) from error
+
+    def free(self, buffer: Buffer) -> int:
+        """Give a buffer back, if it is there; return its bytes."""
+        found = self._buffers.pop(buffer, None)
+        if found is None:
+            return 0
+        self._held_bytes[buffer[1]] -= found.array.nbytes
+        return found.array.nbytes
+
+    def get(self, buffer: Buffer) -> LiveBuffer | None:
+        """Return a buffer, or None if it is not there."""
+        return self._buffers.get(buffer)
+
+    def __getitem__(self, buffer: Buffer) -> LiveBuffer:
+        return self._buffers[buffer]
+
+    def __contains__(self, buffer: Buffer) -> bool:
+        return buffer in self._buffers
+
+    def __len__(self) -> int:
+        return len(self._buffers)
+
+    def clear(self) -> None:
+        """Give everything back."""
+        self._buffers.clear()
+        self._held_bytes.clear()

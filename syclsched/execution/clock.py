@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Device clocks mapped to the host's.
+
+Event times are on a clock of the driver's choosing: the CPU device's is the host's monotonic clock, the FPGA emulator's
+is the calendar. A barrier on an idle queue, bracketed by two readings of the host's clock, gives the offset.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+#: Readings per anchor; the one in the narrowest bracket is taken.
+READINGS = 5
+
+
+def now_ns() -> int:
+    """Return the host's clock in nanoseconds."""
+    return time.perf_counter_ns()
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """One instant on both clocks.
+
+    Parameters
+    ----------
+    device_ns, host_ns : int
+        The instant.
+    bracket_ns : int
+        Width of the host's bracket: twice the largest error.
+    """
+
+    device_ns: int
+    host_ns: int
+    bracket_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClockMap:
+    """Maps device time to host time through one or two anchors.
+
+    Parameters
+    ----------
+    first, last : Anchor
+        Taken before and after the run; the clocks may drift between them.
+    """
+
+    first: Anchor
+    last: Anchor
+
+    def to_host_ns(self, device_ns: int) -> int:
+        """Return the host's time of a device time, by linear interpolation."""
+        span = self.last.device_ns - self.first.device_ns
+        offset = self.first.host_ns - self.first.device_ns
+        if span <= 0:
+            return device_ns + offset
+        drift = (self.last.host_ns - self.last.device_ns) - offset
+        return device_ns + offset + drift * (device_ns - self.first.device_ns) // span
+
+
+def take_anchor(queue: Any, *, clock: Callable[[], int] = now_ns, readings: int = READINGS) -> Anchor:
+    """Read a device's clock and the host's at one instant, as nearly as can be.
+
+    Parameters
+    ----------
+    queue : dpctl.SyclQueue
+        With profiling enabled; waits for what it still has to do.
+    clock : callable, optional
+        The host's clock, nanoseconds.
+    readings : int, optional
+        How many brackets to try.
+
+    Returns
+    -------
+    Anchor
+        From the narrowest bracket.
+    """
+    found: list[Anchor] = []
+    for _ in range(readings):
+        before = clock()
+        event = queue.submit_barrier([])
+        event.wait()
+        after = clock()
+        middle = (event.profiling_info_start + event.profiling_info_end) // 2
+        found.append(Anchor(middle, (before + after) // 2, after - before))
+    return min(found, key=lambda a: a.bracket_ns)

@@ -1,0 +1,392 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The thread that runs a plan: hands instructions to lanes as `Readiness` allows, and sleeps on an inbox otherwise."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from syclsched.devices.executables import Executable
+from syclsched.errors import ExecutionError, MemoryLimitError, SyclschedError, TaskFailedError
+from syclsched.execution.buffers import BufferTable
+from syclsched.execution.clock import Anchor, ClockMap, now_ns, take_anchor
+from syclsched.execution.failures import Failures, task_failed
+from syclsched.execution.frees import PendingFree, PendingFrees
+from syclsched.execution.lanes import Completion, DeviceLane, HostLane
+from syclsched.execution.memory_limit import MemoryLimit
+from syclsched.execution.program import Node, Program
+from syclsched.execution.readiness import Readiness
+from syclsched.execution.records import Counts, Record
+from syclsched.execution.statuses import failed_status
+from syclsched.execution.work import Work, compile_work
+from syclsched.execution.worker import Worker
+
+
+class Dispatcher:
+    """Runs one program, once.
+
+    Parameters
+    ----------
+    program : Program
+        What to do.
+    work : Mapping[int, Work]
+        By instruction number.
+    buffers : BufferTable
+        With the inputs in it.
+    queues : Mapping[str, dpctl.SyclQueue]
+        By name of device lane.
+    record : bool
+        Whether to keep what a trace needs.
+    """
+
+    def __init__(
+        self, program: Program, work: dict[int, Work], buffers: BufferTable, queues: dict[str, Any], *, record: bool
+    ) -> None:
+        self.program = program
+        self.buffers = buffers
+        self.counts = Counts()
+        self.failures = Failures(program.tasks)
+        self.records: dict[int, Record] = {}
+        self.clocks: dict[str, ClockMap] = {}
+        self.finished = threading.Event()
+        self.error: SyclschedError | None = None
+        self.cancelled = False
+        self.recording = record
+        #: Called on the thread, last of all.
+        self.when_finished: Callable[[], None] | None = None
+        self._work = work
+        self._queues = queues
+        self._executables: dict[int, Executable] = {}
+        self._readiness = Readiness(program.lanes)
+        self._frees = PendingFrees(len(program.lanes))
+        allocations = [n.instruction for n in program.nodes.values() if n.instruction.kind == "alloc"]
+        self._limit = MemoryLimit(allocations, program.plan.peak_bytes)
+        self._pinned = {piece.status for piece in work.values() if piece.status is not None}
+        # Per instruction handed on: its event, or None once it has completed without one.
+        self._events: dict[int, Any] = {}
+        self._inbox: queue.SimpleQueue[Completion | None] = queue.SimpleQueue()
+        self._watched: dict[int, threading.Event] = {}
+        self._watcher = Worker("syclsched memory")
+        self._watching = False
+        self._lanes: dict[int, DeviceLane] = {}
+        self._hosts: dict[int, HostLane] = {}
+        self._thread = threading.Thread(target=self._run, name=f"syclsched {program.plan.name}", daemon=True)
+
+    # --- for other threads ------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def cancel(self) -> None:
+        """Submit nothing more; what was submitted ends. Returns at once."""
+        if not self.finished.is_set():
+            self.cancelled = True
+            self._inbox.put(None)
+
+    def wait_submitted(self, number: int, timeout_s: float | None) -> bool:
+        """Wait until an instruction has been submitted or, on a host lane, has completed; or the run has ended.
+
+        Parameters
+        ----------
+        number : int
+            Instruction.
+        timeout_s : float or None
+            Seconds; None for no limit.
+
+        Returns
+        -------
+        bool
+            False if the time was up first.
+        """
+        if number in self._events or self.finished.is_set():
+            return True
+        flag = self._watched.setdefault(number, threading.Event())
+        # Looked at again because the dispatcher may have passed between the two lines.
+        return number in self._events or self.finished.is_set() or flag.wait(timeout_s)
+
+    def event(self, number: int) -> Any:
+        """Return the event of a submitted device instruction, None if it has completed without one."""
+        return self._events.get(number)
+
+    def passed(self, number: int) -> bool:
+        """Return whether an instruction has been submitted, completed or cancelled."""
+        return number in self._events
+
+    @property
+    def through(self) -> bool:
+        """Whether everything was done: nothing was cancelled."""
+        return self._readiness.finished and all(r.outcome != "cancelled" for r in self.records.values())
+
+    def statuses_behind(self, array: str) -> list[Work]:
+        """Return the tasks with a status that an array's last value depends on, in the plan's order."""
+        with_status = {p.task.name: p for _, p in sorted(self._work.items()) if p.status is not None}
+        if not with_status:
+            return []
+        writers = [t.name for t in self.program.plan.tasks for a in t.accesses if a.array == array and a.mode.writes]
+        behind = self.program.ancestors(writers[-1]) if writers else frozenset()
+        return [piece for name, piece in with_status.items() if name in behind]
+
+    def join(self, timeout_s: float | None = None) -> None:
+        """Wait for the thread to end."""
+        self._thread.join(timeout_s)
+
+    # --- the thread -------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._prepare()
+            self._loop()
+        except SyclschedError as error:
+            self.error = error
+        except BaseException as error:
+            self.error = ExecutionError(
+                f"the dispatcher failed: {type(error).__name__}: {error}", where=f"plan {self.program.plan.name!r}"
+            )
+            self.error.__cause__ = error
+        finally:
+            try:
+                self._finish()
+            except BaseException as error:
+                self.error = self.error or ExecutionError(
+                    f"the run could not be ended: {type(error).__name__}: {error}",
+                    where=f"plan {self.program.plan.name!r}",
+                )
+            finally:
+                self.finished.set()
+                for flag in list(self._watched.values()):
+                    flag.set()
+                if self.when_finished is not None:
+                    self.when_finished()
+
+    def _prepare(self) -> None:
+        """Compile everything, make the lanes, and read the clocks, before the first submission."""
+        self._executables = compile_work(self.program, self._work, self._queues)
+        for index, lane in enumerate(self.program.plan.lanes):
+            if lane.name in self._queues:
+                self._lanes[index] = DeviceLane(self._queues[lane.name], self.buffers, self.counts)
+            else:
+                self._hosts[index] = HostLane(lane.name, self.buffers, self._inbox.put, lambda: self.cancelled)
+        if self.recording:
+            self._anchor()
+
+    def _anchor(self) -> None:
+        """Read the device clocks; the second reading replaces the end of each map."""
+        by_device: dict[str, Anchor] = {}
+        for lane in self.program.plan.lanes:
+            if lane.name not in self._queues:
+                continue
+            if lane.device not in by_device:
+                by_device[lane.device] = take_anchor(self._queues[lane.name])
+            anchor = by_device[lane.device]
+            known = self.clocks.get(lane.name)
+            self.clocks[lane.name] = ClockMap(anchor if known is None else known.first, anchor)
+
+    def _loop(self) -> None:
+        readiness = self._readiness
+        while not readiness.finished:
+            if not self._inbox.empty():
+                self._handle(self._inbox.get())
+                continue
+            node = readiness.take()
+            if node is not None:
+                self._dispatch(node)
+            elif not (readiness.parked and self._make_room()):
+                self._handle(self._inbox.get())
+
+    def _dispatch(self, node: Node) -> None:
+        instruction = node.instruction
+        if instruction.kind == "alloc":
+            self._allocate(node, force=False)
+        elif instruction.kind == "free":
+            use = instruction.uses[0]
+            free = PendingFree((use.array, use.space), self.program.frees_after(instruction))
+            self._frees.add(node.lane, free)
+            self._readiness.submitted(node)
+        elif self.cancelled or self.failures.cancels(instruction) or not self._has_buffers(node):
+            self._skip(node)
+        elif node.on_host:
+            self._start_on_host(node)
+        else:
+            self._submit(node)
+
+    def _has_buffers(self, node: Node) -> bool:
+        """Return whether all buffers are there: one may be missing because its allocation failed."""
+        return all((use.array, use.space) in self.buffers for use in node.instruction.uses)
+
+    def _skip(self, node: Node) -> None:
+        self.failures.lost(node.instruction)
+        self.records[node.id] = Record(now_ns(), "cancelled")
+        self._passed(node, None)
+        self._readiness.submitted(node)
+        if node.on_host:
+            self._readiness.completed(node)
+
+    def _submit(self, node: Node) -> None:
+        lane, events = self._lanes[node.lane], self._events_before(node)
+        record = Record(now_ns())
+        try:
+            event = lane.submit(node, self._work.get(node.id), self._executables.get(node.id), events)
+        except Exception as error:
+            record.outcome, event = "failed", None
+            self._failed(node, task_failed(node.instruction, error, "could not be submitted:"))
+        else:
+            self.counts.submission_ns += now_ns() - record.submit_ns
+            self.failures.done(node.instruction)
+            if node.id in self.program.waited_for:
+                self.counts.events += 1
+        if self.recording:
+            record.event = event
+            self.records[node.id] = record
+        self._passed(node, event if self.recording or node.id in self.program.event_holders else None)
+        self._readiness.submitted(node)
+
+    def _start_on_host(self, node: Node) -> None:
+        self.records[node.id] = Record(now_ns())
+        lane = self._hosts[node.lane]
+        self._readiness.submitted(node)
+        try:
+            lane.start(node, self._work.get(node.id), self._executables.get(node.id), self._events_before(node))
+        except Exception as error:
+            self._completed(Completion(node, now_ns(), now_ns(), error))
+
+    def _events_before(self, node: Node) -> list[Any]:
+        return [event for number in node.events if (event := self._events[number]) is not None]
+
+    def _handle(self, message: Completion | None) -> None:
+        if message is not None:
+            self._completed(message)
+        else:  # memory may have come free, or the run was cancelled
+            self._watching = False
+            self._reap()
+            if self.cancelled:
+                self._readiness.unpark()
+
+    def _completed(self, completion: Completion) -> None:
+        node, record = completion.node, self.records[completion.node.id]
+        record.start_ns, record.finish_ns = completion.start_ns, completion.finish_ns
+        if completion.error is not None:
+            record.outcome = "failed"
+            self._failed(node, task_failed(node.instruction, completion.error, "raised"))
+        elif completion.start_ns is None:
+            record.outcome = "cancelled"
+            self.failures.lost(node.instruction)
+        else:
+            self.failures.done(node.instruction)
+        self._passed(node, None)
+        self._readiness.completed(node)
+
+    def _failed(self, node: Node, error: TaskFailedError) -> None:
+        self.failures.record(node.instruction, error)
+        self.failures.lost(node.instruction)
+
+    def _passed(self, node: Node, event: Any) -> None:
+        self._events[node.id] = event
+        if self._watched and (flag := self._watched.pop(node.id, None)) is not None:
+            flag.set()
+
+    # --- memory -----------------------------------------------------------------------------------
+
+    def _allocate(self, node: Node, *, force: bool) -> None:
+        instruction = node.instruction
+        if self.cancelled:
+            self._limit.skipped(instruction)
+        else:
+            if not force and not self._limit.allows(instruction):
+                self._reap()
+                if not self._limit.allows(instruction):
+                    self._readiness.park(node)
+                    return
+            self._limit.allocated(instruction)
+            use = instruction.uses[0]
+            try:
+                self.buffers.allocate((use.array, use.space))
+            except MemoryLimitError as error:
+                self._limit.freed(use.space, instruction.nbytes)
+                self._failed(node, task_failed(instruction, error, "no memory:"))
+        self._events[node.id] = None
+        self._readiness.submitted(node)
+
+    def _make_room(self) -> bool:
+        """Give allocations that were put aside a chance; return False if there is nothing to do but sleep."""
+        if self._reap() or self.cancelled:
+            self._readiness.unpark()
+            return True
+        free = self._frees.waitable(self._events.__contains__)
+        if free is not None:
+            if not self._watching:
+                self._watching = True
+                events = [e for number in free.after if (e := self._events[number]) is not None]
+                self._watcher.post(lambda: self._wait_and_wake(events))
+            return False
+        if self._readiness.running:
+            return False
+        # Nothing that was submitted will free anything: the plan's numbers are not in order. Better over than stuck.
+        node = self._readiness.take_parked()
+        if node is not None:
+            self._allocate(node, force=True)
+        return True
+
+    def _wait_and_wake(self, events: list[Any]) -> None:
+        try:
+            for event in events:
+                event.wait()
+        finally:
+            self._inbox.put(None)
+
+    def _reap(self) -> bool:
+        """Let frees take effect whose time has come; return whether any did."""
+        due = self._frees.take(self._is_complete)
+        for free in due:
+            found = self.buffers.get(free.buffer)
+            if found is None:
+                continue
+            self._limit.freed(free.buffer[1], found.array.nbytes)
+            if free.buffer not in self._pinned:
+                self.buffers.free(free.buffer)
+        if due:
+            self._readiness.unpark()
+        return bool(due)
+
+    def _is_complete(self, number: int) -> bool:
+        if number not in self._events:
+            return False
+        event = self._events[number]
+        if event is None:
+            return True
+        return bool(event.execution_status.name == "complete")
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        """Wait for what was submitted, give back what the plan frees, and read what the tasks report."""
+        for host in self._hosts.values():
+            host.worker.stop()
+        for lane in self._lanes.values():
+            lane.wait()
+        self._watcher.stop()
+        self._reap()
+        if self.recording and self._lanes and self.error is None:
+            self._anchor()
+        self._read_statuses()
+        for buffer in self._pinned:
+            if buffer not in {kept for kept, _ in self.program.final_buffers.values()}:
+                self.buffers.free(buffer)
+        for lane in self._lanes.values():
+            lane.release()
+        self._executables.clear()
+        self.counts.peak_bytes = dict(self.buffers.peak_bytes)
+
+    def _read_statuses(self) -> None:
+        for number, piece in sorted(self._work.items()):
+            ran = number in self._events and not self.failures.lost_task(piece.task.name)
+            if piece.status is None or not ran:
+                continue
+            error = failed_status(piece, self.buffers)
+            if error is not None:
+                instruction = self.program.nodes[number].instruction
+                self.failures.record(instruction, error)
+                if number in self.records:
+                    self.records[number].outcome = "failed"

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What failed in a run, and what must not run because of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from syclsched.errors import SyclschedError, TaskFailedError
+from syclsched.execution.program import Buffer
+from syclsched.model.plan import Instruction, PlannedTask
+
+
+class Failures:
+    """Follows bad values through buffers, and failed tasks through explicit edges.
+
+    An instruction is cancelled if it would read a buffer whose value is missing because its writer failed or was
+    cancelled, or if its task comes explicitly after such a task. A barrier is only an order and lets others go on; so
+    does a write that needs no old value.
+
+    Parameters
+    ----------
+    tasks : Mapping[str, PlannedTask]
+        The plan's tasks.
+    """
+
+    def __init__(self, tasks: Mapping[str, PlannedTask]) -> None:
+        self._tasks = tasks
+        self._bad: set[Buffer] = set()
+        self._dead: set[str] = set()
+        self._errors: list[tuple[int, TaskFailedError]] = []
+
+    def cancels(self, instruction: Instruction) -> bool:
+        """Return whether an instruction must not run because of what failed before."""
+        if not self._bad and not self._dead:
+            return False
+        if any(use.mode.reads and (use.array, use.space) in self._bad for use in instruction.uses):
+            return True
+        task = self._tasks.get(instruction.task or "")
+        if task is None or instruction.kind not in ("launch", "host"):
+            return False
+        return any(before in self._dead for before in task.after)
+
+    def done(self, instruction: Instruction) -> None:
+        """Note that an instruction ran, or was submitted: what it writes is good."""
+        if self._bad:
+            self._bad.difference_update((use.array, use.space) for use in instruction.uses if use.mode.writes)
+
+    def lost(self, instruction: Instruction) -> None:
+        """Note that an instruction failed or was cancelled: what it writes is missing."""
+        self._bad.update((use.array, use.space) for use in instruction.uses if use.mode.writes)
+        if instruction.kind in ("launch", "host") and instruction.task is not None:
+            self._dead.add(instruction.task)
+
+    def record(self, instruction: Instruction, error: TaskFailedError) -> None:
+        """Keep an error for the caller."""
+        self._errors.append((instruction.id, error))
+
+    def is_lost(self, buffer: Buffer) -> bool:
+        """Return whether a buffer's value is missing."""
+        return buffer in self._bad
+
+    def lost_task(self, task: str) -> bool:
+        """Return whether a task failed or was cancelled."""
+        return task in self._dead
+
+    @property
+    def first(self) -> TaskFailedError | None:
+        """The error of the first task in the plan's order, or None."""
+        return min(self._errors, key=lambda e: e[0])[1] if self._errors else None
+
+
+def task_failed(instruction: Instruction, cause: BaseException, verb: str) -> TaskFailedError:
+    """Return the error of a task whose instruction raised.
+
+    Parameters
+    ----------
+    instruction : Instruction
+        Which.
+    cause : BaseException
+        What was raised; becomes ``__cause__``.
+    verb : str
+        What was being done: ``raised``, ``could not be submitted``.
+
+    Returns
+    -------
+    TaskFailedError
+        Names the task, its arrays and the cause.
+    """
+    task = instruction.task or instruction.kind
+    arrays = ", ".join(repr(use.array) for use in instruction.uses)
+    said = str(cause) if isinstance(cause, SyclschedError) else f"{type(cause).__name__}: {cause}"
+    place = f"task {task!r}" + (f" (arrays {arrays})" if arrays else "")
+    error = TaskFailedError(f"{verb} {said}".rstrip(": "), task=task, where=place)
+    error.__cause__ = cause
+    return error

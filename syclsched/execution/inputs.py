@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The user's input arrays, checked and brought to the host's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from syclsched.errors import ArgumentError, UnknownArrayError
+from syclsched.model.graph import TaskGraph, check_data
+from syclsched.model.plan import Plan
+
+NumpyArray = np.ndarray[Any, np.dtype[Any]]
+
+
+def gather_inputs(plan: Plan, graph: TaskGraph, inputs: Mapping[str, Any] | None) -> dict[str, NumpyArray]:
+    """Return the value of every input array, and of every other array one was given for.
+
+    Parameters
+    ----------
+    plan : Plan
+        Says which arrays need a value.
+    graph : TaskGraph
+        Has the values given with `TaskGraph.array`.
+    inputs : Mapping[str, array-like] or None
+        Values that take precedence.
+
+    Returns
+    -------
+    dict of str to numpy.ndarray
+        C-contiguous; the user's own arrays wherever they are that already, in host memory.
+
+    Raises
+    ------
+    UnknownArrayError
+        If a value is given for an array the graph does not have.
+    ArgumentError
+        If a value is missing, or has another shape or dtype than was declared.
+    """
+    declared = graph.arrays
+    given = dict(graph.data)
+    for name, value in (inputs or {}).items():
+        if name not in declared:
+            raise UnknownArrayError(
+                f"a value is given for array {name!r}, which is not declared in graph {graph.name!r}",
+                where="inputs",
+                hint=f"Its inputs are {', '.join(graph.inputs()) or 'none'}",
+            )
+        given[name] = value
+    missing = [a.name for a in plan.arrays if a.is_input and a.name not in given]
+    if missing:
+        raise ArgumentError(
+            f"no value is given for {', '.join(missing[:5])}",
+            where=f"graph {graph.name!r}",
+            hint="Give it with graph.array(name, data=...) or inputs={name: ...}",
+        )
+    found = {}
+    for name, value in given.items():
+        data = value if hasattr(value, "shape") and hasattr(value, "dtype") else np.asarray(value)
+        check_data(declared[name], data)
+        found[name] = to_numpy(data)
+    return found
+
+
+def to_numpy(data: Any) -> NumpyArray:
+    """Return an array as C-contiguous NumPy array, without a copy where it is one.
+
+    Parameters
+    ----------
+    data : numpy.ndarray, dpnp.ndarray or dpctl.tensor.usm_ndarray
+        Device arrays are copied to the host, which waits for their queue.
+
+    Returns
+    -------
+    numpy.ndarray
+        In host memory.
+    """
+    if hasattr(data, "__sycl_usm_array_interface__"):
+        from dpctl import tensor
+
+        data = tensor.asnumpy(data.get_array() if hasattr(data, "get_array") else data)
+    # ascontiguousarray makes 0-d arrays 1-d.
+    array = np.asarray(data)
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When an allocation may be made without exceeding the peak the plan was proved with. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from syclsched.model.plan import Instruction
+
+
+class MemoryLimit:
+    """Keeps the memory held in each space within the plan's peak, whatever order lanes reach their allocations in.
+
+    An allocation out of the plan's global order is made only if room is left for the earlier ones still to come.
+    Then the earliest one missing always fits as soon as the frees before it have taken effect, so holding
+    allocations back cannot stop the run.
+
+    Parameters
+    ----------
+    allocations : iterable of Instruction
+        All ``alloc`` instructions of the plan.
+    peak_bytes : Mapping[str, int]
+        The plan's peak per space.
+    """
+
+    def __init__(self, allocations: Iterable[Instruction], peak_bytes: Mapping[str, int]) -> None:
+        self._peak_bytes = peak_bytes
+        self._held_bytes: dict[str, int] = {}
+        self._to_come: dict[str, dict[int, int]] = {}
+        for allocation in sorted(allocations, key=lambda i: i.id):
+            self._to_come.setdefault(allocation.uses[0].space, {})[allocation.id] = allocation.nbytes
+
+    def allows(self, allocation: Instruction) -> bool:
+        """Return whether an allocation may be made now."""
+        space = allocation.uses[0].space
+        limit = self._peak_bytes.get(space)
+        if limit is None:
+            return True
+        needed = self._held_bytes.get(space, 0) + allocation.nbytes
+        for number, nbytes in self._to_come[space].items():
+            if number >= allocation.id:
+                break
+            needed += nbytes
+        return needed <= limit
+
+    def allocated(self, allocation: Instruction) -> None:
+        """Note that an allocation has been made."""
+        space = allocation.uses[0].space
+        self._to_come[space].pop(allocation.id, None)
+        self._held_bytes[space] = self._held_bytes.get(space, 0) + allocation.nbytes
+
+    def skipped(self, allocation: Instruction) -> None:
+        """Note that an allocation will not be made."""
+        self._to_come[allocation.uses[0].space].pop(allocation.id, None)
+
+    def freed(self, space: str, nbytes: int) -> None:
+        """Note that memory has been given back."""
+        self._held_bytes[space] -= nbytes

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan as the dispatcher walks it: what each instruction needs before it may go, worked out once. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from syclsched.model.plan import Instruction, Lane, Plan, PlannedTask
+from syclsched.model.platform import HOST
+
+#: An array's copy in one memory space: (array, space).
+Buffer = tuple[str, str]
+MEMORY_KINDS = ("alloc", "free")
+_NOTHING = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One instruction with what must have happened before it is handed on.
+
+    Parameters
+    ----------
+    instruction : Instruction
+        From the plan.
+    lane : int
+        Index of its lane.
+    on_host : bool
+        Whether it is done by a host lane's thread, and so complete only when that says so.
+    submitted_first : tuple of int
+        Instructions that must have been submitted.
+    completed_first : tuple of int
+        Host instructions that must have completed.
+    events : tuple of int
+        Device instructions whose events it waits for.
+    """
+
+    instruction: Instruction
+    lane: int
+    on_host: bool
+    submitted_first: tuple[int, ...] = ()
+    completed_first: tuple[int, ...] = ()
+    events: tuple[int, ...] = ()
+
+    @property
+    def id(self) -> int:
+        """`Instruction.id`."""
+        return self.instruction.id
+
+
+class Program:
+    """A verified plan with its waits sorted by how they are waited for.
+
+    Parameters
+    ----------
+    plan : Plan
+        Verified.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.tasks: Mapping[str, PlannedTask] = {t.name: t for t in plan.tasks}
+        self._place: dict[int, tuple[int, int]] = {
+            i.id: (n, p) for n, lane in enumerate(plan.lanes) for p, i in enumerate(lane.instructions)
+        }
+        self._orders: dict[int, frozenset[int]] = {}
+        self.lanes: tuple[tuple[Node, ...], ...] = tuple(
+            tuple(self._node(n, lane, i) for i in lane.instructions) for n, lane in enumerate(plan.lanes)
+        )
+        self.nodes: dict[int, Node] = {node.id: node for lane in self.lanes for node in lane}
+
+    def frees_after(self, free: Instruction) -> tuple[int, ...]:
+        """Return the instructions that must have completed before a ``free`` takes effect."""
+        return tuple(sorted(i for i in self._ordered_by(free.id) if self._instruction(i).kind not in MEMORY_KINDS))
+
+    @cached_property
+    def waited_for(self) -> frozenset[int]:
+        """Device instructions whose events some other lane waits for."""
+        return frozenset(event for node in self.nodes.values() for event in node.events)
+
+    @cached_property
+    def event_holders(self) -> frozenset[int]:
+        """Device instructions whose events must be kept even if nothing is recorded."""
+        kept = set(self.waited_for)
+        kept.update(writer for _, writer in self.final_buffers.values() if writer is not None)
+        for lane in self.plan.lanes:
+            work = [i for i in lane.instructions if i.kind not in MEMORY_KINDS]
+            kept.update(i.id for i in work[-1:])
+            for instruction in lane.instructions:
+                if instruction.kind == "free":
+                    kept.update(self.frees_after(instruction))
+        return frozenset(kept)
+
+    @cached_property
+    def final_buffers(self) -> dict[str, tuple[Buffer, int | None]]:
+        """Per array the buffer that holds its last value when all is done, and the instruction that writes it.
+
+        An array that is never written has its input for a last value. Arrays whose last value is freed are left out.
+        """
+        version: dict[Buffer, object] = {(a.name, HOST): None for a in self.plan.arrays if a.is_input}
+        writer: dict[Buffer, int | None] = dict.fromkeys(version)
+        newest: dict[str, object] = {a.name: None for a in self.plan.arrays if a.is_input}
+        for _, instruction in self.plan.instructions():
+            if instruction.kind == "free":
+                version.pop((instruction.uses[0].array, instruction.uses[0].space), None)
+            elif instruction.kind == "copy":
+                source, target = ((u.array, u.space) for u in instruction.uses)
+                version[target], writer[target] = version[source], instruction.id
+            elif instruction.kind != "alloc":
+                for use in instruction.uses:
+                    if use.mode.writes:
+                        buffer = (use.array, use.space)
+                        version[buffer] = newest[use.array] = instruction.id
+                        writer[buffer] = instruction.id
+        found: dict[str, tuple[Buffer, int | None]] = {}
+        # Of several copies of the last value the earliest is the one to wait for.
+        for buffer in sorted(version, key=lambda b: -1 if (by := writer[b]) is None else by):
+            if version[buffer] == newest.get(buffer[0], _NOTHING) and buffer[0] not in found:
+                found[buffer[0]] = (buffer, writer[buffer])
+        return found
+
+    @cached_property
+    def written_inputs(self) -> frozenset[str]:
+        """Input arrays that some instruction writes in the host's memory, where the user's own data lies."""
+        inputs = {a.name for a in self.plan.arrays if a.is_input}
+        return frozenset(
+            use.array
+            for node in self.nodes.values()
+            if node.instruction.kind not in MEMORY_KINDS
+            for use in node.instruction.uses
+            if use.mode.writes and use.space == HOST and use.array in inputs
+        )
+
+    def ancestors(self, task: str) -> frozenset[str]:
+        """Return a task and the tasks whose values it depends on, directly or not."""
+        last_writer: dict[str, str] = {}
+        sources: dict[str, set[str]] = {}
+        for planned in self.plan.tasks:
+            sources[planned.name] = {
+                last_writer[a.array] for a in planned.accesses if a.mode.reads and a.array in last_writer
+            }
+            last_writer.update((a.array, planned.name) for a in planned.accesses if a.mode.writes)
+        found: set[str] = set()
+        todo = [task]
+        while todo:
+            name = todo.pop()
+            if name not in found:
+                found.add(name)
+                todo.extend(sources.get(name, ()))
+        return frozenset(found)
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _instruction(self, number: int) -> Instruction:
+        lane, position = self._place[number]
+        return self.plan.lanes[lane].instructions[position]
+
+    def _node(self, lane_index: int, lane: Lane, instruction: Instruction) -> Node:
+        on_host = lane.kind == "host" and instruction.kind not in MEMORY_KINDS
+        if instruction.kind in MEMORY_KINDS:
+            # Host work that holds nothing up; a free's waits are looked at when it may take effect.
+            return Node(instruction, lane_index, on_host)
+        targets = self._expand(instruction.waits)
+        host = tuple(i for i in targets if self._is_host_work(i))
+        device = tuple(i for i in targets if i not in host)
+        events = tuple(i for i in device if self._instruction(i).kind not in MEMORY_KINDS)
+        return Node(instruction, lane_index, on_host, device, host, events)
+
+    def _is_host_work(self, number: int) -> bool:
+        lane, _ = self._place[number]
+        return self.plan.lanes[lane].kind == "host" and self._instruction(number).kind not in MEMORY_KINDS
+
+    def _expand(self, waits: Iterable[int]) -> list[int]:
+        """Return waits with those for ``alloc`` and ``free`` replaced by what these stand for."""
+        found: set[int] = set()
+        for wait in waits:
+            found.add(wait)
+            if self._instruction(wait).kind in MEMORY_KINDS:
+                found.update(self._ordered_by(wait))
+        return sorted(i for i in found if self._instruction(i).kind != "free")
+
+    def _ordered_by(self, number: int) -> frozenset[int]:
+        """Return the instructions that are done once a memory instruction is: its waits, and the one before it."""
+        known = self._orders.get(number)
+        if known is not None:
+            return known
+        lane, position = self._place[number]
+        before = self.plan.lanes[lane].instructions[:position]
+        previous = next((i.id for i in reversed(before) if i.kind not in MEMORY_KINDS), None)
+        found = set() if previous is None else {previous}
+        for wait in self._instruction(number).waits:
+            found.add(wait)
+            if self._instruction(wait).kind in MEMORY_KINDS:
+                found.update(self._ordered_by(wait))
+        self._orders[number] = frozenset(found)
+        return self._orders[number]

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run notes of each instruction, and the trace made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from syclsched.execution.clock import ClockMap
+from syclsched.model.plan import Instruction, Lane, Plan
+from syclsched.model.trace import Span, Trace
+
+Outcome = Literal["done", "failed", "cancelled"]
+
+
+@dataclass(slots=True)
+class Record:
+    """One instruction as it ran.
+
+    Parameters
+    ----------
+    submit_ns : int
+        Host's clock at submission.
+    outcome : str
+        ``done``, ``failed`` or ``cancelled``.
+    event : dpctl.SyclEvent or None
+        Of a device instruction.
+    start_ns, finish_ns : int or None
+        Host's clock, of a host instruction.
+    """
+
+    submit_ns: int
+    outcome: Outcome = "done"
+    event: Any = None
+    start_ns: int | None = None
+    finish_ns: int | None = None
+
+
+@dataclass(slots=True)
+class Counts:
+    """How many of each were made."""
+
+    submissions: int = 0
+    barriers: int = 0
+    events: int = 0
+    host_waits: int = 0
+    submission_ns: int = 0
+    peak_bytes: dict[str, int] = field(default_factory=dict)
+
+
+def make_trace(plan: Plan, records: Mapping[int, Record], clocks: Mapping[str, ClockMap], counts: Counts) -> Trace:
+    """Return the trace of a finished run.
+
+    Parameters
+    ----------
+    plan : Plan
+        What was to be done.
+    records : Mapping[int, Record]
+        By instruction number; without allocations and frees.
+    clocks : Mapping[str, ClockMap]
+        By lane name.
+    counts : Counts
+        Counters.
+
+    Returns
+    -------
+    Trace
+        Times from the first submission, on the host's clock.
+    """
+    origin_ns = min((r.submit_ns for r in records.values()), default=0)
+    families = {t.name: t.family for t in plan.tasks}
+    spans = [
+        _span(lane, instruction, records[instruction.id], clocks.get(lane.name), origin_ns, families)
+        for lane in plan.lanes
+        for instruction in lane.instructions
+        if instruction.id in records
+    ]
+    spans.sort(key=lambda s: (s.start_s, s.instruction))
+    return Trace(
+        name=plan.name,
+        policy=plan.policy,
+        spans=tuple(spans),
+        makespan_s=max((s.finish_s for s in spans), default=0.0),
+        predicted_makespan_s=plan.makespan_s,
+        host_waits=counts.host_waits,
+        events=counts.events,
+        barriers=counts.barriers,
+        submissions=counts.submissions,
+        peak_bytes=dict(counts.peak_bytes),
+    )
+
+
+def _span(
+    lane: Lane,
+    instruction: Instruction,
+    record: Record,
+    clock: ClockMap | None,
+    origin_ns: int,
+    families: Mapping[str, str],
+) -> Span:
+    start_ns, finish_ns = _times(record, clock)
+    return Span(
+        instruction=instruction.id,
+        kind=instruction.kind,
+        task=instruction.task,
+        implementation=instruction.implementation,
+        family="copy" if instruction.kind == "copy" else families.get(instruction.task or "", instruction.kind),
+        lane=lane.name,
+        device=lane.device,
+        lane_kind=lane.kind,
+        submit_s=(record.submit_ns - origin_ns) * 1e-9,
+        start_s=(start_ns - origin_ns) * 1e-9,
+        finish_s=(finish_ns - origin_ns) * 1e-9,
+        predicted_start_s=instruction.start_s,
+        predicted_finish_s=instruction.finish_s,
+        waits=instruction.waits,
+        nbytes=instruction.nbytes,
+        outcome=record.outcome,
+    )
+
+
+def _times(record: Record, clock: ClockMap | None) -> tuple[int, int]:
+    """Return start and finish on the host's clock; nothing starts before it is submitted, whatever the clocks say."""
+    if record.event is not None and clock is not None:
+        start = max(record.submit_ns, clock.to_host_ns(record.event.profiling_info_start))
+        return start, max(start, clock.to_host_ns(record.event.profiling_info_end))
+    start = record.submit_ns if record.start_ns is None else record.start_ns
+    return start, start if record.finish_ns is None else record.finish_ns

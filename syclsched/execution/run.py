@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run as its caller sees it: results, waiting, cancelling, trace, and giving everything back."""
+
+from __future__ import annotations
+
+import atexit
+import time
+import weakref
+from types import TracebackType
+from typing import Any
+
+from syclsched.errors import ArgumentError, ExecutionError, RunCancelledError, UnknownArrayError, WaitTimeoutError
+from syclsched.execution.buffers import NumpyArray
+from syclsched.execution.dispatcher import Dispatcher
+from syclsched.execution.reading import Like, read
+from syclsched.execution.records import make_trace
+from syclsched.execution.statuses import failed_status
+from syclsched.model.trace import Trace
+
+#: How long the end of the interpreter, or an interrupted wait, is held up for kernels that were submitted.
+GRACE_S = 60.0
+_SHORTEST_NAP_S, _LONGEST_NAP_S = 20e-6, 2e-3
+
+
+class _Resources:
+    """What a run holds and gives back once: its buffers and, where it opened them, the devices."""
+
+    def __init__(self, dispatcher: Dispatcher, owned_devices: Any) -> None:
+        self.dispatcher = dispatcher
+        self._owned_devices = owned_devices
+        self._abandoned = False
+
+    def abandon(self) -> None:
+        """Cancel, and give everything back as soon as the last kernel has ended; returns at once."""
+        self._abandoned = True
+        self.dispatcher.cancel()
+        if self.dispatcher.finished.is_set():
+            self.release()
+
+    def ended(self) -> None:
+        """Be told by the dispatcher that it is done."""
+        _unfinished.discard(self)
+        if self._abandoned:
+            self.release()
+
+    def release(self) -> None:
+        """Give everything back; doing so twice does nothing."""
+        self.dispatcher.buffers.clear()
+        devices, self._owned_devices = self._owned_devices, None
+        if devices is not None:
+            devices.close()
+
+
+#: Runs that must be stopped before the interpreter goes.
+_unfinished: set[_Resources] = set()
+
+
+@atexit.register
+def _stop_all() -> None:
+    for resources in list(_unfinished):
+        resources.abandon()
+    deadline = time.monotonic() + GRACE_S
+    for resources in list(_unfinished):
+        resources.dispatcher.join(max(0.0, deadline - time.monotonic()))
+
+
+class Run:
+    """A plan on its way. Made by `execute`; use it in a ``with`` statement, or call `close`.
+
+    Leaving the ``with`` block waits for the run (cancels it, if by an exception) and gives its memory back. A run
+    that is dropped is cancelled.
+
+    Parameters
+    ----------
+    dispatcher : Dispatcher
+        Not yet started.
+    live : LiveDevices
+        The devices it runs on.
+    values : dict of str to numpy.ndarray
+        Inputs, and values given for arrays that no task touches.
+    owns_devices : bool
+        Whether to close the devices with the run.
+    """
+
+    def __init__(
+        self, dispatcher: Dispatcher, live: Any, values: dict[str, NumpyArray], *, owns_devices: bool = False
+    ) -> None:
+        self.plan = dispatcher.program.plan
+        self._dispatcher = dispatcher
+        self._live = live
+        self._values = values
+        self._resources = _Resources(dispatcher, live if owns_devices else None)
+        self._trace: Trace | None = None
+        self._closed = False
+        self._reported = False
+        _unfinished.add(self._resources)
+        dispatcher.when_finished = self._resources.ended
+        self._finalizer = weakref.finalize(self, self._resources.abandon)
+        self._finalizer.atexit = False  # `_stop_all` does it, and waits
+        dispatcher.start()
+
+    # --- waiting ----------------------------------------------------------------------------------
+
+    def done(self) -> bool:
+        """Return whether the run has ended, well or not."""
+        return self._dispatcher.finished.is_set()
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait for the whole run.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds; no limit if not given.
+
+        Raises
+        ------
+        TaskFailedError
+            If a task failed: the first one in the plan's order. What does not depend on it has been done all the same.
+        RunCancelledError
+            If the run was cancelled before it was through.
+        WaitTimeoutError
+            If the time was up; the run goes on.
+        ExecutionError
+            If the run itself failed, for instance to compile a kernel.
+        """
+        try:
+            self._wait_finished(timeout)
+        except KeyboardInterrupt:
+            self._interrupted()
+            raise
+        self._raise_failure()
+
+    def result(self, array: Any, like: Like = "numpy", timeout: float | None = None) -> Any:
+        """Return an array's last value; waits only for the task that writes it.
+
+        Parameters
+        ----------
+        array : LogicalArray or str
+            An array of the graph, not a temporary one.
+        like : str, optional
+            ``numpy`` (a copy), ``dpnp`` or ``usm_ndarray`` (the run's own memory once the run has ended, which then lives
+            as long as the array).
+        timeout : float, optional
+            Seconds; no limit if not given.
+
+        Returns
+        -------
+        numpy.ndarray, dpnp.ndarray or dpctl.tensor.usm_ndarray
+            The value.
+
+        Raises
+        ------
+        UnknownArrayError
+            If the graph has no such array, or its value is not kept.
+        TaskFailedError, RunCancelledError
+            If the value was never made because a task failed, or the run was cancelled.
+        WaitTimeoutError
+            If the time was up; the run goes on.
+        ExecutionError
+            If the run is closed.
+        """
+        if like not in ("numpy", "dpnp", "usm_ndarray"):
+            raise ArgumentError(f"like={like!r} is none of 'numpy', 'dpnp', 'usm_ndarray'", where="result()")
+        name = array if isinstance(array, str) else array.name
+        if self._closed:
+            raise ExecutionError("the run is closed, its memory is given back", where=f"array {name!r}")
+        final = self._dispatcher.program.final_buffers.get(name)
+        if final is None:
+            return self._untouched(name, like)
+        buffer, writer = final
+        if writer is not None:
+            try:
+                self._wait_instruction(writer, name, timeout)
+            except KeyboardInterrupt:
+                self._interrupted()
+                raise
+            self._check_value(name, writer)
+        live = self._dispatcher.buffers.get(buffer)
+        if live is None:
+            raise ExecutionError("its memory is gone", where=f"array {name!r}")
+        return read(live, like, self._any_queue() if like != "numpy" else None, share=self.done())
+
+    def trace(self) -> Trace:
+        """Wait for the run to end, well or not, and return what happened.
+
+        Returns
+        -------
+        Trace
+            With the instructions that were cancelled or failed marked so.
+
+        Raises
+        ------
+        ExecutionError
+            If the run was started with ``trace=False``.
+        """
+        self._wait_finished(None)
+        if not self._dispatcher.recording:
+            raise ExecutionError("the run was started with trace=False", where=f"plan {self.plan.name!r}")
+        if self._trace is None:
+            d = self._dispatcher
+            self._trace = make_trace(self.plan, d.records, d.clocks, d.counts)
+        return self._trace
+
+    # --- ending -----------------------------------------------------------------------------------
+
+    def cancel(self) -> None:
+        """Submit nothing more; kernels that were submitted end. Returns at once; `wait` then raises."""
+        self._dispatcher.cancel()
+
+    def close(self) -> None:
+        """Cancel what is left, wait for kernels that were submitted, and give the memory back."""
+        if self._closed:
+            return
+        self._dispatcher.cancel()
+        self._dispatcher.finished.wait()
+        self._release()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None and not self._closed and not self._reported:
+                self.wait()
+        finally:
+            self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "done" if self.done() else "running"
+        return f"<Run of {self.plan.name!r}: {state}>"
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _wait_finished(self, timeout: float | None) -> None:
+        finished = self._dispatcher.finished
+        if finished.is_set():
+            return
+        self._dispatcher.counts.host_waits += 1
+        if not finished.wait(timeout):
+            raise WaitTimeoutError(f"not done after {timeout} s", where=f"plan {self.plan.name!r}")
+
+    def _wait_instruction(self, number: int, array: str, timeout: float | None) -> None:
+        """Wait until an instruction has completed, without holding up the dispatcher or any lane."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        late = WaitTimeoutError(f"not there after {timeout} s", where=f"array {array!r}")
+        if not self.done():
+            self._dispatcher.counts.host_waits += 1
+        if not self._dispatcher.wait_submitted(number, timeout):
+            raise late
+        event = self._dispatcher.event(number)
+        if event is None:
+            return
+        # A SYCL event's own wait can neither be timed nor interrupted.
+        begun = time.monotonic()
+        while event.execution_status.name != "complete":
+            now = time.monotonic()
+            if deadline is not None and now >= deadline:
+                raise late
+            time.sleep(min(_LONGEST_NAP_S, max(_SHORTEST_NAP_S, (now - begun) / 16)))
+
+    def _check_value(self, array: str, writer: int) -> None:
+        """Raise if an array's last value was never made, or was made from what a failed task left."""
+        dispatcher = self._dispatcher
+        buffer, _ = dispatcher.program.final_buffers[array]
+        if dispatcher.event(writer) is None and dispatcher.error is not None:
+            self._raise_failure()
+        never = not dispatcher.passed(writer)
+        if never or dispatcher.failures.is_lost(buffer):
+            self._raise_failure()
+            raise RunCancelledError("its value was never made", where=f"array {array!r}")
+        for piece in dispatcher.statuses_behind(array):
+            error = failed_status(piece, dispatcher.buffers)
+            if error is not None:
+                self._reported = True
+                raise error
+
+    def _raise_failure(self) -> None:
+        dispatcher = self._dispatcher
+        error = dispatcher.error or dispatcher.failures.first
+        if error is not None:
+            self._reported = True
+            raise error
+        if dispatcher.cancelled and not dispatcher.through:
+            self._reported = True
+            raise RunCancelledError("the run was cancelled", where=f"plan {self.plan.name!r}")
+
+    def _untouched(self, name: str, like: Like) -> Any:
+        """Return the value of an array that no task touches, or say why there is none."""
+        if any(a.name == name for a in self.plan.arrays):
+            raise UnknownArrayError(
+                "it is temporary, its value is not kept",
+                where=f"array {name!r}",
+                hint="Declare it without temporary=True and do not free() it",
+            )
+        if name not in self._values:
+            raise UnknownArrayError("no task writes it, and no value was given for it", where=f"array {name!r}")
+        value = self._values[name].copy()
+        if like == "numpy":
+            return value
+        from dpctl import tensor
+
+        array = tensor.asarray(value, sycl_queue=self._any_queue())
+        if like == "usm_ndarray":
+            return array
+        import dpnp
+
+        return dpnp.asarray(array)
+
+    def _any_queue(self) -> Any:
+        return self._live.allocator_queue(self.plan.platform.compute_devices[0].space)
+
+    def _interrupted(self) -> None:
+        """Ctrl-C: end what runs and give the memory back before the exception goes on its way."""
+        self._dispatcher.cancel()
+        if self._dispatcher.finished.wait(GRACE_S):
+            self._release()
+
+    def _release(self) -> None:
+        self._closed = True
+        self._finalizer.detach()
+        self._resources.release()

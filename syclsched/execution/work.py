@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The graph's tasks matched to the plan's instructions, and compiled before anything is submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from syclsched.devices.compiler import compile_task, signature_key
+from syclsched.devices.executables import Executable
+from syclsched.errors import IncompletePlanError
+from syclsched.execution.program import Buffer, Program
+from syclsched.model.graph import TaskGraph
+from syclsched.model.operation import Implementation, Operation, Scalar, Signature
+from syclsched.model.plan import Instruction, Lane
+from syclsched.model.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one ``launch`` or ``host`` instruction does.
+
+    Parameters
+    ----------
+    task : Task
+        From the graph.
+    operation : Operation
+        Its operation.
+    implementation : Implementation
+        The one the plan chose.
+    signature : Signature
+        The task's.
+    buffers : dict of str to (array, space)
+        Buffer by parameter name.
+    """
+
+    task: Task
+    operation: Operation
+    implementation: Implementation
+    signature: Signature
+    buffers: dict[str, Buffer]
+
+    @property
+    def scalars(self) -> dict[str, Scalar]:
+        """Scalars by parameter name."""
+        return dict(self.signature.scalars)
+
+    @property
+    def status(self) -> Buffer | None:
+        """The buffer of its status, if its operation has one and a device sets it."""
+        name = self.operation.status
+        return self.buffers[name] if name is not None and self.implementation.kind != "host" else None
+
+
+def resolve_work(program: Program, graph: TaskGraph) -> dict[int, Work]:
+    """Return the work of every ``launch`` and ``host`` instruction.
+
+    Parameters
+    ----------
+    program : Program
+        The plan.
+    graph : TaskGraph
+        The graph it was made for.
+
+    Returns
+    -------
+    dict of int to Work
+        By instruction number.
+
+    Raises
+    ------
+    IncompletePlanError
+        If an instruction names an implementation its operation does not have, or of the wrong kind.
+    """
+    return {
+        instruction.id: _work(lane, instruction, graph)
+        for lane in program.plan.lanes
+        for instruction in lane.instructions
+        if instruction.kind in ("launch", "host")
+    }
+
+
+def _work(lane: Lane, instruction: Instruction, graph: TaskGraph) -> Work:
+    where = f"instruction {instruction.id} on lane {lane.name!r}"
+    task = graph.task(instruction.task or "")
+    if task.operation is None or task.signature is None:
+        raise IncompletePlanError(f"task {task.name!r} has nothing to run", where=where)
+    try:
+        implementation = task.operation.implementation(instruction.implementation or "")
+    except KeyError as error:
+        raise IncompletePlanError(str(error.args[0]), where=where, hint="Plan again for this graph") from error
+    if (implementation.kind == "host") != (instruction.kind == "host"):
+        raise IncompletePlanError(
+            f"implementation {implementation.name!r} ({implementation.kind}) cannot be run by a {instruction.kind}",
+            where=where,
+        )
+    spaces = {use.array: use.space for use in instruction.uses}
+    buffers = {parameter: (array, spaces[array]) for parameter, array in task.arguments.items()}
+    return Work(task, task.operation, implementation, task.signature, buffers)
+
+
+def compile_work(program: Program, work: dict[int, Work], queues: dict[str, Any]) -> dict[int, Executable]:
+    """Compile everything a plan launches, each distinct piece once.
+
+    Parameters
+    ----------
+    program : Program
+        The plan.
+    work : dict of int to Work
+        From `resolve_work`.
+    queues : dict of str to dpctl.SyclQueue
+        By lane name; host lanes have none.
+
+    Returns
+    -------
+    dict of int to Executable
+        By instruction number.
+
+    Raises
+    ------
+    CapabilityError, ExecutionError
+        From the compiler, naming operation, implementation and device.
+    """
+    made: dict[Hashable, Executable] = {}
+    found: dict[int, Executable] = {}
+    for lane in program.plan.lanes:
+        queue = queues.get(lane.name)
+        limits = None if queue is None else program.plan.platform.device(lane.device).limits
+        for instruction in lane.instructions:
+            piece = work.get(instruction.id)
+            if piece is None:
+                continue
+            # Operations are compared by identity here: hashing one costs more than the rest of the key.
+            key = (id(piece.operation), piece.implementation.name, lane.device, signature_key(piece.signature))
+            if key not in made:
+                made[key] = compile_task(piece.operation, piece.implementation, piece.signature, queue, limits)
+            found[instruction.id] = made[key]
+    return found

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A thread that runs jobs one after another, so that waiting and Python functions hold nobody else up."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+
+Job = Callable[[], None]
+
+
+class Worker:
+    """One thread with a queue of jobs; started at the first job.
+
+    Jobs report for themselves and must not raise.
+
+    Parameters
+    ----------
+    name : str
+        Of the thread.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def post(self, job: Job) -> None:
+        """Have a job done after those posted before."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        self._jobs.put(job)
+
+    def stop(self) -> None:
+        """Let the thread end after the jobs posted so far, and wait for it."""
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join()
+            self._thread = None
+
+    @property
+    def ident(self) -> int | None:
+        """Identity of the thread, if it runs."""
+        return None if self._thread is None else self._thread.ident
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+            del job  # what it holds must not live until the next one

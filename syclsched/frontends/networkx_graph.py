@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Task graphs from and to ``networkx.DiGraph``.
+
+Node attributes, all but ``operation`` optional; `to_networkx` writes them all and `from_networkx` reads them back:
+
+``operation``
+    An `Operation`, or a callable that becomes a host task. Not needed for barriers and copies.
+``arguments``
+    Parameter name to array name or number. For an operation every parameter, as in `TaskGraph.kernel`.
+``accesses``
+    For a callable: array argument to access mode (``"read"``, ``"write"``, ``"update"``, ``"reduce"``).
+``kind``
+    ``kernel``, ``host``, ``copy`` or ``barrier``; by default ``kernel`` for an operation and ``host`` for a callable.
+``priority``
+    Larger runs earlier among equals.
+``order``
+    Place in the order of submission, which decides what reads and writes mean; if any node has none, a topological
+    order of the digraph is used, by order of insertion where free.
+
+The digraph's own attribute ``arrays`` maps array names to `ArraySpec` mappings (``shape``, ``dtype``, and optionally
+``temporary`` and ``data``), to NumPy arrays, which give their own shape, dtype and initial value, or to `LogicalArray`.
+
+Edges are explicit dependencies, but for those that `to_networkx` marked as implied by accesses or barriers (``kind``
+``RAW``, ``WAR``, ``WAW`` or ``barrier``) and that still are implied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
+
+from syclsched.errors import ArgumentError, CycleError, GraphError
+from syclsched.model.access import Access, AccessMode
+from syclsched.model.graph import TaskGraph
+from syclsched.model.operation import Operation
+from syclsched.model.ordering import find_cycle, topological_order
+from syclsched.model.task import LogicalArray, Task
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+_IMPLIED = ("RAW", "WAR", "WAW", "barrier")
+
+
+class ArraySpec(TypedDict, total=False):
+    """How an array is declared in a digraph's ``arrays``."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    temporary: bool
+    data: Any
+
+
+def to_networkx(graph: TaskGraph) -> nx.DiGraph:
+    """Return a task graph as a digraph.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        Any; one with a cycle becomes a digraph with a cycle.
+
+    Returns
+    -------
+    networkx.DiGraph
+        Nodes are task names with the attributes of this module's docstring and ``family``. Edges have ``kind`` and
+        ``array`` of the first dependency between two tasks, and all of them as (kind, array) pairs in
+        ``dependencies``.
+    """
+    import networkx as nx
+
+    data = graph.data
+    digraph = nx.DiGraph(name=graph.name)
+    digraph.graph["arrays"] = {
+        a.name: {"shape": a.shape, "dtype": a.dtype, "temporary": a.temporary}
+        | ({"data": data[a.name]} if a.name in data else {})
+        for a in graph.arrays.values()
+    }
+    for position, task in enumerate(graph.tasks):
+        digraph.add_node(task.name, order=position, **_attributes(task))
+    for dependency in graph.dependencies():
+        pair = (dependency.kind, dependency.array)
+        if digraph.has_edge(dependency.before, dependency.after):
+            edge = digraph.edges[dependency.before, dependency.after]
+            edge["dependencies"] = (*edge["dependencies"], pair)
+        else:
+            digraph.add_edge(
+                dependency.before, dependency.after, kind=pair[0], array=pair[1], dependencies=(pair,)
+            )  # fmt: skip
+    return digraph
+
+
+def from_networkx(
+    digraph: nx.DiGraph,
+    operations: Mapping[Hashable, Operation | Callable[..., Any]] | None = None,
+    *,
+    arrays: Mapping[str, Any] | None = None,
+    name: str | None = None,
+) -> TaskGraph:
+    """Return a digraph as a task graph.
+
+    Parameters
+    ----------
+    digraph : networkx.DiGraph
+        See the module's docstring for the attributes. Nodes that are not strings are named by ``str``.
+    operations : Mapping[node, Operation or callable], optional
+        Instead of, or over, the nodes' ``operation``.
+    arrays : Mapping[str, ArraySpec, LogicalArray or array-like], optional
+        Instead of, or besides, the digraph's ``arrays``.
+    name : str, optional
+        The graph's name; by default the digraph's.
+
+    Returns
+    -------
+    TaskGraph
+        Validated.
+
+    Raises
+    ------
+    CycleError
+        If the digraph has a cycle; lists its nodes.
+    GraphError
+        If it is undirected or a multigraph, an attribute is missing or of the wrong kind, or two nodes have one name.
+    ArgumentError, UnknownArrayError
+        As `TaskGraph.kernel` and `TaskGraph.array`.
+    """
+    _check_kind(digraph)
+    names = _node_names(digraph)
+    edges = [(names[before], names[after]) for before, after in digraph.edges]
+    order = topological_order(names.values(), edges)
+    if len(order) < len(names):
+        raise CycleError(
+            "the edges close a cycle: " + " -> ".join(find_cycle(names.values(), edges)),
+            where=f"digraph {_title(digraph, name)!r}",
+            hint="A task graph is acyclic; remove an edge",
+        )
+    graph = TaskGraph(_title(digraph, name))
+    declared = {**digraph.graph.get("arrays", {}), **(arrays or {})}
+    for array, spec in declared.items():
+        _declare(graph, array, spec)
+    nodes = {text: node for node, text in names.items()}
+    for text in _submission(digraph, names, order):
+        attributes = dict(digraph.nodes[nodes[text]])
+        if operations is not None and nodes[text] in operations:
+            attributes["operation"] = operations[nodes[text]]
+        _add(graph, text, attributes)
+    implied = {(d.before, d.after) for d in graph.dependencies()}
+    for before, after, attributes in digraph.edges(data=True):
+        pair = (names[before], names[after])
+        if pair not in implied or not _only_implied(attributes):
+            graph.edge(*pair)
+    graph.validate()
+    return graph
+
+
+# --- there ----------------------------------------------------------------------------------------
+
+
+def _attributes(task: Task) -> dict[str, Any]:
+    scalars = {} if task.signature is None else dict(task.signature.scalars)
+    found: dict[str, Any] = {"kind": task.kind, "family": task.family, "priority": task.priority}
+    found["arguments"] = {**task.arguments, **scalars}
+    found["accesses"] = {a.array: a.mode.value for a in task.accesses}
+    if task.operation is not None:
+        found["operation"] = task.operation
+        found["accesses"] = {p.name: p.mode.value for p in task.operation.parameters if p.mode is not None}
+    return found
+
+
+# --- and back -------------------------------------------------------------------------------------
+
+
+def _refuse(what: str, where: str, hint: str | None = None) -> NoReturn:
+    raise GraphError(what, where=where, hint=hint)
+
+
+def _check_kind(digraph: Any) -> None:
+    import networkx as nx
+
+    if not isinstance(digraph, nx.Graph):
+        _refuse(f"a networkx.DiGraph is needed, not {type(digraph).__name__}", "from_networkx")
+    if not digraph.is_directed():
+        _refuse("an undirected graph does not say which task comes first", "from_networkx", "Give a networkx.DiGraph")
+    if digraph.is_multigraph():
+        _refuse(
+            "a multigraph has several edges between two tasks",
+            "from_networkx",
+            "Make it a networkx.DiGraph(multigraph): one dependency between two tasks says all",
+        )
+
+
+def _node_names(digraph: nx.DiGraph) -> dict[Hashable, str]:
+    names: dict[Hashable, str] = {node: str(node) for node in digraph.nodes}
+    if len(set(names.values())) < len(names):
+        seen: set[str] = set()
+        twice = next(text for text in names.values() if text in seen or seen.add(text))  # type: ignore[func-returns-value]
+        _refuse(f"two nodes are both named {twice!r}", "from_networkx", "Task names are unique: rename one")
+    return names
+
+
+def _title(digraph: nx.DiGraph, name: str | None) -> str:
+    return name or str(digraph.graph.get("name") or "graph")
+
+
+def _submission(digraph: nx.DiGraph, names: Mapping[Hashable, str], order: tuple[str, ...]) -> list[str]:
+    """Return the order in which the tasks are added."""
+    places = {text: digraph.nodes[node].get("order") for node, text in names.items()}
+    if not all(isinstance(place, int) for place in places.values()):
+        return list(order)
+    return sorted(order, key=lambda text: places[text])
+
+
+def _declare(graph: TaskGraph, name: str, spec: Any) -> None:
+    where = f"array {name!r}"
+    if isinstance(spec, LogicalArray):
+        graph.array(name, spec.shape, spec.dtype, temporary=spec.temporary)
+    elif isinstance(spec, Mapping):
+        unknown = sorted(set(spec) - set(ArraySpec.__annotations__))
+        if unknown:
+            _refuse(f"unknown key {unknown[0]!r}", where, f"It takes {', '.join(ArraySpec.__annotations__)}")
+        graph.array(
+            name, spec.get("shape"), spec.get("dtype"), data=spec.get("data"), temporary=bool(spec.get("temporary"))
+        )
+    elif hasattr(spec, "shape") and hasattr(spec, "dtype"):
+        graph.array(name, data=spec)
+    else:
+        _refuse(f"an array is declared by its shape and dtype or by its data, not by {spec!r}", where)
+
+
+def _add(graph: TaskGraph, name: str, attributes: Mapping[str, Any]) -> None:
+    where = f"node {name!r}"
+    operation = attributes.get("operation")
+    kind = attributes.get("kind") or ("kernel" if isinstance(operation, Operation) else "host")
+    priority = attributes.get("priority", 0)
+    if not isinstance(priority, int):
+        _refuse(f"attribute 'priority' is {priority!r}, not an integer", where)
+    if kind == "barrier":
+        graph.barrier(name=name)
+        return
+    arguments = {key: _argument(graph, value) for key, value in _mapping(attributes, "arguments", where).items()}
+    if kind == "copy":
+        if arguments.keys() != {"source", "destination"}:
+            _refuse("a copy has the arguments 'source' and 'destination'", where)
+        graph.copy(arguments["source"], arguments["destination"], name=name)
+        return
+    if operation is None:
+        _refuse(
+            "attribute 'operation' is missing",
+            where,
+            "Set it on the node, or pass operations={node: operation or callable}",
+        )
+    if kind == "kernel" and isinstance(operation, Operation):
+        _without_reserved(arguments, where)
+        graph.kernel(operation, name=name, priority=priority, **arguments)
+    elif kind == "host":
+        _add_host(graph, name, priority, operation, arguments, _mapping(attributes, "accesses", where))
+    else:
+        _refuse(f"a {kind!r} task cannot be made of {operation!r}", where, "Give an Operation, or a callable")
+
+
+def _add_host(
+    graph: TaskGraph,
+    name: str,
+    priority: int,
+    operation: Any,
+    arguments: dict[str, Any],
+    accesses: Mapping[str, Any],
+) -> None:
+    where = f"node {name!r}"
+    function, modes = operation, dict(accesses)
+    if isinstance(operation, Operation):
+        function = _host_function(operation, where)
+        modes = {p.name: p.mode for p in operation.parameters if p.mode is not None}
+    if not callable(function):
+        _refuse(f"attribute 'operation' is {function!r}, neither an Operation nor a callable", where)
+    for parameter in modes.keys() - arguments.keys():
+        # Without arguments, an access names both the parameter and the array.
+        arguments[parameter] = _argument(graph, parameter)
+    for parameter, value in arguments.items():
+        if isinstance(value, LogicalArray):
+            if parameter not in modes:
+                _refuse(
+                    f"attribute 'accesses' does not say how {parameter!r} is touched",
+                    where,
+                    f"Set accesses={{{parameter!r}: 'read'}}, 'write', 'update' or 'reduce'",
+                )
+            arguments[parameter] = Access(value.name, _mode(modes[parameter], parameter, where))
+    _without_reserved(arguments, where)
+    flops = operation.work_flops if hasattr(operation, "work_flops") else 0.0
+    graph.host(function, name=name, priority=priority, flops=flops, **arguments)
+
+
+def _host_function(operation: Operation, where: str) -> Callable[..., Any]:
+    from syclsched.model.operation import Signature
+
+    for implementation in operation.implementations:
+        if implementation.kind == "host":
+            function: Callable[..., Any] = implementation.load(Signature({}, {}))
+            return function
+    _refuse(f"operation {operation.name!r} has no implementation for the host", where)
+
+
+def _mode(value: Any, parameter: str, where: str) -> AccessMode:
+    try:
+        return AccessMode(value)
+    except ValueError:
+        _refuse(
+            f"access of {parameter!r} is {value!r}", where, f"It is one of {', '.join(m.value for m in AccessMode)}"
+        )
+
+
+def _argument(graph: TaskGraph, value: Any) -> Any:
+    """Return the array of that name, or a value that is not a name unchanged."""
+    if not isinstance(value, str):
+        return value
+    arrays = graph.arrays
+    # An undeclared name becomes an access, which the graph refuses with its own message.
+    return arrays[value] if value in arrays else Access(value, AccessMode.READ)
+
+
+def _mapping(attributes: Mapping[str, Any], key: str, where: str) -> Mapping[str, Any]:
+    value = attributes.get(key, {})
+    if not isinstance(value, Mapping) or not all(isinstance(k, str) for k in value):
+        _refuse(f"attribute {key!r} must map names, it is {value!r}", where)
+    return value
+
+
+def _without_reserved(arguments: Mapping[str, Any], where: str) -> None:
+    taken = {"name", "priority", "flops", "self", "operation", "function"} & arguments.keys()
+    if taken:
+        raise ArgumentError(f"an argument cannot be called {sorted(taken)[0]!r}", where=where)
+
+
+def _only_implied(attributes: Mapping[str, Any]) -> bool:
+    """Whether `to_networkx` marked an edge as implied, and by nothing else."""
+    kinds = [pair[0] for pair in attributes.get("dependencies", ())] or [attributes.get("kind")]
+    return all(kind in _IMPLIED for kind in kinds)

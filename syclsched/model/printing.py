@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans as text for people: what ``print(plan)`` shows, and why a task runs where it does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from syclsched.errors import GraphError
+from syclsched.model.plan import Instruction, Lane, Option, Plan
+from syclsched.model.units import format_bytes, format_ratio, format_seconds, plural
+
+#: What is shown of a large plan: so many rows of each kind, the rest is counted.
+MAX_LANES = 16
+MAX_INSTRUCTIONS = 8
+MAX_ROWS = 16
+MAX_LIST = 6
+
+_MEMORY_KINDS = ("alloc", "free")
+
+
+def plan_text(plan: Plan) -> str:
+    """Return a plan as text: what it promises, what each lane does first, where each family of tasks goes.
+
+    Parameters
+    ----------
+    plan : Plan
+        Any plan; of a large one the beginning of every list is shown, and how much more there is.
+
+    Returns
+    -------
+    str
+        Lines, without a newline at the end.
+    """
+    sections = (_header(plan), _candidates(plan), _lanes(plan), _families(plan), _memory(plan), _counters(plan))
+    return "\n".join(line for section in sections for line in section)
+
+
+def explain_task(plan: Plan, task: str) -> str:
+    """Return why a task runs where and when it does, and what it would have cost elsewhere.
+
+    Parameters
+    ----------
+    plan : Plan
+        A plan with predicted times.
+    task : str
+        Name of one of its tasks.
+
+    Returns
+    -------
+    str
+        Lines, without a newline at the end.
+
+    Raises
+    ------
+    GraphError
+        If the plan has no such task.
+    """
+    place = next((i for i, t in enumerate(plan.tasks) if t.name == task), None)
+    if place is None:
+        raise GraphError(
+            f"no task {task!r}", where=f"plan of {plan.name!r}", hint=f"It has {_some([t.name for t in plan.tasks])}"
+        )
+    planned = plan.tasks[place]
+    lines = [f"{_clean(task)}: {_clean(planned.family)}, {planned.kind} task {place + 1:,} of {len(plan.tasks):,}"]
+    found = next(((n, i) for n, i in plan.instructions() if i.task == task and i.kind in _WORK_KINDS), None)
+    if found is None:
+        return "\n".join([*lines, "  runs         nowhere: the plan leaves it out"])
+    lane, instruction = found
+    lines += _where(lane, instruction)
+    lines += _waited_for(plan, lane, instruction)
+    lines += _copied_for(plan, task)
+    lines += _elsewhere(plan, task, lane.device, instruction)
+    return "\n".join(lines)
+
+
+_WORK_KINDS = ("launch", "host", "barrier")
+
+
+# --- the whole plan -------------------------------------------------------------------------------
+
+
+def _header(plan: Plan) -> list[str]:
+    devices = [f"{d.name} ({plural(d.lanes, 'lane')})" for d in plan.platform.devices]
+    return [
+        f"Plan of {_clean(plan.name)}, policy {_clean(plan.policy)}",
+        f"  predicted    {format_seconds(plan.makespan_s)} for {plural(len(plan.tasks), 'task')} "
+        f"on {plural(len(plan.lanes), 'lane')}",
+        f"  platform     {_clean(plan.platform.name)}: {_some(devices)}",
+    ]
+
+
+def _candidates(plan: Plan) -> list[str]:
+    if not plan.candidates:
+        return []
+    ranked = sorted(plan.candidates, key=lambda c: float("inf") if c.makespan_s is None else c.makespan_s)
+    lines = [f"Candidates ({len(ranked)} considered)"]
+    width = min(40, max(len(c.policy) for c in ranked[:MAX_ROWS]))
+    for candidate in ranked[:MAX_ROWS]:
+        chosen = plan.policy in (candidate.policy, f"auto: {candidate.policy}")
+        label = f"  {'*' if chosen else ' '} {_clean(candidate.policy, 40):<{width}}  "
+        if candidate.makespan_s is None:
+            lines.append(f"{label}refused: {_clean(candidate.refused or 'no reason given', 90)}")
+            continue
+        ratio = f"  {candidate.makespan_s / plan.makespan_s:.2f}x" if plan.makespan_s > 0 and not chosen else ""
+        lines.append(f"{label}{format_seconds(candidate.makespan_s):>9}{ratio}")
+    return lines + _more(len(ranked) - MAX_ROWS)
+
+
+def _lanes(plan: Plan) -> list[str]:
+    lines = ["Lanes"]
+    for lane in plan.lanes[:MAX_LANES]:
+        work = [i for i in lane.instructions if i.kind not in _MEMORY_KINDS]
+        busy_s = sum(i.finish_s - i.start_s for i in work)
+        share = f", busy {format_ratio(busy_s / plan.makespan_s)}" if plan.makespan_s > 0 else ""
+        memory = len(lane.instructions) - len(work)
+        kept = f", {plural(memory, 'alloc or free', 'allocs and frees')}" if memory else ""
+        lines.append(f"  {_clean(lane.name)} ({lane.kind}): {plural(len(work), 'instruction')}{share}{kept}")
+        lines += [f"    {_instruction(i)}" for i in work[:MAX_INSTRUCTIONS]]
+        lines += _more(len(work) - MAX_INSTRUCTIONS, "    ")
+    return lines + _more(len(plan.lanes) - MAX_LANES)
+
+
+def _instruction(instruction: Instruction) -> str:
+    span_s = instruction.finish_s - instruction.start_s
+    waits = f"  after {_some([f'#{w}' for w in instruction.waits], 4)}" if instruction.waits else ""
+    what = _clean(instruction.task or instruction.kind, 32)
+    how = _clean(instruction.implementation or instruction.kind, 16)
+    if instruction.kind == "copy":
+        how, what = "copy", _copy_text(instruction)
+    times = f"{format_seconds(instruction.start_s):>9} +{format_seconds(span_s):>9}"
+    return f"#{instruction.id:<6}{times}  {what:<32}  {how}{waits}"
+
+
+def _families(plan: Plan) -> list[str]:
+    family = {t.name: t.family for t in plan.tasks}
+    places: dict[str, Counter[str]] = {}
+    for assignment in plan.schedule.assignments:
+        how = f" {assignment.implementation}" if assignment.implementation else ""
+        places.setdefault(family.get(assignment.task, "?"), Counter())[assignment.device + how] += 1
+    lines = ["Where each family of tasks goes"] if places else []
+    ranked = sorted(places.items(), key=lambda pair: (-pair[1].total(), pair[0]))
+    for name, where in ranked[:MAX_ROWS]:
+        text = [f"{place}: {count:,}" for place, count in where.most_common()]
+        lines.append(f"  {_clean(name, 20):<20} {where.total():>7,}  {_some(text)}")
+    return lines + _more(len(ranked) - MAX_ROWS)
+
+
+def _memory(plan: Plan) -> list[str]:
+    if not plan.peak_bytes:
+        return []
+    capacity = {s.name: s.capacity_bytes for s in plan.platform.spaces}
+    lines = ["Peak memory"]
+    for space, nbytes in sorted(plan.peak_bytes.items())[:MAX_ROWS]:
+        of = f" of {format_bytes(capacity[space])}" if capacity.get(space) else ""
+        lines.append(f"  {_clean(space, 20):<20} {format_bytes(nbytes):>11}{of}")
+    return lines + _more(len(plan.peak_bytes) - MAX_ROWS)
+
+
+def _counters(plan: Plan) -> list[str]:
+    c = plan.counters
+    return [
+        "Synchronisation",
+        f"  {plural(c.dependencies, 'dependency', 'dependencies')} of the graph; "
+        f"{plural(c.edges, 'edge')} between instructions, {plural(c.waits, 'wait')} left after reduction, "
+        f"on {plural(c.events, 'event')}; {plural(c.barriers, 'barrier')}",
+        f"  {plural(c.copies, 'copy', 'copies')} between memory spaces, {format_bytes(c.copied_bytes)}",
+    ]
+
+
+# --- one task -------------------------------------------------------------------------------------
+
+
+def _where(lane: Lane, instruction: Instruction) -> list[str]:
+    span_s = instruction.finish_s - instruction.start_s
+    how = f", implementation {_clean(instruction.implementation)}" if instruction.implementation else ""
+    lines = [
+        f"  runs         on {_clean(lane.device)}, lane {_clean(lane.name)}{how}",
+        f"  predicted    {format_seconds(instruction.start_s)} to {format_seconds(instruction.finish_s)}: takes "
+        f"{format_seconds(span_s)}, {format_seconds(instruction.duration_s)} alone on the machine",
+    ]
+    uses = [f"{u.mode.value} {u.array} in {u.space}" for u in instruction.uses]
+    return lines + ([f"  touches      {_some(uses)}"] if uses else [])
+
+
+def _waited_for(plan: Plan, lane: Lane, instruction: Instruction) -> list[str]:
+    """Say what had to finish first: the work before it on its lane, and other lanes' instructions."""
+    by_id = {i.id: (n, i) for n, i in plan.instructions()}
+    before = [i for i in lane.instructions if i.id < instruction.id and i.kind not in _MEMORY_KINDS]
+    first: list[tuple[Lane, Instruction]] = [(lane, before[-1])] if before else []
+    first += [by_id[w] for w in instruction.waits if w in by_id]
+    if not first:
+        return ["  waits for    nothing"]
+    first.sort(key=lambda pair: -pair[1].finish_s)
+    lines = []
+    for position, (where, other) in enumerate(first[:MAX_LIST]):
+        what = _copy_text(other) if other.kind == "copy" else _clean(other.task or other.kind)
+        why = "before it on the lane" if where is lane else f"on {_clean(where.name)}"
+        last = "; the last to finish" if position == 0 and len(first) > 1 else ""
+        lead = "  waits for    " if position == 0 else " " * 15
+        lines.append(f"{lead}{what} {why}, until {format_seconds(other.finish_s)}{last}")
+    return lines + _more(len(first) - MAX_LIST, " " * 13)
+
+
+def _copied_for(plan: Plan, task: str) -> list[str]:
+    copies = [i for _, i in plan.instructions() if i.kind == "copy" and i.task == task]
+    if not copies:
+        return ["  copied       nothing: every array is where it is needed"]
+    total = f"{format_bytes(sum(c.nbytes for c in copies))} in {plural(len(copies), 'copy', 'copies')}"
+    each = [f"{_copy_text(c)} {format_bytes(c.nbytes)} in {format_seconds(c.finish_s - c.start_s)}" for c in copies]
+    return [f"  copied       {total}: {_some(each)}"]
+
+
+def _elsewhere(plan: Plan, task: str, device: str, instruction: Instruction) -> list[str]:
+    options = sorted((o for o in plan.options if o.task == task), key=lambda o: o.seconds)
+    if not options:
+        return ["  elsewhere    the plan does not record what it would cost elsewhere"]
+    here = [o for o in options if o.device == device and o.implementation == instruction.implementation]
+    here_s = here[0].seconds if here else instruction.duration_s
+    lines = ["  would cost, alone on the machine"]
+    for option in options[:MAX_ROWS]:
+        chosen = bool(here) and option is here[0]
+        ratio = f"  {option.seconds / here_s:.2f}x" if here_s > 0 and not chosen else ""
+        lines.append(
+            f"    {'*' if chosen else ' '} {_clean(option.device, 20):<20} {_clean(option.implementation, 16):<16} "
+            f"{format_seconds(option.seconds):>9}  {option.origin}{ratio}"
+        )
+    return lines + _more(len(options) - MAX_ROWS, "    ") + _margin(options, device, here_s, _clean(plan.policy))
+
+
+def _margin(options: Sequence[Option], device: str, here_s: float, policy: str) -> list[str]:
+    others = [o for o in options if o.device != device]
+    if not others:
+        return ["  margin       no other device can run it"]
+    best = others[0]
+    name, gap_s = _clean(best.device), best.seconds - here_s
+    if gap_s >= 0:
+        ratio = f", {best.seconds / here_s:.2f} times as long" if here_s > 0 else ""
+        return [f"  margin       {format_seconds(gap_s)} to the second best, {name}{ratio}"]
+    return [
+        f"  margin       alone, {name} would be faster by {format_seconds(-gap_s)}; "
+        f"policy {policy} counts waiting and copies, too"
+    ]
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+def _copy_text(instruction: Instruction) -> str:
+    source = next((u for u in instruction.uses if not u.mode.writes), None)
+    target = next((u for u in instruction.uses if u.mode.writes), None)
+    if source is None or target is None:
+        return "copy"
+    return _clean(f"{target.array} {source.space} -> {target.space}", 60)
+
+
+def _clean(text: str, width: int = 80) -> str:
+    """Return text from a file so that it cannot steer a terminal or fill the screen."""
+    safe = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text[: width + 1])
+    return safe if len(safe) <= width else safe[: width - 1] + "…"
+
+
+def _some(items: Iterable[str], limit: int = MAX_LIST) -> str:
+    """Return the first few items, and how many more there are."""
+    listed = list(items)
+    shown = ", ".join(_clean(i, 120) for i in listed[:limit])
+    return shown if len(listed) <= limit else f"{shown} and {len(listed) - limit:,} more"
+
+
+def _more(count: int, indent: str = "  ") -> list[str]:
+    return [f"{indent}  … {count:,} more"] if count > 0 else []

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers with units as people read them; for text, tables and charts only."""
+
+from __future__ import annotations
+
+import math
+
+_TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def time_unit(seconds: float) -> tuple[float, str]:
+    """Return the unit in which a duration has one to three digits before the point.
+
+    Parameters
+    ----------
+    seconds : float
+        The duration, in seconds.
+
+    Returns
+    -------
+    tuple of (float, str)
+        Seconds per unit, and its symbol.
+    """
+    for scale, symbol in _TIMES:
+        # 999.95 would be rounded up to four digits.
+        if abs(seconds) >= 0.99995 * scale:
+            return scale, symbol
+    return _TIMES[-1] if seconds else _TIMES[0]
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a duration with four significant digits, such as ``12.3 ms``.
+
+    Parameters
+    ----------
+    seconds : float
+        The duration, in seconds.
+
+    Returns
+    -------
+    str
+        With its unit.
+    """
+    if not math.isfinite(seconds):
+        return f"{seconds} s"
+    if seconds == 0:
+        return "0 s"
+    scale, symbol = time_unit(seconds)
+    return f"{_digits(seconds / scale)} {symbol}"
+
+
+def format_bytes(nbytes: float) -> str:
+    """Return a size in binary units, such as ``1.5 MiB``.
+
+    Parameters
+    ----------
+    nbytes : float
+        The size, in bytes.
+
+    Returns
+    -------
+    str
+        With its unit.
+    """
+    value, power = float(nbytes), 0
+    while abs(value) >= 1023.5 and power < len(_SIZES) - 1:
+        value, power = value / 1024, power + 1
+    return f"{value:.0f} B" if power == 0 else f"{_digits(value)} {_SIZES[power]}"
+
+
+def format_ratio(ratio: float) -> str:
+    """Return a share as a percentage, such as ``87.5 %``.
+
+    Parameters
+    ----------
+    ratio : float
+        1 for all.
+
+    Returns
+    -------
+    str
+        With the per-cent sign.
+    """
+    return f"{100 * ratio:.1f} %"
+
+
+def plural(count: int, noun: str, nouns: str | None = None) -> str:
+    """Return a count with its noun, such as ``1 task`` or ``3 copies``.
+
+    Parameters
+    ----------
+    count : int
+        How many.
+    noun : str
+        For one.
+    nouns : str, optional
+        For more; ``noun`` with an s if not given.
+
+    Returns
+    -------
+    str
+        With thousands separated.
+    """
+    return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
+
+
+def _digits(value: float) -> str:
+    """Return four significant digits, or all before the point, without an exponent."""
+    size = abs(value)
+    if size >= 99.95:
+        return f"{value:.0f}" if size >= 999.5 else f"{value:.1f}"
+    return f"{value:.2f}" if size >= 9.995 else f"{value:.3f}"

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judge what can be used: the environment, the devices shown and their verdicts, GPUs, load and folders.
+
+Pure functions from `Facts` to findings, so that every case can be tried without breaking a machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .facts import Facts, Probe, is_intel
+from .finding import Finding
+from .pins import install_command, shipped_by
+from .processor import KNOWN_ARCHITECTURES, TARGET_ARCH_VARIABLE
+
+_BUSY_FRACTION = 0.25
+
+
+def judge_environment(facts: Facts) -> Iterator[Finding]:
+    """Judge the variables the user has set that change devices or generated code."""
+    for name, value in facts.users_variables.items():
+        if name == TARGET_ARCH_VARIABLE and value not in KNOWN_ARCHITECTURES:
+            yield Finding(
+                "environment",
+                "warning",
+                f"{name}={value} is not a name known to work ({', '.join(KNOWN_ARCHITECTURES)})",
+                "with a name it does not know the CPU runtime refuses to make a context",
+                f"unset {name}",
+            )
+        else:
+            yield Finding("environment", "info", f"{name}={value} (set by you, respected)")
+    if facts.target_arch is None and TARGET_ARCH_VARIABLE not in facts.users_variables:
+        yield Finding(
+            "environment",
+            "warning",
+            "the processor's flags fit none of the instruction sets the CPU runtime knows",
+            "it decides itself which code to generate; the known-answer test decides whether that is right",
+        )
+
+
+def judge_loading(facts: Facts) -> Iterator[Finding]:
+    """Judge whether a fresh process could load the stack, and which libraries it could not."""
+    probe = facts.probe
+    if probe.error is not None:
+        mend = probe.hint.rpartition("Run: ")[2] if probe.hint else None
+        yield Finding("loading", "missing", probe.error, "no device can be used", mend)
+    if probe.died is not None:
+        yield Finding(
+            "loading",
+            "missing",
+            f"a process that loaded the stack and tried the devices died ({probe.died})",
+            f"it last said: {probe.stderr}" if probe.stderr else "a driver or library is broken",
+            _mend_death(probe),
+        )
+    for library in probe.libraries:
+        if library.error is not None:
+            owner = shipped_by(library.name)
+            yield Finding(
+                "libraries",
+                "warning",
+                f"{library.name} could not be loaded: {library.error}",
+                "what needs it (dpnp's linear algebra, for oneMKL's) fails when it is used",
+                install_command((owner,)) if owner else None,
+            )
+
+
+def _mend_death(probe: Probe) -> str:
+    """Return the command that tries again without the unfinished device; where none was begun, the installing one."""
+    unfinished = next((device for device in probe.devices if device.trusted is None), None)
+    if unfinished is None:
+        return install_command()
+    kind = "fpga" if unfinished.kind == "accelerator" else unfinished.kind
+    return f"ONEAPI_DEVICE_SELECTOR='!{unfinished.backend}:{kind}' python -m syclsched doctor"
+
+
+def judge_devices(facts: Facts) -> Iterator[Finding]:
+    """Judge the devices shown, by their verdicts."""
+    probe = facts.probe
+    if not probe.devices and probe.error is None:
+        yield Finding(
+            "devices",
+            "missing",
+            "the runtime shows no device",
+            "nothing can be run; graphs can be planned and simulated for other platforms",
+            _mend_no_devices(facts),
+        )
+    for device in probe.devices:
+        label = f"{device.name} ({device.backend} {device.kind}, driver {device.driver})"
+        if device.trusted:
+            yield Finding("device", "ok", f"{label}: gave all known answers")
+        elif device.trusted is None:
+            yield Finding("device", "missing", f"{label}: its check did not end", "it is refused for work")
+        else:
+            yield Finding(
+                "device",
+                "missing",
+                f"{label}: {device.reason}",
+                "it is refused for work: what it computes cannot be relied on",
+                _mend_untrusted(facts),
+            )
+        for reason in device.skipped:
+            yield Finding("device", "info", f"{label}: not tried, {reason}")
+
+
+def _mend_no_devices(facts: Facts) -> str:
+    if "ONEAPI_DEVICE_SELECTOR" in facts.users_variables:
+        return "unset ONEAPI_DEVICE_SELECTOR"
+    return "unset OCL_ICD_FILENAMES" if "OCL_ICD_FILENAMES" in facts.users_variables else install_command()
+
+
+def _mend_untrusted(facts: Facts) -> str:
+    set_ones = [name for name in facts.users_variables if name.startswith("CL_CONFIG_")]
+    if set_ones:
+        return "unset " + " ".join(set_ones)
+    return "export CL_CONFIG_CPU_VECTORIZER_MODE=1"
+
+
+def judge_gpu(facts: Facts) -> Iterator[Finding]:
+    """Judge whether the machine's GPUs may be opened and are shown by the runtime."""
+    for node in facts.render_nodes:
+        if not node.readable:
+            yield Finding(
+                "GPU",
+                "missing",
+                f"{node.path} is there but may not be opened",
+                f"it belongs to the group {node.group}, which you are not in: the GPU does not show up as a device",
+                f"sudo usermod -aG {node.group} $USER && newgrp {node.group}",
+            )
+    readable = [node for node in facts.render_nodes if node.readable]
+    shown = any(device.kind == "gpu" for device in facts.probe.devices)
+    if any(is_intel(node) for node in readable) and not shown:
+        yield Finding(
+            "GPU",
+            "warning",
+            "an Intel GPU is there and the SYCL runtime does not show it",
+            "its compute driver (Level Zero or OpenCL) is missing",
+            "sudo apt-get install intel-opencl-icd",
+        )
+    elif not facts.render_nodes:
+        yield Finding("GPU", "info", "none (/dev/dri has no render node)")
+
+
+def judge_load(facts: Facts) -> Iterator[Finding]:
+    """Judge whether something else keeps the processors busy."""
+    busy = facts.busy_fraction
+    average = "" if facts.load_average is None else f", load average {facts.load_average:.2f}"
+    if busy is None:
+        yield Finding("load", "info", f"how busy the {facts.processors} processors are is not known")
+    elif busy > _BUSY_FRACTION:
+        yield Finding(
+            "load",
+            "warning",
+            f"the {facts.processors} processors are {busy:.0%} busy{average}",
+            "measurements will be slower than the machine is and differ from run to run",
+            "top -o %CPU",
+        )
+    else:
+        yield Finding("load", "ok", f"the {facts.processors} processors are {busy:.0%} busy{average}")
+
+
+def judge_folders(facts: Facts) -> Iterator[Finding]:
+    """Judge the folders that are written to."""
+    for folder in facts.folders:
+        if not folder.writable:
+            yield Finding(
+                "folders",
+                "warning",
+                f"{folder.path} cannot be written to",
+                f"nothing can be kept in the folder for {folder.purpose}",
+                f'export {folder.variable}="$(mktemp -d)"',
+            )
+        elif folder.free_bytes is not None and folder.free_bytes < folder.needed_bytes:
+            yield Finding(
+                "folders",
+                "warning",
+                f"{folder.path} has {folder.free_bytes / 1e6:.0f} MB of room left",
+                f"the folder for {folder.purpose} needs up to {folder.needed_bytes / 1e6:.0f} MB",
+                f'export {folder.variable}="$(mktemp -d)"',
+            )
+        else:
+            yield Finding("folders", "ok", f"{folder.path}: {folder.purpose}")

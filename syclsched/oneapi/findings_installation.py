@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judge what is installed: packages of one generation, SYCL and OpenCL libraries, layer and emulator.
+
+Pure functions from `Facts` to findings, so that every case can be tried without breaking a machine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from .emulator import supported as emulator_supported
+from .facts import Facts
+from .finding import Finding
+from .libraries import LibraryFound
+from .pins import NUMPY_REQUIREMENT, PINS, install_command, shipped_by
+
+_MACHINES = frozenset(("x86_64", "AMD64"))
+_PYTHONS = ((3, 10), (3, 11))
+_REQUIRED = ("dpctl", "dpnp", "numba-dpex", "numba", "intel-sycl-rt", "intel-opencl-rt", "intel-cmplr-lib-rt")
+_REBUILD_COMMAND = "python -m pip install --force-reinstall --no-deps --no-cache-dir syclsched"
+
+
+def judge_machine(facts: Facts) -> Iterator[Finding]:
+    """Judge operating system, processor architecture and Python version."""
+    version = f"Python {facts.python[0]}.{facts.python[1]}"
+    if facts.system != "Linux" or facts.machine not in _MACHINES:
+        yield Finding(
+            "machine",
+            "missing",
+            f"{facts.system} on {facts.machine}",
+            "the SYCL packages are used on Linux x86-64 only; graphs, planning and simulation work here",
+        )
+    if facts.python not in _PYTHONS:
+        yield Finding(
+            "Python",
+            "missing",
+            version,
+            "numba-dpex has no package for this version; it has them for Python 3.10 and 3.11",
+            "python3.11 -m venv syclsched-env",
+        )
+    else:
+        yield Finding("Python", "ok", f"{version}, {facts.system} on {facts.machine}")
+
+
+def judge_packages(facts: Facts) -> Iterator[Finding]:
+    """Judge the installed distributions and whether they are of one generation."""
+    versions = facts.versions
+    absent = [name for name in _REQUIRED if name not in versions]
+    if absent:
+        yield Finding(
+            "packages",
+            "missing",
+            f"not installed: {', '.join(absent)}",
+            "without them no device can be used",
+            install_command(absent),
+        )
+    yield from _wrong_pairs(versions)
+    present = ", ".join(f"{name} {versions[name]}" for name in _REQUIRED if name in versions)
+    if present:
+        yield Finding("packages", "info", present)
+
+
+def _wrong_pairs(versions: Mapping[str, str]) -> Iterator[Finding]:
+    dpex, dpctl = versions.get("numba-dpex"), versions.get("dpctl")
+    if dpex is not None and dpctl is not None and not _same(dpctl, PINS["dpctl"], parts=2):
+        yield Finding(
+            "packages",
+            "missing",
+            f"numba-dpex {dpex} with dpctl {dpctl}",
+            f"numba-dpex is linked against dpctl {PINS['dpctl']}'s library (libDPCTLSyclInterface.so.0), which other "
+            "versions do not have: it cannot be imported",
+            install_command(),
+        )
+    numba = versions.get("numba")
+    if dpex is not None and numba is not None and not _same(numba, PINS["numba"], parts=2):
+        yield Finding(
+            "packages",
+            "missing",
+            f"numba-dpex {dpex} with numba {numba}",
+            f"numba-dpex uses inner parts of numba {PINS['numba']} that other versions do not have",
+            install_command(("numba",)),
+        )
+    numpy = versions.get("numpy")
+    if numpy is not None and _same(dpctl or PINS["dpctl"], PINS["dpctl"], parts=2) and int(numpy.split(".")[0]) >= 2:
+        yield Finding(
+            "packages",
+            "missing",
+            f"NumPy {numpy}",
+            "the pinned dpctl, dpnp and numba are compiled for NumPy 1",
+            f'python -m pip install "{NUMPY_REQUIREMENT}"',
+        )
+
+
+def _same(version: str, wanted: str, parts: int) -> bool:
+    return version.split(".")[:parts] == wanted.split(".")[:parts]
+
+
+def judge_sycl(facts: Facts) -> Iterator[Finding]:
+    """Judge the SYCL runtime's library and its OpenCL adapter."""
+    runtime = facts.versions.get("intel-sycl-rt") or facts.versions.get("dpcpp-cpp-rt")
+    if facts.sycl_library is None:
+        needed = facts.needed_sycl or "libsycl"
+        yield Finding(
+            "SYCL runtime",
+            "missing",
+            f"{needed} was not found" + (f" (the SYCL runtime installed is {runtime})" if runtime else ""),
+            "dpctl cannot be imported without the generation of the runtime it was built with",
+            install_command(("intel-sycl-rt", "intel-cmplr-lib-rt", "dpctl")),
+        )
+    elif facts.adapter is None:
+        lost = bool(runtime and _same(runtime, "2026.2", parts=2))
+        yield Finding(
+            "SYCL runtime",
+            "missing",
+            f"{facts.sycl_library} is there, its OpenCL adapter is not",
+            ("the 2026.2 wheel was published without it: " if lost else "") + "the runtime shows no OpenCL device",
+            install_command(),
+        )
+    else:
+        yield Finding("SYCL runtime", "ok", facts.sycl_library)
+
+
+def judge_opencl(facts: Facts) -> Iterator[Finding]:
+    """Judge the OpenCL loader and the CPU's driver."""
+    if facts.opencl_loader is None:
+        yield Finding(
+            "OpenCL",
+            "missing",
+            "no OpenCL library (libOpenCL.so.1)",
+            "the SYCL runtime reaches the CPU, the FPGA emulator and many GPUs through it",
+            install_command(("intel-opencl-rt",)),
+        )
+    else:
+        yield Finding("OpenCL", "ok", facts.opencl_loader)
+    if facts.cpu_driver is None and "OCL_ICD_FILENAMES" not in facts.users_variables:
+        yield Finding(
+            "OpenCL drivers",
+            "missing",
+            "no OpenCL driver for the CPU (libintelocl.so)",
+            "the processor does not show up as a device, and the FPGA emulator cannot be made",
+            install_command(("intel-opencl-rt",)),
+        )
+    elif facts.cpu_driver is not None:
+        yield Finding("OpenCL drivers", "ok", facts.cpu_driver)
+
+
+def judge_layer(facts: Facts) -> Iterator[Finding]:
+    """Judge the OpenCL layer that the build compiles."""
+    if facts.layer is None:
+        yield Finding(
+            "OpenCL layer",
+            "warning",
+            "the package's OpenCL layer (syclsched/oneapi/_il_layer*.so) was not built",
+            "numba-dpex kernels cannot run on OpenCL 1.2 devices such as the FPGA emulator",
+            f"sudo apt-get install gcc libc6-dev && {_REBUILD_COMMAND}",
+        )
+    else:
+        yield Finding("OpenCL layer", "ok", facts.layer)
+
+
+def judge_emulator(facts: Facts) -> Iterator[Finding]:
+    """Say whether the FPGA emulator is there, and why not."""
+    version = facts.versions.get("intel-opencl-rt")
+    if facts.probe.emulator is not None:
+        yield Finding("FPGA emulator", "ok", facts.probe.emulator)
+    elif facts.emulator_off:
+        yield Finding("FPGA emulator", "info", "switched off (SYCLSCHED_FPGA_EMULATOR)")
+    elif "OCL_ICD_FILENAMES" in facts.users_variables:
+        yield Finding(
+            "FPGA emulator",
+            "info",
+            "not added: OCL_ICD_FILENAMES is set",
+            "your own list of OpenCL drivers is used as it is",
+            "unset OCL_ICD_FILENAMES",
+        )
+    elif not emulator_supported(version):
+        yield Finding(
+            "FPGA emulator",
+            "info",
+            f"not available with intel-opencl-rt {version or '(not installed)'}",
+            "it can be made from the 2024 generation only",
+            install_command(("intel-opencl-rt",)),
+        )
+    else:
+        notes = [note for note in facts.probe.notes if "emulator" in note]
+        yield Finding(
+            "FPGA emulator",
+            "warning",
+            notes[0] if notes else "not available",
+            "there is one device less to run on",
+            'export XDG_CACHE_HOME="$(mktemp -d)"',
+        )
+
+
+def explain_import_failure(
+    message: str, versions: Mapping[str, str], libraries: Iterable[LibraryFound]
+) -> tuple[str, str]:
+    """Say why dpctl could not be imported, and return that with the command that mends it.
+
+    Parameters
+    ----------
+    message : str
+        The text of the ImportError.
+    versions : mapping of str to str
+        Installed distributions.
+    libraries : iterable of LibraryFound
+        What came of loading the stack's libraries.
+    """
+    if "dpctl" not in versions and "No module named 'dpctl'" in message:
+        return "dpctl is not installed", install_command()
+    found = re.search(r"(lib[\w+.-]+\.so[.\d]*)", message)
+    owner = shipped_by(found.group(1)) if found else None
+    broken = [each.name for each in libraries if each.path is None and each.error is not None]
+    also = f" (not found: {', '.join(broken)})" if broken else ""
+    if found and owner:
+        return f"{found.group(1)} could not be loaded: {message}{also}", install_command((owner,))
+    return f"dpctl cannot be imported: {message}{also}", install_command()

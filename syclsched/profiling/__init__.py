@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measures devices, keeps what was measured, and gives it to platforms; `docs/profiling.md` defines every number."""
+
+from syclsched.profiling.attaching import attach, with_profiles
+from syclsched.profiling.calibration import Calibration, calibrate
+from syclsched.profiling.described import (
+    load_platform,
+    load_profile,
+    load_profile_set,
+    platform_from_profiles,
+    shipped_names,
+)
+from syclsched.profiling.history import HistoryStore
+from syclsched.profiling.store import ProfileStore
+
+__all__ = [
+    "Calibration",
+    "HistoryStore",
+    "ProfileStore",
+    "attach",
+    "calibrate",
+    "load_platform",
+    "load_profile",
+    "load_profile_set",
+    "platform_from_profiles",
+    "shipped_names",
+    "with_profiles",
+]

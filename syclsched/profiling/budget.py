@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much time a profiling session takes, and over which sizes it measures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Limits of a profiling session.
+
+    Parameters
+    ----------
+    name : str
+        ``quick`` or ``default``.
+    number_s : float
+        Longest time spent sampling one number.
+    point_s : float
+        The same for one point of a curve or fit.
+    relative : float
+        Confidence interval of the median to reach, each side, relative to the median.
+    kernel_s : float
+        What a throughput kernel is made to take.
+    first_launches : int
+        Kernels compiled from nothing.
+    curve_bytes : tuple of int
+        Working sets of the bandwidth curve.
+    transfer_bytes : tuple of int
+        Sizes of copies.
+    watch_s : float
+        How long the machine is watched before, to see whether it is busy.
+    power_s : float
+        Interval of a power measurement.
+    """
+
+    name: str
+    number_s: float
+    point_s: float
+    relative: float
+    kernel_s: float
+    first_launches: int
+    curve_bytes: tuple[int, ...]
+    transfer_bytes: tuple[int, ...]
+    watch_s: float
+    power_s: float
+
+
+QUICK = Budget(
+    name="quick",
+    number_s=0.25,
+    point_s=0.05,
+    relative=0.02,
+    kernel_s=0.005,
+    first_launches=1,
+    curve_bytes=(96 * KIB, 768 * KIB, 6 * MIB, 48 * MIB),
+    transfer_bytes=(4 * KIB, 64 * KIB, MIB, 16 * MIB),
+    watch_s=0.2,
+    power_s=0.1,
+)
+
+DEFAULT = Budget(
+    name="default",
+    number_s=1.0,
+    point_s=0.3,
+    relative=0.02,
+    kernel_s=0.02,
+    first_launches=5,
+    curve_bytes=tuple(24 * KIB << shift for shift in range(13)),
+    transfer_bytes=tuple(KIB << shift for shift in range(0, 17, 2)),
+    watch_s=0.5,
+    power_s=0.5,
+)

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times every distinct kind of task of a graph on every device that can run it, and records it in the history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from syclsched.costs.history import HistoryKey, history_key
+from syclsched.costs.model import CostModel
+from syclsched.devices.compiler import compile_task
+from syclsched.devices.memory import UsmKind
+from syclsched.errors import SyclschedError
+from syclsched.model.access import AccessMode
+from syclsched.model.graph import TaskGraph
+from syclsched.model.operation import Implementation, Parameter, Signature
+from syclsched.model.platform import Device, Platform
+from syclsched.model.profile import Quantity
+from syclsched.model.task import Task
+from syclsched.profiling.bench import Array, Bench, Queues, event_seconds
+from syclsched.profiling.statistics import InterruptedMeasurement, Sampler
+
+#: Time spent on one implementation on one device, and samples taken of it.
+SECONDS_EACH = 0.15
+MIN_SAMPLES, MAX_SAMPLES = 5, 15
+
+_SEED = 20240229
+
+#: Gives valid data for an array of a task, or None.
+SampleData = Callable[[Task, str], Any]
+Progress = Callable[[int, int, str], None]
+
+
+class RecordingHistory(Protocol):
+    """A history that can be added to, as `HistoryStore`."""
+
+    def lookup(self, key: HistoryKey) -> Quantity | None:
+        """Return what is known."""
+        ...
+
+    def record(self, key: HistoryKey, seconds: list[float]) -> None:
+        """Add samples."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What a calibration did.
+
+    Parameters
+    ----------
+    measured, known : int
+        Implementations timed now, and known before.
+    failures : tuple of (str, str)
+        What could not be timed, and why.
+    complete : bool
+        False if it was interrupted; what was measured is recorded.
+    """
+
+    measured: int
+    known: int
+    failures: tuple[tuple[str, str], ...] = ()
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    task: Task
+    device: Device
+    implementation: Implementation
+    key: HistoryKey
+
+    @property
+    def label(self) -> str:
+        return f"{self.key.operation} ({self.implementation.name}) on {self.device.name}"
+
+
+def calibrate(
+    graph: TaskGraph,
+    platform: Platform,
+    live: Queues,
+    history: RecordingHistory,
+    costs: CostModel | None = None,
+    *,
+    sample_data: SampleData | None = None,
+    sampler: Sampler | None = None,
+    seconds_each: float = SECONDS_EACH,
+    progress: Progress | None = None,
+    again: bool = False,
+) -> Calibration:
+    """Time each distinct (operation, implementation, signature) of a graph on each device that supports it.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        Its tasks say what to measure; nothing of it is run as such and none of its data is written to.
+    platform : Platform
+        The devices.
+    live : LiveDevices
+        The same, open.
+    history : HistoryStore
+        Where it is looked up and recorded.
+    costs : CostModel, optional
+        Says what a device supports.
+    sample_data : callable, optional
+        ``(task, parameter name) -> array or None``: valid data, where an operation needs any. Without it, an array's
+        initial value in the graph is taken, else numbers in [0, 1) with n added on the diagonal of square matrices.
+    sampler : Sampler, optional
+        Clock and interruption.
+    seconds_each : float, optional
+        Time limit per implementation and device.
+    progress : callable, optional
+        Called with (done, total, what comes next).
+    again : bool, optional
+        Measure what the history knows, too.
+
+    Returns
+    -------
+    Calibration
+        What was done. What fails is listed, not raised: another implementation may do.
+    """
+    costs = costs if costs is not None else CostModel(platform)
+    sampler = replace(sampler or Sampler(), min_samples=MIN_SAMPLES, max_samples=MAX_SAMPLES)
+    cases = list(_cases(graph, platform, costs))
+    open_cases = [c for c in cases if again or history.lookup(c.key) is None]
+    failures: list[tuple[str, str]] = []
+    measured, complete = 0, True
+    for index, case in enumerate(open_cases):
+        if progress is not None:
+            progress(index, len(open_cases), case.label)
+        try:
+            data = _data(graph, case.task, sample_data)
+            timing = _time_on_host if case.device.is_host else _time_on_device
+            history.record(case.key, timing(case, data, live, sampler, seconds_each))
+            measured += 1
+        except InterruptedMeasurement:
+            complete = False
+            break
+        except (SyclschedError, ArithmeticError, ValueError, TypeError, RuntimeError) as error:
+            failures.append((case.label, f"{type(error).__name__}: {error}"))
+    if progress is not None and complete:
+        progress(len(open_cases), len(open_cases), "")
+    return Calibration(measured, len(cases) - len(open_cases), tuple(failures), complete)
+
+
+def _cases(graph: TaskGraph, platform: Platform, costs: CostModel) -> Iterator[_Case]:
+    seen: set[HistoryKey] = set()
+    for task in graph.tasks:
+        if task.operation is None or task.signature is None:
+            continue
+        for device in platform.devices:
+            for implementation in task.operation.implementations:
+                key = history_key(device.key, task.operation, implementation, task.signature)
+                if key not in seen and costs.supports(task, implementation, device) is None:
+                    seen.add(key)
+                    yield _Case(task, device, implementation, key)
+
+
+def _data(graph: TaskGraph, task: Task, sample_data: SampleData | None) -> dict[str, Array]:
+    assert task.operation is not None
+    assert task.signature is not None
+    given = graph.data
+    data = {}
+    for parameter in task.operation.arrays:
+        value = sample_data(task, parameter.name) if sample_data is not None else None
+        if value is None and parameter.mode is not AccessMode.WRITE:
+            value = given.get(task.arguments[parameter.name])
+        if value is None:
+            value = synthetic(parameter, task.signature)
+        data[parameter.name] = np.ascontiguousarray(_to_numpy(value))
+    return data
+
+
+def _to_numpy(value: Any) -> Array:
+    if isinstance(value, np.ndarray):
+        return value
+    if hasattr(value, "__sycl_usm_array_interface__"):
+        from dpctl import tensor
+
+        view = value.get_array() if hasattr(value, "get_array") else value
+        result: Array = tensor.asnumpy(view)
+        return result
+    return np.asarray(value)
+
+
+def synthetic(parameter: Parameter, signature: Signature) -> Array:
+    """Return data an operation can be expected to work on.
+
+    Parameters
+    ----------
+    parameter : Parameter
+        An array parameter.
+    signature : Signature
+        Shape and dtype.
+
+    Returns
+    -------
+    numpy.ndarray
+        Zeros for what is only written; else in [0, 1), for integers 0 to 6, with n added on the diagonal of an n by n
+        matrix, which makes it well conditioned, and positive definite where only one triangle is read.
+    """
+    shape, dtype = signature.shapes[parameter.name], np.dtype(signature.dtypes[parameter.name])
+    if parameter.mode is AccessMode.WRITE:
+        return np.zeros(shape, dtype)
+    random = np.random.default_rng(_SEED)
+    values = random.integers(0, 7, shape) if dtype.kind in "iub" else random.random(shape)
+    array: Array = np.asarray(values).astype(dtype)
+    if array.ndim == 2 and shape[0] == shape[1] and dtype.kind in "fc":
+        array[np.diag_indices(shape[0])] += dtype.type(shape[0])
+    return array
+
+
+def _time_on_host(
+    case: _Case, data: Mapping[str, Array], live: Queues, sampler: Sampler, seconds_each: float
+) -> list[float]:
+    operation, signature = case.task.operation, case.task.signature
+    assert operation is not None
+    assert signature is not None
+    function = compile_task(operation, case.implementation, signature, None, None).function
+    assert function is not None
+    arrays = {name: value.copy() for name, value in data.items()}
+
+    def sample() -> float:
+        for name, value in data.items():
+            np.copyto(arrays[name], value)
+        start = sampler.clock()
+        function(**arrays, **signature.scalars)
+        return sampler.clock() - start
+
+    sample()
+    return sampler.samples_until(sample, seconds_each)
+
+
+def _time_on_device(
+    case: _Case, data: Mapping[str, Array], live: Queues, sampler: Sampler, seconds_each: float
+) -> list[float]:
+    operation, signature = case.task.operation, case.task.signature
+    assert operation is not None
+    assert signature is not None
+    written = [p.name for p in operation.arrays if p.mode is not None and p.mode.writes and p.mode.reads]
+    with Bench(live, case.device, sampler) as bench:
+        kind: UsmKind = "shared" if "usm_shared_allocations" in case.device.aspects else "device"
+        arrays = {name: bench.array(value, kind) for name, value in data.items()}
+        pristine = {name: bench.array(data[name], kind) for name in written}
+        executable = compile_task(operation, case.implementation, signature, bench.queue, case.device.limits)
+        submission = executable.bind({**arrays, **signature.scalars})
+
+        def sample() -> float:
+            # What is updated in place starts from the same data every time: a factor has no factor.
+            for name in written:
+                bench.queue.memcpy_async(arrays[name].usm_data, pristine[name].usm_data, data[name].nbytes)
+            bench.wait()
+            start = sampler.clock()
+            event = submission.submit(bench.queue, [])
+            event.wait()
+            wall = sampler.clock() - start
+            bench.wait()
+            # A library may submit several kernels, and its event is the last one's: only the host sees them all.
+            device = event_seconds(event) if case.implementation.is_kernel else 0.0
+            return device if 0.0 < device <= wall else wall
+
+        sample()
+        return sampler.samples_until(sample, seconds_each)

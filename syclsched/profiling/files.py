@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Profile files: read with every check, written whole or not at all; single profiles and sets of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from annotated_types import MaxLen, MinLen
+
+from syclsched.errors import FormatError, StorageError, SyclschedError
+from syclsched.model.profile import DeviceProfile, PairProfile
+from syclsched.model.serial import from_json, to_json
+from syclsched.oneapi.cache import write_atomically
+from syclsched.profiling.limits import check_device_profile, check_pair_profile
+
+SET_FORMAT: Literal["syclsched-profiles/1"] = "syclsched-profiles/1"
+
+#: A profile is some kilobytes; what is larger than this is none.
+MAX_FILE_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileSet:
+    """The profiles of several devices and of pairs of them, in one file.
+
+    Parameters
+    ----------
+    devices : tuple of DeviceProfile
+        At least one.
+    pairs : tuple of PairProfile, optional
+        Between them.
+    format : str, optional
+        The format's name and version.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "allow_inf_nan": False}
+
+    devices: Annotated[tuple[DeviceProfile, ...], MinLen(1), MaxLen(4096)]
+    pairs: tuple[PairProfile, ...] = ()
+    format: Literal["syclsched-profiles/1"] = SET_FORMAT
+
+
+def parse_device_profile(text: str | bytes, *, where: str) -> DeviceProfile:
+    """Read a device profile from JSON text.
+
+    Parameters
+    ----------
+    text : str or bytes
+        JSON.
+    where : str
+        The file's name, for errors.
+
+    Returns
+    -------
+    DeviceProfile
+        Fits the schema, and all its numbers are plausible.
+
+    Raises
+    ------
+    FormatError
+        Names file, place and expectation.
+    """
+    return check_device_profile(from_json(DeviceProfile, text, where=where), where=where)
+
+
+def parse_pair_profile(text: str | bytes, *, where: str) -> PairProfile:
+    """Read a pair profile from JSON text; see `parse_device_profile`."""
+    return check_pair_profile(from_json(PairProfile, text, where=where), where=where)
+
+
+def parse_profile_set(text: str | bytes, *, where: str) -> ProfileSet:
+    """Read a set of profiles, or a single device profile as a set of one; see `parse_device_profile`."""
+    if not _is_set(text):
+        return ProfileSet((parse_device_profile(text, where=where),))
+    profiles = from_json(ProfileSet, text, where=where)
+    for index, device in enumerate(profiles.devices):
+        check_device_profile(device, where=f"{where}, devices.{index}")
+    for index, pair in enumerate(profiles.pairs):
+        check_pair_profile(pair, where=f"{where}, pairs.{index}")
+    return profiles
+
+
+def _is_set(text: str | bytes) -> bool:
+    """Tell a set from a single profile by its format; what is no JSON at all counts as a single one."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(document, dict) and document.get("format") == SET_FORMAT
+
+
+def read_file(path: Path) -> bytes:
+    """Return a file's contents.
+
+    Raises
+    ------
+    StorageError
+        If it cannot be read.
+    FormatError
+        If it is far too large to be a profile.
+    """
+    try:
+        size = path.stat().st_size
+        if size > MAX_FILE_BYTES:
+            raise FormatError(f"{size} bytes, a profile has {MAX_FILE_BYTES} at most", where=str(path))
+        return path.read_bytes()
+    except OSError as error:
+        raise StorageError(
+            f"cannot be read: {error.strerror or error}", where=str(path), hint="Check the path and its permissions"
+        ) from error
+
+
+def write_file(path: Path, value: DeviceProfile | PairProfile | ProfileSet) -> None:
+    """Write a profile as JSON; other processes see the old file or the whole new one.
+
+    Raises
+    ------
+    StorageError
+        If the folder is missing and cannot be made, is read-only, or the disk is full.
+    """
+    try:
+        write_atomically(path, (to_json(value) + "\n").encode())
+    except OSError as error:
+        raise StorageError(
+            f"cannot be written: {error.strerror or error}",
+            where=str(path),
+            hint="Choose another place (--output FILE, or XDG_DATA_HOME), or free space and permissions",
+        ) from error
+
+
+def with_hint(error: SyclschedError, hint: str) -> FormatError:
+    """Return a `FormatError` that says the same, and what to do about it."""
+    return FormatError(error.what, where=error.where, hint=hint)

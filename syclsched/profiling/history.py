@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measured durations of tasks, kept between processes in an SQLite file."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+
+from syclsched.costs.history import HistoryKey
+from syclsched.errors import FormatError, MeasurementError, StorageError
+from syclsched.model.profile import Quantity
+from syclsched.profiling.statistics import summarise
+from syclsched.profiling.store import data_folder
+
+#: Samples kept per key: the newest; older ones may be of another state of the machine.
+KEPT_SAMPLES = 64
+
+#: How long a process waits for another that is writing.
+LOCK_TIMEOUT_S = 10.0
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS samples (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    device_key TEXT NOT NULL,
+    operation TEXT NOT NULL,
+    implementation TEXT NOT NULL,
+    revision TEXT NOT NULL,
+    signature TEXT NOT NULL,
+    seconds REAL NOT NULL
+);
+CREATE INDEX IF NOT EXISTS by_key ON samples (device_key, operation, implementation, revision, signature);
+"""
+_KEY = "device_key = ? AND operation = ? AND implementation = ? AND revision = ? AND signature = ?"
+
+
+class HistoryStore:
+    """A `syclsched.costs.History` on disk; several processes and threads may use one file.
+
+    Where the file cannot be written (read-only folder, full disk) what is in it is read, new samples are kept in
+    memory only, and `note` says so.
+
+    Parameters
+    ----------
+    path : Path or str, optional
+        The file; ``history.sqlite3`` in the user's data folder by default.
+
+    Raises
+    ------
+    FormatError
+        If the file is something else.
+    """
+
+    def __init__(self, path: Path | str | None = None) -> None:
+        self.path = data_folder() / "history.sqlite3" if path is None else Path(path)
+        self.note: str | None = None
+        self._lock = threading.RLock()
+        self._cache: dict[HistoryKey, Quantity | None] = {}
+        self._connection = self._open()
+
+    def lookup(self, key: HistoryKey) -> Quantity | None:
+        """Return the seconds measured for a key, or None if there are none.
+
+        Parameters
+        ----------
+        key : HistoryKey
+            What is asked for.
+
+        Returns
+        -------
+        Quantity or None
+            Median and MAD of the samples kept, spikes set aside. Samples other processes add later are seen after
+            `refresh`.
+        """
+        with self._lock:
+            if key not in self._cache:
+                self._cache[key] = self._read(key)
+            return self._cache[key]
+
+    def refresh(self) -> None:
+        """Forget what was looked up, to see what other processes have recorded."""
+        with self._lock:
+            self._cache.clear()
+
+    def record(self, key: HistoryKey, seconds: Iterable[float]) -> None:
+        """Add samples.
+
+        Parameters
+        ----------
+        key : HistoryKey
+            What was measured.
+        seconds : iterable of float
+            Finite and not negative.
+
+        Raises
+        ------
+        MeasurementError
+            If a sample cannot be a duration; none is recorded then.
+        StorageError
+            If another process holds the file for too long.
+        """
+        samples = [float(s) for s in seconds]
+        if any(not math.isfinite(s) or s < 0 for s in samples):
+            raise MeasurementError("a sample is negative or not finite", where=f"operation {key.operation!r}")
+        columns = _columns(key)
+        with self._lock, self._guarded(), self._connection:
+            self._connection.executemany(
+                "INSERT INTO samples (device_key, operation, implementation, revision, signature, seconds) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
+                [(*columns, s) for s in samples],
+            )
+            self._connection.execute(
+                f"DELETE FROM samples WHERE {_KEY} AND id NOT IN "
+                f"(SELECT id FROM samples WHERE {_KEY} ORDER BY id DESC LIMIT {KEPT_SAMPLES})",
+                (*columns, *columns),
+            )
+            self._cache.pop(key, None)
+
+    def forget(self, device_key: str) -> None:
+        """Remove everything about a device."""
+        with self._lock, self._guarded(), self._connection:
+            self._connection.execute("DELETE FROM samples WHERE device_key = ?", (device_key,))
+            self._cache.clear()
+
+    def __len__(self) -> int:
+        with self._lock, self._guarded():
+            row = self._connection.execute(
+                "SELECT COUNT(*) FROM (SELECT DISTINCT device_key, operation, implementation, revision, signature "
+                "FROM samples)"
+            ).fetchone()
+        return int(row[0])
+
+    def close(self) -> None:
+        """Close the file; closing twice does nothing."""
+        with self._lock:
+            self._connection.close()
+
+    def __enter__(self) -> HistoryStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _read(self, key: HistoryKey) -> Quantity | None:
+        with self._guarded():
+            rows = self._connection.execute(f"SELECT seconds FROM samples WHERE {_KEY}", _columns(key)).fetchall()
+        try:
+            return summarise([float(row[0]) for row in rows], source="history") if rows else None
+        except (MeasurementError, TypeError, ValueError) as error:
+            raise FormatError(
+                f"a duration of {key.operation!r} is not a number of seconds", where=str(self.path), hint=_REMOVE
+            ) from error
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            connection = _connect(str(self.path))
+        except (OSError, sqlite3.OperationalError) as error:
+            return self._open_in_memory(error)
+        try:
+            with self._guarded():
+                connection.execute("PRAGMA journal_mode=WAL")
+                connection.executescript(_SCHEMA)
+                # Only an attempt to write tells whether it may be written.
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute("ROLLBACK")
+        except (StorageError, FormatError) as error:
+            connection.close()
+            if isinstance(error, FormatError) or _is_locked(error.__cause__):
+                raise
+            return self._open_in_memory(error)
+        return connection
+
+    def _open_in_memory(self, reason: Exception) -> sqlite3.Connection:
+        self.note = f"{self.path} cannot be written ({reason}): new measurements are kept in memory only"
+        connection = _connect(":memory:")
+        if self.path.is_file():
+            try:
+                stored = sqlite3.connect(f"{self.path.as_uri()}?mode=ro&immutable=1", uri=True)
+                try:
+                    stored.backup(connection)
+                finally:
+                    stored.close()
+            except sqlite3.Error as error:
+                self.note += f"; what is in it cannot be read either ({error})"
+        connection.executescript(_SCHEMA)
+        return connection
+
+    def _guarded(self) -> _Guard:
+        return _Guard(self.path)
+
+
+_REMOVE = "Remove the file: measurements are made again when they are needed"
+
+
+class _Guard:
+    """Turns SQLite's errors into this project's."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, sqlite3.OperationalError) and "no such column" not in str(error):
+            raise StorageError(
+                f"cannot be used: {error}", where=str(self.path), hint="Another process may be holding it; try again"
+            ) from error
+        if isinstance(error, sqlite3.Error):
+            raise FormatError(f"not a history of measurements: {error}", where=str(self.path), hint=_REMOVE) from error
+
+
+def _connect(name: str) -> sqlite3.Connection:
+    return sqlite3.connect(name, timeout=LOCK_TIMEOUT_S, check_same_thread=False)
+
+
+def _is_locked(error: BaseException | None) -> bool:
+    return error is not None and "locked" in str(error)
+
+
+def _columns(key: HistoryKey) -> tuple[str, str, str, str, str]:
+    return key.device_key, key.operation, key.implementation, key.revision, key.signature

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What it costs to get a kernel going: submission, latency, chains, between queues and devices, first launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from syclsched.errors import MeasurementError
+from syclsched.model.profile import LaunchCosts, Quantity
+from syclsched.profiling.bench import Bench
+from syclsched.profiling.budget import Budget
+from syclsched.profiling.microkernels import EMPTY_ITEMS, empty_operation, fresh_operation
+from syclsched.profiling.statistics import summarise
+
+#: Kernels in a chain or a burst of submissions: enough to hide the first and last, few enough not to fill a queue.
+CHAIN = 100
+
+
+class EmptyKernel:
+    """An empty kernel of a device, ready to be submitted to any of its queues.
+
+    Parameters
+    ----------
+    bench : Bench
+        The device.
+    """
+
+    def __init__(self, bench: Bench) -> None:
+        array = bench.array(np.arange(EMPTY_ITEMS, dtype=np.float32))
+        self._array = array
+        self._bench = bench
+        self._submission = bench.compile(empty_operation(), {"x": array}, {}).bind({"x": array})
+
+    def submit(self, queue: Any, depends: list[Any]) -> Any:
+        """Submit it and return the event."""
+        return self._submission.submit(queue, depends)
+
+    def verify(self) -> None:
+        """Run it once and check that it leaves its array alone."""
+        self.submit(self._bench.queue, [])
+        if not np.array_equal(self._bench.read(self._array), np.arange(EMPTY_ITEMS, dtype=np.float32)):
+            raise MeasurementError("an empty kernel changed its argument", where=f"device {self._bench.device.name!r}")
+
+
+def measure_launch(bench: Bench, budget: Budget) -> LaunchCosts:
+    """Measure everything about launches that concerns one device; see `docs/profiling.md`.
+
+    Parameters
+    ----------
+    bench : Bench
+        The device.
+    budget : Budget
+        Time limits.
+
+    Returns
+    -------
+    LaunchCosts
+        Without the time of a first launch.
+    """
+    kernel = EmptyKernel(bench)
+    kernel.verify()
+    sample = bench.sampler.sample_until
+    for _ in range(CHAIN):  # warm-up
+        kernel.submit(bench.queue, [])
+    bench.wait()
+    return LaunchCosts(
+        submission_s=sample(_submission(bench, kernel), budget.number_s),
+        latency_s=sample(bench.wall(lambda: kernel.submit(bench.queue, [])), budget.number_s),
+        chain_task_s=sample(chain(bench.wall, [bench.queue], [kernel]), budget.number_s),
+        cross_queue_s=sample(chain(bench.wall, [bench.queue, bench.lane(1)], [kernel, kernel]), budget.number_s),
+    )
+
+
+def _submission(bench: Bench, kernel: EmptyKernel) -> Callable[[], float]:
+    def sample() -> float:
+        bench.wait()
+        start = bench.sampler.clock()
+        for _ in range(CHAIN):
+            kernel.submit(bench.queue, [])
+        return (bench.sampler.clock() - start) / CHAIN
+
+    return sample
+
+
+def chain(
+    wall: Callable[[Callable[[], object]], Callable[[], float]],
+    queues: list[Any],
+    kernels: list[EmptyKernel],
+) -> Callable[[], float]:
+    """Return a sampler of the seconds per kernel of a chain that goes around ``queues``.
+
+    Parameters
+    ----------
+    wall : callable
+        Turns work into a sampler of its wall time, as `Bench.wall`.
+    queues : list of dpctl.SyclQueue
+        In-order queues; with a single one its order is the dependency, with several every kernel waits for the
+        event of the one before it.
+    kernels : list of EmptyKernel
+        The kernel for each queue.
+
+    Returns
+    -------
+    callable
+        Seconds per kernel.
+    """
+
+    def run() -> None:
+        depends: list[Any] = []
+        for index in range(CHAIN):
+            place = index % len(queues)
+            event = kernels[place].submit(queues[place], depends)
+            depends = [event] if len(queues) > 1 else []
+
+    def sample() -> float:
+        return timed() / CHAIN
+
+    timed = wall(run)
+    timed()  # warm-up: queues that were never used
+    return sample
+
+
+def measure_first_launch(bench: Bench, budget: Budget) -> Quantity:
+    """Measure the first launch of a numba-dpex kernel: compile, build, submit, wait.
+
+    Parameters
+    ----------
+    bench : Bench
+        The device; numba-dpex has compiled something for it before.
+    budget : Budget
+        How many kernels to compile.
+
+    Returns
+    -------
+    Quantity
+        Seconds.
+    """
+    samples = []
+    array = bench.array(np.ones(EMPTY_ITEMS, dtype=np.float32))
+    for _ in range(budget.first_launches):
+        bench.sampler.check()
+        operation = fresh_operation()
+        start = bench.sampler.clock()
+        submission = bench.compile(operation, {"x": array}, {}).bind({"x": array})
+        submission.submit(bench.queue, [])
+        bench.wait()
+        samples.append(bench.sampler.clock() - start)
+    if np.array_equal(bench.read(array), np.ones(EMPTY_ITEMS, dtype=np.float32)):
+        raise MeasurementError("a kernel did not change its array", where=f"device {bench.device.name!r}")
+    return summarise(samples)
+
+
+def measure_hop(first: Bench, second: Bench, budget: Budget) -> Quantity:
+    """Measure a dependent chain of empty kernels that alternates between two devices.
+
+    Parameters
+    ----------
+    first, second : Bench
+        Two devices, of one or of two SYCL platforms.
+    budget : Budget
+        Time limits.
+
+    Returns
+    -------
+    Quantity
+        Seconds per kernel: event of the one, start and end of an empty kernel on the other.
+    """
+    kernels = [EmptyKernel(first), EmptyKernel(second)]
+
+    def wall(work: Callable[[], object]) -> Callable[[], float]:
+        def sample() -> float:
+            start = first.sampler.clock()
+            work()
+            first.wait()
+            second.wait()
+            return first.sampler.clock() - start
+
+        return sample
+
+    sampler = chain(wall, [first.queue, second.queue], kernels)
+    return first.sampler.sample_until(sampler, budget.number_s)

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What runs at once: kernels on two queues, a copy beside a kernel, kernels on two devices; and how many lanes help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from syclsched.model.profile import Quantity
+from syclsched.profiling.bench import Bench
+from syclsched.profiling.budget import MIB, Budget
+from syclsched.profiling.statistics import Sampler
+from syclsched.profiling.throughput import FmaChain
+
+#: Up to this slow-down two lanes count as running as if alone.
+LANE_THRESHOLD = 0.25
+
+#: More lanes than this are not tried.
+MAX_LANES = 16
+
+#: Copies are of this size; several make up the time of the kernel.
+COPY_BYTES = 4 * MIB
+
+#: Each of the two must run long enough that starting it does not matter.
+_MIN_KERNEL_S = 0.01
+
+#: A pair of devices gets more time than a single number: what it says decides where everything runs.
+_PAIR_BUDGET = 3
+
+Submit = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Something to run, alone or beside others.
+
+    Parameters
+    ----------
+    submit : callable
+        Submits it asynchronously.
+    wait : callable
+        Waits until it is done.
+    """
+
+    submit: Submit
+    wait: Callable[[], None]
+
+
+def overlap_factor(alone: Sequence[float], together: float) -> float:
+    """Return how much of what could run at once took turns: 0 for none, 1 for all.
+
+    With the longest alone time T and the sum S of all, ``(together - T) / (S - T)``; for two equal loads this is
+    ``together / alone - 1``. Never negative; more than 1 if they hinder each other.
+
+    Parameters
+    ----------
+    alone : sequence of float
+        Seconds of each load alone; at least two, greater than 0.
+    together : float
+        Seconds from the first submission to the end of the last.
+    """
+    longest = max(alone)
+    return max(0.0, (together - longest) / (sum(alone) - longest))
+
+
+def measure_overlap(sampler: Sampler, loads: Sequence[Load], budget_s: float) -> Quantity:
+    """Measure the overlap factor of loads, alone and together in turn so that a drifting clock rate does not matter.
+
+    Parameters
+    ----------
+    sampler : Sampler
+        How samples are taken.
+    loads : sequence of Load
+        At least two.
+    budget_s : float
+        Time limit.
+
+    Returns
+    -------
+    Quantity
+        `overlap_factor`, without unit.
+    """
+
+    def seconds(chosen: Sequence[Load]) -> float:
+        start = sampler.clock()
+        for load in chosen:
+            load.submit()
+        for load in chosen:
+            load.wait()
+        return sampler.clock() - start
+
+    def sample() -> float:
+        # One is added while sampling: a spread relative to a number near 0 would never be small.
+        return 1.0 + overlap_factor([seconds([load]) for load in loads], seconds(loads))
+
+    sample()
+    shifted = sampler.sample_until(sample, budget_s)
+    return Quantity(shifted.value - 1.0, shifted.mad, shifted.samples, shifted.spikes)
+
+
+def kernel_load(chain: FmaChain, queue: Any, iterations: int) -> Load:
+    """Return a kernel that fills the device, on one of its queues."""
+    submission = chain.bind(iterations)
+    return Load(lambda: submission.submit(queue, []), queue.wait)
+
+
+def copy_load(bench: Bench, seconds: float) -> Load:
+    """Return host-to-device copies that take about so many seconds, on the device's copy queue."""
+    source, destination = bench.memory(COPY_BYTES, "host"), bench.memory(COPY_BYTES, "device")
+    queue = bench.copy_queue
+
+    def submit(count: int) -> None:
+        for _ in range(count):
+            queue.memcpy_async(destination, source, COPY_BYTES)
+
+    timed = bench.wall(lambda: submit(4))
+    timed()
+    count = max(1, round(4 * seconds / max(timed(), 1e-6)))
+    return Load(lambda: submit(count), queue.wait)
+
+
+def large_kernel(bench: Bench, budget: Budget) -> tuple[FmaChain, int]:
+    """Return a kernel that fills the device, and the iterations that make it run for the budget's kernel time."""
+    chain = FmaChain(bench, "float32")
+    return chain, chain.iterations_for(max(budget.kernel_s, _MIN_KERNEL_S))
+
+
+def measure_kernel_kernel(bench: Bench, budget: Budget, lanes: int = 2) -> Quantity:
+    """Measure the overlap of kernels that each fill the device, one per compute queue.
+
+    Parameters
+    ----------
+    bench : Bench
+        The device.
+    budget : Budget
+        Time limits.
+    lanes : int, optional
+        How many queues.
+
+    Returns
+    -------
+    Quantity
+        `overlap_factor`.
+    """
+    chain, iterations = large_kernel(bench, budget)
+    loads = [kernel_load(chain, bench.lane(index), iterations) for index in range(lanes)]
+    return measure_overlap(bench.sampler, loads, budget.number_s)
+
+
+def measure_copy_kernel(bench: Bench, budget: Budget) -> Quantity:
+    """Measure the overlap of host-to-device copies with a kernel that fills the device and takes as long.
+
+    Parameters
+    ----------
+    bench : Bench
+        The device.
+    budget : Budget
+        Time limits.
+
+    Returns
+    -------
+    Quantity
+        `overlap_factor`.
+    """
+    chain, iterations = large_kernel(bench, budget)
+    kernel = kernel_load(chain, bench.queue, iterations)
+    seconds = max(chain.seconds(iterations), 1e-6)
+    return measure_overlap(bench.sampler, [kernel, copy_load(bench, seconds)], budget.number_s)
+
+
+def measure_interference(first: Bench, second: Bench, budget: Budget) -> Quantity:
+    """Measure the overlap of large kernels on two devices.
+
+    Parameters
+    ----------
+    first, second : Bench
+        Two devices.
+    budget : Budget
+        Time limits.
+
+    Returns
+    -------
+    Quantity
+        `overlap_factor`.
+    """
+    loads = []
+    for bench in (first, second):
+        chain, iterations = large_kernel(bench, budget)
+        loads.append(kernel_load(chain, bench.queue, iterations))
+    return measure_overlap(first.sampler, loads, _PAIR_BUDGET * budget.number_s)
+
+
+def measure_lanes(bench: Bench, budget: Budget, two: Quantity) -> int:
+    """Return how many queues run kernels as if alone: doubled until they no longer do, or there are as many as units.
+
+    Parameters
+    ----------
+    bench : Bench
+        The device.
+    budget : Budget
+        Time limits.
+    two : Quantity
+        The overlap factor of two queues.
+
+    Returns
+    -------
+    int
+        1 if kernels on two queues slow each other down.
+    """
+    lanes, factor = 1, two.value
+    limit = min(bench.device.compute_units, MAX_LANES)
+    while 2 * lanes <= limit and factor <= LANE_THRESHOLD:
+        lanes *= 2
+        if 2 * lanes <= limit:
+            factor = measure_kernel_kernel(bench, budget, lanes=2 * lanes).value
+    return lanes

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Power from energy counters of the operating system: powercap RAPL for CPUs, hwmon for Intel GPUs; else absent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from syclsched.model.profile import Power, Quantity
+
+_SYS = Path("/sys")
+
+#: Shorter intervals say nothing: the counters are updated about every millisecond.
+MIN_INTERVAL_S = 0.05
+
+#: Kernel drivers whose hwmon device has an energy counter of a whole GPU.
+_GPU_DRIVERS = ("i915", "xe")
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyCounter:
+    """One counter of microjoules.
+
+    Parameters
+    ----------
+    path : Path
+        File that holds the count.
+    range_uj : float
+        It wraps around here; 0 if it does not.
+    label : str
+        What it counts, for the profile's ``source``.
+    """
+
+    path: Path
+    range_uj: float
+    label: str
+
+    def read_uj(self) -> float:
+        """Return the count.
+
+        Raises
+        ------
+        OSError, ValueError
+            If it cannot be read.
+        """
+        return float(self.path.read_text())
+
+    def joules(self, before_uj: float, after_uj: float) -> float:
+        """Return the energy between two counts, over at most one wrap-around."""
+        difference = after_uj - before_uj
+        return (difference + self.range_uj if difference < 0 else difference) * 1e-6
+
+
+def find_counters(kind: str, sys: Path = _SYS) -> tuple[EnergyCounter, ...]:
+    """Return the readable energy counters of a device of a kind.
+
+    Parameters
+    ----------
+    kind : str
+        ``cpu``: every package domain of powercap's intel-rapl (AMD processors use the same name).
+        ``gpu``: the hwmon energy counter of the Intel GPU, if there is exactly one. Anything else has none: the
+        FPGA emulator's energy is the CPU's.
+    sys : Path, optional
+        Root of sysfs, replaced in tests.
+
+    Returns
+    -------
+    tuple of EnergyCounter
+        Empty where there is none, or no permission to read.
+    """
+    found = _rapl(sys) if kind == "cpu" else _hwmon(sys) if kind == "gpu" else []
+    return tuple(c for c in found if _readable(c))
+
+
+def _rapl(sys: Path) -> list[EnergyCounter]:
+    counters = []
+    for folder in sorted((sys / "class/powercap").glob("intel-rapl:*")):
+        if folder.name.count(":") == 1 and _text(folder / "name").startswith("package"):
+            limit = _text(folder / "max_energy_range_uj")
+            counters.append(EnergyCounter(folder / "energy_uj", float(limit or 0), f"powercap {folder.name}"))
+    return counters
+
+
+def _hwmon(sys: Path) -> list[EnergyCounter]:
+    folders = [f for f in sorted((sys / "class/hwmon").glob("hwmon*")) if _text(f / "name") in _GPU_DRIVERS]
+    counters = [EnergyCounter(f / "energy1_input", 0.0, f"hwmon {_text(f / 'name')}") for f in folders]
+    return counters if len(counters) == 1 else []
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _readable(counter: EnergyCounter) -> bool:
+    try:
+        counter.read_uj()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def average_power(
+    counters: tuple[EnergyCounter, ...], work: Callable[[], None], *, clock: Callable[[], float] = time.perf_counter
+) -> Quantity | None:
+    """Return the average power while ``work`` runs, watts.
+
+    Parameters
+    ----------
+    counters : tuple of EnergyCounter
+        Added up.
+    work : callable
+        Runs for at least 0.05 s.
+    clock : callable, optional
+        Replaced in tests.
+
+    Returns
+    -------
+    Quantity or None
+        None if there are no counters, one cannot be read any more, or the interval was too short.
+    """
+    if not counters:
+        return None
+    try:
+        before = [c.read_uj() for c in counters]
+        start = clock()
+        work()
+        elapsed = clock() - start
+        after = [c.read_uj() for c in counters]
+    except (OSError, ValueError):
+        return None
+    if elapsed < MIN_INTERVAL_S:
+        return None
+    energy = sum(c.joules(b, a) for c, b, a in zip(counters, before, after, strict=True))
+    return Quantity(energy / elapsed, samples=1, source=" + ".join(c.label for c in counters))
+
+
+def measure_power(kind: str, run_busy: Callable[[], None], idle_s: float, *, sys: Path = _SYS) -> Power:
+    """Measure a device's idle and busy power, where the operating system has counters.
+
+    Parameters
+    ----------
+    kind : str
+        See `find_counters`.
+    run_busy : callable
+        Keeps the device busy for at least 0.05 s.
+    idle_s : float
+        How long to watch it idle.
+    sys : Path, optional
+        Root of sysfs.
+
+    Returns
+    -------
+    Power
+        Empty where nothing can be read.
+    """
+    counters = find_counters(kind, sys)
+    if not counters:
+        return Power()
+    idle = average_power(counters, lambda: time.sleep(idle_s))
+    return Power(idle_w=idle, busy_w=average_power(counters, run_busy))

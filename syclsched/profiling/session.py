@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A profiling session: what is measured on each device and pair, in which order; what is done survives interruption."""
+
+from __future__ import annotations
+
+import datetime
+import platform as operating_system
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from syclsched.errors import SyclschedError
+from syclsched.model.platform import Device, Platform
+from syclsched.model.profile import DeviceProfile, LinkFit, PairProfile, Provenance
+from syclsched.profiling import busy, launch, overlap, transfers
+from syclsched.profiling.bench import Bench, Queues
+from syclsched.profiling.budget import Budget
+from syclsched.profiling.statistics import InterruptedMeasurement, Sampler
+from syclsched.profiling.steps import Draft, device_steps, finish
+
+#: Called with (device or pair, steps done, steps in all, what comes next).
+Progress = Callable[[str, int, int, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a profile says about where it was measured.
+
+    Parameters
+    ----------
+    host : str
+        Processor and operating system.
+    versions, boot_environment : Mapping
+        See `Provenance`.
+    """
+
+    host: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    boot_environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionResult:
+    """What a session measured.
+
+    Parameters
+    ----------
+    devices : tuple of DeviceProfile
+        Those with enough measured to be of use.
+    pairs : tuple of PairProfile
+        In both directions.
+    complete : bool
+        False if the session was interrupted.
+    notes : tuple of str
+        What a reader should know: a busy machine, failed measurements, devices left out.
+    """
+
+    devices: tuple[DeviceProfile, ...]
+    pairs: tuple[PairProfile, ...]
+    complete: bool
+    notes: tuple[str, ...]
+
+
+def surroundings() -> Surroundings:
+    """Return this machine's, of a loaded runtime."""
+    from syclsched import oneapi
+    from syclsched.devices.identity import processor_model
+
+    runtime = oneapi.load()
+    system = f"{operating_system.system()} {operating_system.release()}"
+    return Surroundings(f"{processor_model()}, {system}", runtime.versions, runtime.boot_environment)
+
+
+def profile_platform(
+    platform: Platform,
+    live: Queues,
+    budget: Budget,
+    *,
+    sampler: Sampler | None = None,
+    progress: Progress | None = None,
+    where: Surroundings | None = None,
+) -> SessionResult:
+    """Measure every device of a platform, and every pair of them.
+
+    Parameters
+    ----------
+    platform : Platform
+        Devices of this machine; profiles it may have are not looked at.
+    live : LiveDevices
+        The same, open.
+    budget : Budget
+        ``QUICK``, ``DEFAULT`` or another.
+    sampler : Sampler, optional
+        Clock and interruption; its goal is taken from the budget.
+    progress : callable, optional
+        Told about every step, before it is begun and when all are done.
+    where : Surroundings, optional
+        For the profiles' provenance.
+
+    Returns
+    -------
+    SessionResult
+        Complete, or what was done until ``sampler.interrupted`` said to stop.
+    """
+    session = _Session(
+        budget, replace(sampler or Sampler(), relative=budget.relative), progress, where or Surroundings()
+    )
+    return session.run(platform, live)
+
+
+class _Session:
+    def __init__(self, budget: Budget, sampler: Sampler, progress: Progress | None, where: Surroundings) -> None:
+        self.budget = budget
+        self.sampler = sampler
+        self.progress = progress
+        self.where = where
+        self.notes: list[str] = []
+
+    def run(self, platform: Platform, live: Queues) -> SessionResult:
+        before = busy.watch(self.budget.watch_s)
+        is_busy = before is not None and before > busy.BUSY_SHARE
+        if is_busy:
+            self.notes.append(f"before the measurement, other processes took {before:.0%} of the machine")
+        profiles: list[DeviceProfile] = []
+        pairs: list[PairProfile] = []
+        complete = True
+        try:
+            for device in platform.compute_devices:
+                shared = platform.space(device.space).host_accessible
+                profile = self._device(device, live, busy_before=is_busy, host_accessible=shared)
+                if profile is None:
+                    self.notes.append(f"{device.name}: too little was measured for a profile")
+                else:
+                    profiles.append(profile)
+                if profile is None or not profile.provenance.complete:
+                    self.sampler.check()
+            for first, second in _pairs(platform):
+                pairs.extend(self._pair(first, second, live))
+                self.sampler.check()
+        except InterruptedMeasurement:
+            complete = False
+            self.notes.append("interrupted: what had been measured is kept")
+        return SessionResult(tuple(profiles), tuple(pairs), complete, tuple(self.notes))
+
+    # --- one device -------------------------------------------------------------------------------
+
+    def _device(
+        self, device: Device, live: Queues, *, busy_before: bool, host_accessible: bool
+    ) -> DeviceProfile | None:
+        draft = Draft()
+        start, times = self.sampler.clock(), busy.read_times()
+        steps = list(device_steps(device, self.budget))
+        complete = True
+        with Bench(live, device, self.sampler) as bench:
+            for index, (label, step) in enumerate(steps):
+                self._tell(device.name, index, len(steps), label)
+                try:
+                    self.sampler.check()
+                    step(bench, draft)
+                except InterruptedMeasurement:
+                    complete = False
+                    break
+                except SyclschedError as error:
+                    draft.notes.append(f"{label}: {error}")
+                    self.notes.append(f"{device.name}: {label}: {error}")
+                bench.release()
+        if complete:
+            self._tell(device.name, len(steps), len(steps), "")
+        share = busy.others_share(times, busy.read_times())
+        is_busy = busy_before or (share is not None and share > busy.BUSY_SHARE)
+        if share is not None and share > busy.BUSY_SHARE:
+            draft.notes.append(f"other processes took {share:.0%} of the machine meanwhile")
+            self.notes.append(f"{device.name}: {draft.notes[-1]}")
+        provenance = self._provenance(start, is_busy=is_busy, complete=complete, notes=tuple(draft.notes))
+        return finish(device, draft, provenance, host_accessible=host_accessible)
+
+    def _tell(self, subject: str, done: int, total: int, label: str) -> None:
+        if self.progress is not None:
+            self.progress(subject, done, total, label)
+
+    def _provenance(self, start: float, *, is_busy: bool, complete: bool, notes: tuple[str, ...]) -> Provenance:
+        return Provenance(
+            date=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            duration_s=max(self.sampler.clock() - start, 0.0),
+            host=self.where.host,
+            versions=dict(self.where.versions),
+            boot_environment=dict(self.where.boot_environment),
+            busy=is_busy,
+            complete=complete,
+            notes=(f"budget: {self.budget.name}", *notes),
+        )
+
+    # --- pairs ------------------------------------------------------------------------------------
+
+    def _pair(self, first: Device, second: Device, live: Queues) -> tuple[PairProfile, PairProfile]:
+        subject = f"{first.name} + {second.name}"
+        start, times = self.sampler.clock(), busy.read_times()
+        hop = interference = None
+        links: dict[bool, LinkFit] = {}
+        notes: list[str] = []
+        complete = True
+        separate = first.space != second.space
+        total = 4 if separate else 2
+        with Bench(live, first, self.sampler) as one, Bench(live, second, self.sampler) as two:
+            try:
+                self._tell(subject, 0, total, "interference")
+                interference = overlap.measure_interference(one, two, self.budget)
+                self._tell(subject, 1, total, "events")
+                hop = launch.measure_hop(one, two, self.budget)
+                for forward in (True, False) if separate else ():
+                    self._tell(subject, 2 if forward else 3, total, "copies")
+                    ends = (one, two) if forward else (two, one)
+                    links[forward] = transfers.measure_link(*ends, self.budget)
+            except InterruptedMeasurement:
+                complete = False
+            except SyclschedError as error:
+                notes.append(str(error))
+                self.notes.append(f"{subject}: {error}")
+        if complete:
+            self._tell(subject, total, total, "")
+        share = busy.others_share(times, busy.read_times())
+        is_busy = share is not None and share > busy.BUSY_SHARE
+        provenance = self._provenance(start, is_busy=is_busy, complete=complete, notes=tuple(notes))
+        return (
+            PairProfile(first.key, second.key, provenance, hop, links.get(True), interference),
+            PairProfile(second.key, first.key, provenance, hop, links.get(False), interference),
+        )
+
+
+def _pairs(platform: Platform) -> Iterator[tuple[Device, Device]]:
+    devices = platform.compute_devices
+    for index, first in enumerate(devices):
+        for second in devices[index + 1 :]:
+            yield first, second

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Robust statistics of repeated measurements: median, MAD, spikes, and when to stop sampling."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from syclsched.errors import MeasurementError
+from syclsched.model.profile import Quantity
+
+#: Makes the MAD of a normal distribution an estimate of its standard deviation.
+MAD_TO_SIGMA = 1.4826
+
+#: A sample this many (estimated) standard deviations above the median is a spike ...
+SPIKE_SIGMAS = 5.0
+
+#: ... provided it is also this much above it, so that samples which hardly vary have none.
+SPIKE_MARGIN = 0.10
+
+
+class InterruptedMeasurement(MeasurementError):
+    """Sampling stopped because the user asked for it; what was measured before stays valid."""
+
+
+def median_absolute_deviation(samples: Sequence[float]) -> float:
+    """Return the median of the distances from the median.
+
+    Parameters
+    ----------
+    samples : sequence of float
+        At least one.
+
+    Returns
+    -------
+    float
+        In the unit of the samples.
+    """
+    centre = statistics.median(samples)
+    return statistics.median(abs(s - centre) for s in samples)
+
+
+def split_spikes(samples: Sequence[float]) -> tuple[list[float], list[float]]:
+    """Separate samples that something else disturbed: far above the median, never below it.
+
+    Parameters
+    ----------
+    samples : sequence of float
+        Times; the order does not matter.
+
+    Returns
+    -------
+    kept, spikes : list of float
+        Together all samples; at least half of them are kept.
+    """
+    if len(samples) < 3:
+        return list(samples), []
+    centre = statistics.median(samples)
+    spread = MAD_TO_SIGMA * median_absolute_deviation(samples)
+    limit = centre + max(SPIKE_SIGMAS * spread, SPIKE_MARGIN * centre)
+    return [s for s in samples if s <= limit], [s for s in samples if s > limit]
+
+
+def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
+    """Return a distribution-free confidence interval of the median, from two order statistics.
+
+    The k-th smallest and k-th largest of n samples enclose the true median with probability
+    ``1 - 2 P(B <= k - 1)``, B binomial with n trials of probability 1/2 (David and Nagaraja, Order Statistics,
+    3rd ed., 7.1). The largest k that keeps ``confidence`` is taken.
+
+    Parameters
+    ----------
+    samples : sequence of float
+        Independent samples.
+    confidence : float, optional
+        Least probability.
+
+    Returns
+    -------
+    tuple of float or None
+        Lower and upper end; None if there are too few samples for that confidence (5 or fewer for 95 %).
+    """
+    n = len(samples)
+    tail, k = 0.0, 0
+    while k < n:
+        tail += math.comb(n, k) * 0.5**n
+        if 1.0 - 2.0 * tail < confidence:
+            break
+        k += 1
+    if k == 0:
+        return None
+    ordered = sorted(samples)
+    return ordered[k - 1], ordered[n - k]
+
+
+def is_settled(samples: Sequence[float], relative: float) -> bool:
+    """Tell whether the median's 95 % confidence interval lies within ``relative`` of the median on both sides."""
+    interval = median_interval(samples)
+    if interval is None:
+        return False
+    centre = statistics.median(samples)
+    return interval[1] - centre <= relative * centre and centre - interval[0] <= relative * centre
+
+
+def summarise(samples: Sequence[float], *, source: str | None = None) -> Quantity:
+    """Return median, MAD and counts of samples, with spikes set aside.
+
+    Parameters
+    ----------
+    samples : sequence of float
+        Non-negative and finite; at least one.
+    source : str, optional
+        How the number was derived, if it is not simply what was sampled.
+
+    Returns
+    -------
+    Quantity
+        In the unit of the samples.
+
+    Raises
+    ------
+    MeasurementError
+        If there are none, or one is negative or not finite.
+    """
+    if not samples:
+        raise MeasurementError("no samples were taken")
+    if any(not math.isfinite(s) or s < 0 for s in samples):
+        raise MeasurementError("a sample is negative or not finite", hint="The device's clock cannot be used")
+    kept, spikes = split_spikes(samples)
+    return Quantity(
+        value=statistics.median(kept),
+        mad=median_absolute_deviation(kept),
+        samples=len(kept),
+        spikes=len(spikes),
+        source=source,
+    )
+
+
+def rate(seconds: Quantity, amount: float, *, source: str | None = None) -> Quantity:
+    """Turn a time into a rate: ``amount`` per second, with the same relative spread.
+
+    Parameters
+    ----------
+    seconds : Quantity
+        A time greater than 0.
+    amount : float
+        Operations, bytes or whatever was done in it.
+    source : str, optional
+        See `Quantity`.
+
+    Returns
+    -------
+    Quantity
+        Amount per second.
+
+    Raises
+    ------
+    MeasurementError
+        If no time passed.
+    """
+    if seconds.value <= 0:
+        raise MeasurementError("the measured time is zero", hint="The device's clock is too coarse for this work")
+    value = amount / seconds.value
+    return Quantity(value, value * seconds.mad / seconds.value, seconds.samples, seconds.spikes, source)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampler:
+    """How samples are taken; the clock is a parameter so that tests need not wait.
+
+    Parameters
+    ----------
+    relative : float, optional
+        Half-width of the confidence interval to reach, relative to the median.
+    min_samples, max_samples : int, optional
+        Fewest samples for being done before the budget ends, and most in any case.
+    clock : callable, optional
+        Seconds since some moment.
+    interrupted : callable, optional
+        Asked before every sample whether to stop.
+    """
+
+    relative: float = 0.02
+    min_samples: int = 7
+    max_samples: int = 2000
+    clock: Callable[[], float] = time.perf_counter
+    interrupted: Callable[[], bool] = lambda: False
+
+    def check(self) -> None:
+        """Raise `InterruptedMeasurement` if the user asked to stop."""
+        if self.interrupted():
+            raise InterruptedMeasurement("the measurement was interrupted")
+
+    def samples_until(self, sample: Callable[[], float], budget_s: float) -> list[float]:
+        """Take samples until the median is known well enough, or the budget ends.
+
+        Parameters
+        ----------
+        sample : callable
+            Takes one sample, in any unit.
+        budget_s : float
+            Seconds after which no further sample is begun; one is always taken.
+
+        Returns
+        -------
+        list of float
+            All samples, spikes included, in the order they were taken.
+
+        Raises
+        ------
+        InterruptedMeasurement
+            If ``interrupted`` says so.
+        """
+        samples: list[float] = []
+        end = self.clock() + budget_s
+        while len(samples) < self.max_samples:
+            self.check()
+            samples.append(sample())
+            if len(samples) >= self.min_samples and is_settled(split_spikes(samples)[0], self.relative):
+                break
+            if self.clock() >= end:
+                break
+        return samples
+
+    def sample_until(self, sample: Callable[[], float], budget_s: float) -> Quantity:
+        """Return median and MAD of `samples_until`, spikes set aside."""
+        return summarise(self.samples_until(sample, budget_s))
+
+    def timed(self, work: Callable[[], object]) -> Callable[[], float]:
+        """Return a function that does ``work`` once and returns the seconds it took."""
+
+        def sample() -> float:
+            start = self.clock()
+            work()
+            return self.clock() - start
+
+        return sample

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The user's folder of profiles, one JSON file per device and per pair of devices."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+from syclsched.errors import FormatError
+from syclsched.model.profile import DeviceProfile, PairProfile
+from syclsched.profiling.files import parse_device_profile, parse_pair_profile, read_file, with_hint, write_file
+
+_SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,119}")
+_AGAIN = "Run `python -m syclsched profile` again, or remove the file"
+
+
+def data_folder() -> Path:
+    """Return the user's data folder of this project; it may not exist yet."""
+    import platformdirs
+
+    return Path(platformdirs.user_data_path("syclsched", appauthor=False))
+
+
+def file_stem(key: str) -> str:
+    """Return a device key as a file's name: itself if it is harmless, else its hash."""
+    if _SAFE_NAME.fullmatch(key):
+        return key
+    return "key-" + hashlib.sha256(key.encode()).hexdigest()[:32]
+
+
+class ProfileStore:
+    """Profiles kept between processes.
+
+    Parameters
+    ----------
+    folder : Path or str, optional
+        Where; the user's data folder by default. Nothing is made before something is saved.
+    """
+
+    def __init__(self, folder: Path | str | None = None) -> None:
+        self.folder = data_folder() if folder is None else Path(folder)
+
+    def path(self, key: str) -> Path:
+        """Return the file of a device's profile."""
+        return self.folder / "profiles" / f"{file_stem(key)}.json"
+
+    def pair_path(self, first: str, second: str) -> Path:
+        """Return the file of a pair's profile."""
+        return self.folder / "pairs" / f"{file_stem(first)}--{file_stem(second)}.json"
+
+    def save(self, profile: DeviceProfile) -> Path:
+        """Save a device's profile in place of an older one.
+
+        Returns
+        -------
+        Path
+            Its file.
+
+        Raises
+        ------
+        StorageError
+            If it cannot be written.
+        """
+        path = self.path(profile.key)
+        write_file(path, profile)
+        return path
+
+    def save_pair(self, pair: PairProfile) -> Path:
+        """Save a pair's profile in place of an older one; see `save`."""
+        path = self.pair_path(pair.first, pair.second)
+        write_file(path, pair)
+        return path
+
+    def load(self, key: str) -> DeviceProfile | None:
+        """Return a device's profile, or None if there is none.
+
+        Raises
+        ------
+        FormatError
+            If the file is damaged, or is of another device.
+        StorageError
+            If it is there and cannot be read.
+        """
+        path = self.path(key)
+        if not path.exists():
+            return None
+        try:
+            profile = parse_device_profile(read_file(path), where=str(path))
+        except FormatError as error:
+            raise with_hint(error, _AGAIN) from error
+        if profile.key != key:
+            raise FormatError(f"at identity.key: expected {key!r}, it is {profile.key!r}", where=str(path), hint=_AGAIN)
+        return profile
+
+    def load_pair(self, first: str, second: str) -> PairProfile | None:
+        """Return the profile of a pair, in this order, or None if there is none; see `load`."""
+        path = self.pair_path(first, second)
+        if not path.exists():
+            return None
+        try:
+            pair = parse_pair_profile(read_file(path), where=str(path))
+        except FormatError as error:
+            raise with_hint(error, _AGAIN) from error
+        if (pair.first, pair.second) != (first, second):
+            raise FormatError(
+                f"expected the pair {first!r}, {second!r}, it is of {pair.first!r}, {pair.second!r}",
+                where=str(path),
+                hint=_AGAIN,
+            )
+        return pair

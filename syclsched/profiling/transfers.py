@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies over sizes: host to device, back, within a device, and between two devices' memories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+
+from syclsched.devices.memory import UsmKind
+from syclsched.errors import MeasurementError
+from syclsched.model.profile import LinkFit
+from syclsched.profiling.bench import Bench
+from syclsched.profiling.budget import MIB, Budget
+from syclsched.profiling.fitting import fit_link
+
+Direction = Literal["h2d", "d2h", "d2d"]
+
+#: Kinds of USM memory copied from and to.
+DIRECTIONS: dict[Direction, tuple[UsmKind, UsmKind]] = {
+    "h2d": ("host", "device"),
+    "d2h": ("device", "host"),
+    "d2d": ("device", "device"),
+}
+
+#: Copies in a batch: enough to hide the wait at its end; large copies need fewer.
+BATCH = 8
+_BATCH_BYTES = 16 * MIB
+
+
+def measure_transfer(bench: Bench, direction: Direction, budget: Budget) -> LinkFit:
+    """Measure copies of one direction over sizes and fit latency and bandwidth.
+
+    Parameters
+    ----------
+    bench : Bench
+        The device.
+    direction : str
+        ``h2d``, ``d2h`` or ``d2d``.
+    budget : Budget
+        Sizes and time limits.
+
+    Returns
+    -------
+    LinkFit
+        Seconds of a copy among others on its lane.
+    """
+    source_kind, destination_kind = DIRECTIONS[direction]
+    largest = max(budget.transfer_bytes)
+    source, destination = bench.memory(largest, source_kind), bench.memory(largest, destination_kind)
+    return _fit(bench, bench.queue, source, destination, budget)
+
+
+def measure_link(source: Bench, destination: Bench, budget: Budget) -> LinkFit:
+    """Measure copies from one device's memory to another's, as plans do them: through memory the host can address.
+
+    The copies run on the destination's queue. USM memory of another context is to it what any host memory is, so the
+    source must be of kind ``shared`` or ``host``.
+
+    Parameters
+    ----------
+    source, destination : Bench
+        Two devices whose memories are separate.
+    budget : Budget
+        Sizes and time limits.
+
+    Returns
+    -------
+    LinkFit
+        Seconds of a copy.
+    """
+    largest = max(budget.transfer_bytes)
+    kind: UsmKind = "shared" if "usm_shared_allocations" in source.device.aspects else "host"
+    foreign = source.memory(largest, kind)
+    target = destination.memory(largest, "device")
+    # As NumPy memory, because the runtime would look for a foreign USM pointer in its own context.
+    return _fit(destination, destination.queue, np.asarray(foreign), target, budget)
+
+
+def _fit(bench: Bench, queue: Any, source: Any, destination: Any, budget: Budget) -> LinkFit:
+    _verify(bench, queue, source, destination, min(budget.transfer_bytes))
+    points = []
+    for size in budget.transfer_bytes:
+        sample = _batch(bench, queue, source, destination, size)
+        sample()
+        points.append((size, bench.sampler.sample_until(sample, budget.point_s).value))
+    return fit_link(points)
+
+
+def _batch(bench: Bench, queue: Any, source: Any, destination: Any, size: int) -> Callable[[], float]:
+    count = max(1, min(BATCH, _BATCH_BYTES // size))
+
+    def copy() -> None:
+        for _ in range(count):
+            queue.memcpy_async(destination, _first(source, size), size)
+
+    timed = bench.wall(copy)
+    return lambda: timed() / count
+
+
+def _first(source: Any, size: int) -> Any:
+    """Return the first bytes of NumPy memory; USM memory takes a count itself."""
+    return source[:size] if isinstance(source, np.ndarray) else source
+
+
+def _verify(bench: Bench, queue: Any, source: Any, destination: Any, size: int) -> None:
+    """Copy a pattern and read it back."""
+    pattern = (np.arange(size) % 251).astype(np.uint8)
+    if isinstance(source, np.ndarray):
+        source[:size] = pattern
+    else:
+        queue.memcpy(source, pattern, size)
+    queue.memcpy_async(destination, _first(source, size), size)
+    bench.wait()
+    result = np.empty(size, np.uint8)
+    queue.memcpy(result, destination, size)
+    if not np.array_equal(result, pattern):
+        raise MeasurementError("a copy does not give what was copied", where=f"device {bench.device.name!r}")

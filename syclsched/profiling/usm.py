@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kinds of USM memory: what an allocation costs, and how fast kernels go on each."""
+
+from __future__ import annotations
+
+from syclsched.devices.memory import UsmKind, allocate
+from syclsched.model.platform import Device
+from syclsched.model.profile import UsmCosts
+from syclsched.profiling.bandwidth import USM_TRIAD_BYTES, measure_triad
+from syclsched.profiling.bench import Bench
+from syclsched.profiling.budget import MIB, Budget
+
+KINDS: tuple[UsmKind, ...] = ("device", "shared", "host")
+
+#: Size of the allocation that is timed.
+ALLOCATION_BYTES = MIB
+
+
+def usm_kinds(device: Device) -> tuple[UsmKind, ...]:
+    """Return the kinds of USM memory a device's aspects promise."""
+    return tuple(k for k in KINDS if f"usm_{k}_allocations" in device.aspects)
+
+
+def measure_usm(bench: Bench, kind: UsmKind, budget: Budget) -> UsmCosts:
+    """Measure allocation and triad bandwidth of one kind of memory.
+
+    Parameters
+    ----------
+    bench : Bench
+        The device.
+    kind : str
+        One of `usm_kinds`.
+    budget : Budget
+        Time limits.
+
+    Returns
+    -------
+    UsmCosts
+        Seconds to allocate and free 1 MiB, bytes a second.
+    """
+
+    def allocate_and_free() -> None:
+        allocate(bench.queue, ALLOCATION_BYTES, kind)
+
+    allocate_and_free()
+    allocation = bench.sampler.sample_until(bench.sampler.timed(allocate_and_free), budget.point_s)
+    bandwidth = measure_triad(bench, budget, working_set_bytes=USM_TRIAD_BYTES, kind=kind)
+    return UsmCosts(allocation, bandwidth)

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Traces as numbers, tables, charts and Perfetto files; what needs rich or matplotlib imports it when used."""
+
+from __future__ import annotations
+
+from syclsched.tracing.gantt import draw_gantt
+from syclsched.tracing.perfetto import save_perfetto, to_perfetto
+from syclsched.tracing.report import DeviceRow, FamilyRow, LinkRow, Report, make_report
+from syclsched.tracing.tables import render_report
+
+__all__ = [
+    "DeviceRow",
+    "FamilyRow",
+    "LinkRow",
+    "Report",
+    "draw_gantt",
+    "make_report",
+    "render_report",
+    "save_perfetto",
+    "to_perfetto",
+]

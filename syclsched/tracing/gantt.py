@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Traces as Gantt charts: lanes as rows, families as colours, copies hatched, predicted above measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from syclsched.errors import StorageError
+from syclsched.model.trace import Span, Trace
+from syclsched.model.units import format_ratio, format_seconds, time_unit
+from syclsched.tracing.lanes import lane_order
+from syclsched.tracing.report import busy_seconds
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: Distinct also for colour-blind readers: Okabe and Ito (2008) and lighter relatives.
+PALETTE = (
+    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6BB1", "#B8A600", "#5B8F29", "#8C564B",
+)  # fmt: skip
+OTHER_COLOUR = "#9A9A9A"
+COPY_COLOUR = "#DDDDDD"
+INK = "#222222"
+
+#: With more bars than this in a chart, bars have no outlines, and no names inside.
+MAX_OUTLINED = 600
+
+_WIDTH_IN = 13.0
+_ROW_IN = 0.42
+
+
+@dataclass(frozen=True, slots=True)
+class _Bar:
+    span: Span
+    start_s: float
+    finish_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Panel:
+    """One of the chart's parts: the bars of one run, on one clock."""
+
+    title: str
+    makespan_s: float
+    bars: tuple[_Bar, ...]
+
+
+def draw_gantt(trace: Trace, path: str | Path, predicted: Trace | None = None) -> None:
+    """Draw a trace as a Gantt chart.
+
+    Parameters
+    ----------
+    trace : Trace
+        Measured or simulated.
+    path : str or Path
+        Where to; the ending says the format: ``.png``, ``.svg``, ``.pdf``.
+    predicted : Trace, optional
+        A simulated trace to draw above it; if not given, a measured trace's own predicted times are used.
+
+    Raises
+    ------
+    StorageError
+        If the file cannot be written, or its format is not known.
+    """
+    figure = make_figure(trace, predicted)
+    try:
+        figure.savefig(path, dpi=150)
+    except (OSError, ValueError) as error:
+        raise StorageError(
+            f"cannot write the chart: {error}", where=str(path), hint="Give a path that ends in .png, .svg or .pdf"
+        ) from error
+
+
+def make_figure(trace: Trace, predicted: Trace | None = None) -> Figure:
+    """Return the chart that `draw_gantt` saves.
+
+    Parameters
+    ----------
+    trace, predicted : Trace
+        See `draw_gantt`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Made without pyplot, so that no window system and no global state are touched.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    panels = _panels(trace, predicted)
+    spans = [bar.span for panel in panels for bar in panel.bars]
+    lanes = lane_order(spans)
+    colours = _colours(panels)
+    height = 1.75 + len(panels) * (0.45 + _ROW_IN * max(1, len(lanes)))
+    figure = Figure(figsize=(_WIDTH_IN, min(height, 60.0)), layout=ConstrainedLayoutEngine(h_pad=0.06, hspace=0.06))
+    axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
+    scale, unit = time_unit(max((p.makespan_s for p in panels), default=0.0))
+    for axis, panel in zip(axes, panels, strict=True):
+        _draw_panel(axis, panel, lanes, colours, scale)
+    end = max([p.makespan_s for p in panels] + [b.finish_s for p in panels for b in p.bars] + [1e-9])
+    begin = min([0.0] + [b.start_s for p in panels for b in p.bars])
+    axes[-1].set_xlim(begin / scale, end / scale * 1.005)
+    axes[-1].set_xlabel(f"time since the start of the run [{unit}]")
+    fine = all(len(p.bars) <= MAX_OUTLINED for p in panels)
+    if fine:
+        figure.canvas.draw()  # the names need to know how wide the bars have become
+        for axis, panel in zip(axes, panels, strict=True):
+            _name_bars(axis, panel, lanes, scale)
+    figure.suptitle(_title(trace, panels), fontsize=13, fontweight="bold", color=INK, x=0.012, ha="left")
+    _legend(figure, colours, spans, fine)
+    return figure
+
+
+def _panels(trace: Trace, predicted: Trace | None) -> list[_Panel]:
+    if trace.simulated and predicted is None:
+        return [_measured(trace, "predicted")]
+    if predicted is not None:
+        above = _measured(predicted, "predicted")
+    else:
+        bars = tuple(_Bar(s, s.predicted_start_s, s.predicted_finish_s) for s in trace.spans)
+        above = _Panel("predicted", trace.predicted_makespan_s, bars)
+    return [above, _measured(trace, "simulated" if trace.simulated else "measured")]
+
+
+def _measured(trace: Trace, title: str) -> _Panel:
+    return _Panel(title, trace.makespan_s, tuple(_Bar(s, s.start_s, s.finish_s) for s in trace.spans))
+
+
+def _title(trace: Trace, panels: Sequence[_Panel]) -> str:
+    parts = [f"{p.title} {format_seconds(p.makespan_s)}" for p in panels]
+    text = f"{_shown(trace.name)}, {_shown(trace.policy)}: {', '.join(parts)}"
+    first, last = panels[0].makespan_s, panels[-1].makespan_s
+    return f"{text} ({100 * (first - last) / last:+.1f} %)" if len(panels) > 1 and last > 0 else text
+
+
+def _shown(text: str) -> str:
+    """Return text from a file so that matplotlib takes no part of it for mathematics."""
+    clean = "".join(c if c.isprintable() else "?" for c in text).replace("$", r"\$")
+    return clean if len(clean) <= 60 else clean[:59] + "…"
+
+
+def _colours(panels: Sequence[_Panel]) -> dict[str, str]:
+    """Give the families that take longest their own colours, in a stable order."""
+    seconds: dict[str, float] = {}
+    for bar in panels[-1].bars:
+        if bar.span.kind not in ("copy", "barrier"):
+            seconds[bar.span.family] = seconds.get(bar.span.family, 0.0) + bar.finish_s - bar.start_s
+    ranked = sorted(seconds, key=lambda f: (-seconds[f], f))
+    return {f: PALETTE[i] if i < len(PALETTE) else OTHER_COLOUR for i, f in enumerate(ranked)}
+
+
+def _draw_panel(axis: Axes, panel: _Panel, lanes: Sequence[str], colours: Mapping[str, str], scale: float) -> None:
+    row = {lane: i for i, lane in enumerate(lanes)}
+    fine = len(panel.bars) <= MAX_OUTLINED
+    groups: dict[tuple[str, str], list[_Bar]] = {}
+    for bar in panel.bars:
+        if bar.span.kind != "barrier":
+            groups.setdefault((bar.span.lane, _look(bar.span)), []).append(bar)
+    for lane in lanes:
+        axis.axhspan(row[lane] - 0.42, row[lane] + 0.42, color="#F4F4F4", zorder=0, lw=0)
+    for (lane, look), bars in groups.items():
+        axis.broken_barh(
+            [(b.start_s / scale, (b.finish_s - b.start_s) / scale) for b in bars],
+            (row[lane] - 0.4, 0.8),
+            **_style(look, colours, fine),
+        )
+    for bar in panel.bars:
+        if bar.span.kind == "barrier":
+            axis.plot(
+                [bar.start_s / scale] * 2, [row[bar.span.lane] - 0.45, row[bar.span.lane] + 0.45], color=INK, lw=1
+            )
+    axis.axvline(panel.makespan_s / scale, color=INK, lw=1.2, ls=(0, (4, 2)), zorder=4)
+    _dress(axis, panel, lanes)
+
+
+def _look(span: Span) -> str:
+    """Return what decides how a span's bar is drawn: its family, or one of three special looks."""
+    if span.outcome != "done":
+        return f"!{span.outcome}"
+    return "!copy" if span.kind == "copy" else span.family
+
+
+def _style(look: str, colours: Mapping[str, str], fine: bool) -> dict[str, Any]:
+    outline = {"edgecolor": "white", "linewidth": 0.6} if fine else {"linewidth": 0.0, "snap": False}
+    if look == "!copy" and not fine:
+        return {"facecolor": "#777777", "linewidth": 0.0, "snap": False, "zorder": 2}
+    if look == "!copy":
+        return {"facecolor": COPY_COLOUR, "hatch": "//////", "edgecolor": "#666666", "linewidth": 0.3, "zorder": 2}
+    if look == "!failed":
+        return {"facecolor": "#C00000", "hatch": "xxxx", "edgecolor": "white", "linewidth": 0.6, "zorder": 3}
+    if look == "!cancelled":
+        return {"facecolor": "white", "hatch": "....", "edgecolor": "#C00000", "linewidth": 0.6, "zorder": 3}
+    return {"facecolor": colours.get(look, OTHER_COLOUR), "zorder": 2, **outline}
+
+
+def _dress(axis: Axes, panel: _Panel, lanes: Sequence[str]) -> None:
+    axis.set_ylim(len(lanes) - 0.5, -0.5)
+    axis.set_yticks(range(len(lanes)), [_shown(lane) for lane in lanes], fontsize=9)
+    axis.set_title(f"{panel.title}: {format_seconds(panel.makespan_s)}", loc="left", fontsize=10.5, color=INK, pad=4)
+    axis.tick_params(axis="y", length=0)
+    axis.tick_params(axis="x", labelsize=9)
+    axis.grid(axis="x", color="#D0D0D0", lw=0.6, zorder=1)
+    axis.set_axisbelow(True)
+    for side in ("top", "right", "left"):
+        axis.spines[side].set_visible(False)
+    beside: dict[str, Any] = {"xytext": (4, 0), "textcoords": "offset points", "fontsize": 9, "color": "#555555"}
+    axis.annotate("busy", (1.0, 1.0), xycoords="axes fraction", **(beside | {"xytext": (4, 4)}), annotation_clip=False)
+    for position, lane in enumerate(lanes):
+        busy_s = busy_seconds((b.start_s, b.finish_s) for b in panel.bars if b.span.lane == lane)
+        share = busy_s / panel.makespan_s if panel.makespan_s > 0 else 0.0
+        axis.annotate(
+            format_ratio(share),
+            (1.0, position),
+            xycoords=("axes fraction", "data"),
+            va="center",
+            **beside,
+            annotation_clip=False,
+        )
+
+
+def _name_bars(axis: Axes, panel: _Panel, lanes: Sequence[str], scale: float) -> None:
+    """Write a task's name into its bar where it fits."""
+    row = {lane: i for i, lane in enumerate(lanes)}
+    pixels_per_unit = axis.bbox.width / (axis.get_xlim()[1] - axis.get_xlim()[0])
+    points_per_pixel = 72.0 / axis.figure.dpi
+    for bar in panel.bars:
+        label = _shown(bar.span.task or bar.span.kind)
+        width_points = (bar.finish_s - bar.start_s) / scale * pixels_per_unit * points_per_pixel
+        # A letter of this size is about 3.6 points wide.
+        if bar.span.kind == "copy" or len(label) * 3.6 + 2 > width_points:
+            continue
+        axis.text(
+            (bar.start_s + bar.finish_s) / 2 / scale, row[bar.span.lane], label,
+            ha="center", va="center", fontsize=6.5, color="white", zorder=5, clip_on=True,
+        )  # fmt: skip
+
+
+def _legend(figure: Figure, colours: Mapping[str, str], spans: Sequence[Span], fine: bool) -> None:
+    from matplotlib.patches import Patch
+
+    named = [f for f, colour in colours.items() if colour != OTHER_COLOUR]
+    looks = {_look(s) for s in spans}
+    handles = [Patch(facecolor=colours[f], label=_shown(f)) for f in named]
+    if len(named) < len(colours):
+        handles.append(Patch(facecolor=OTHER_COLOUR, label=f"{len(colours) - len(named)} other families"))
+    for look, label in (("!copy", "copy"), ("!failed", "failed"), ("!cancelled", "cancelled")):
+        if look in looks:
+            style = {k: v for k, v in _style(look, colours, fine).items() if k not in ("zorder", "snap")}
+            handles.append(Patch(label=label, **style))
+    if handles:
+        figure.legend(handles=handles, loc="outside lower left", ncols=10, frameon=False, fontsize=9)

@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a trace says in numbers: where the work went, how busy each device was, what moved, how right the plan was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from syclsched.model.plan import Plan
+from syclsched.model.trace import Span, Trace
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyRow:
+    """One family of tasks on one device with one implementation.
+
+    Parameters
+    ----------
+    family, device, implementation : str
+        Which; ``implementation`` is empty for barriers.
+    tasks : int
+        How many ran.
+    seconds : float
+        Sum of their durations, in device seconds.
+    predicted_s : float
+        The same by the plan.
+    """
+
+    family: str
+    device: str
+    implementation: str
+    tasks: int
+    seconds: float
+    predicted_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRow:
+    """How busy one device was.
+
+    Parameters
+    ----------
+    device : str
+        Which.
+    lanes : int
+        Compute lanes (or host lanes) it has.
+    tasks : int
+        Tasks run on it.
+    busy_s : float
+        Seconds its lanes computed, summed over lanes.
+    idle_s : float
+        Seconds its lanes did not compute until the makespan, summed over lanes.
+    copying_s : float
+        Seconds copies ran on its queues, summed over lanes.
+    utilisation : float
+        ``busy_s`` over ``lanes`` times makespan.
+    predicted_utilisation : float
+        The same by the plan.
+    """
+
+    device: str
+    lanes: int
+    tasks: int
+    busy_s: float
+    idle_s: float
+    copying_s: float
+    utilisation: float
+    predicted_utilisation: float
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRow:
+    """What moved over one link.
+
+    Parameters
+    ----------
+    link : str
+        ``source -> destination`` if the plan is known, else the lane the copies ran on.
+    copies : int
+        How many.
+    nbytes : int
+        Their bytes.
+    seconds : float
+        Sum of their durations.
+    predicted_s : float
+        The same by the plan.
+    """
+
+    link: str
+    copies: int
+    nbytes: int
+    seconds: float
+    predicted_s: float
+
+    @property
+    def bandwidth_bytes_per_s(self) -> float:
+        """Bytes a second while copying; 0 if no time was measured."""
+        return self.nbytes / self.seconds if self.seconds > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A trace in numbers.
+
+    Parameters
+    ----------
+    name, policy : str
+        From the trace.
+    simulated : bool
+        True if nothing was measured.
+    makespan_s, predicted_makespan_s : float
+        Measured and by the plan.
+    families : tuple of FamilyRow
+        The longest first.
+    devices : tuple of DeviceRow
+        In the platform's order.
+    links : tuple of LinkRow
+        The most bytes first.
+    dependencies : int or None
+        Of the graph; None if the plan is not known.
+    waits : int
+        Waits between lanes.
+    events, barriers, submissions, host_waits : int
+        From the trace.
+    failed, cancelled : int
+        Instructions that did not end well.
+    peak_bytes : Mapping[str, int]
+        Most memory held at once, per space.
+    """
+
+    name: str
+    policy: str
+    simulated: bool
+    makespan_s: float
+    predicted_makespan_s: float
+    families: tuple[FamilyRow, ...]
+    devices: tuple[DeviceRow, ...]
+    links: tuple[LinkRow, ...]
+    dependencies: int | None
+    waits: int
+    events: int
+    barriers: int
+    submissions: int
+    host_waits: int
+    failed: int
+    cancelled: int
+    peak_bytes: Mapping[str, int]
+
+    @property
+    def makespan_error(self) -> float:
+        """How far the plan was off: (predicted - measured) / measured; 0 if nothing was measured."""
+        return (self.predicted_makespan_s - self.makespan_s) / self.makespan_s if self.makespan_s > 0 else 0.0
+
+    @property
+    def copied_bytes(self) -> int:
+        """Bytes moved between memory spaces."""
+        return sum(row.nbytes for row in self.links)
+
+
+def make_report(trace: Trace, plan: Plan | None = None) -> Report:
+    """Return a trace in numbers.
+
+    Parameters
+    ----------
+    trace : Trace
+        Measured or simulated.
+    plan : Plan, optional
+        The plan that ran; with it, links are named by memory spaces and idle devices are listed.
+
+    Returns
+    -------
+    Report
+        Cancelled instructions count neither as tasks nor as busy time.
+    """
+    ran = [s for s in trace.spans if s.outcome != "cancelled"]
+    return Report(
+        name=trace.name,
+        policy=trace.policy,
+        simulated=trace.simulated,
+        makespan_s=trace.makespan_s,
+        predicted_makespan_s=trace.predicted_makespan_s,
+        families=_families(ran),
+        devices=_devices(ran, trace, plan),
+        links=_links(ran, plan),
+        dependencies=None if plan is None else plan.counters.dependencies,
+        waits=sum(len(s.waits) for s in trace.spans),
+        events=trace.events,
+        barriers=trace.barriers,
+        submissions=trace.submissions,
+        host_waits=trace.host_waits,
+        failed=sum(1 for s in trace.spans if s.outcome == "failed"),
+        cancelled=len(trace.spans) - len(ran),
+        peak_bytes=dict(trace.peak_bytes),
+    )
+
+
+def busy_seconds(intervals: Iterable[tuple[float, float]]) -> float:
+    """Return how long at least one of some intervals lasted, overlaps counted once.
+
+    Parameters
+    ----------
+    intervals : iterable of (float, float)
+        Starts and finishes, in seconds, in any order.
+
+    Returns
+    -------
+    float
+        Length of their union, in seconds.
+    """
+    total = 0.0
+    reached = float("-inf")
+    for start, finish in sorted(intervals):
+        total += max(0.0, finish - max(start, reached))
+        reached = max(reached, finish)
+    return total
+
+
+def _families(spans: Iterable[Span]) -> tuple[FamilyRow, ...]:
+    groups: dict[tuple[str, str, str], list[Span]] = {}
+    for span in spans:
+        if span.kind != "copy":
+            groups.setdefault((span.family, span.device, span.implementation or ""), []).append(span)
+    rows = [FamilyRow(*key, len(group), _measured(group), _predicted(group)) for key, group in groups.items()]
+    return tuple(sorted(rows, key=lambda r: (-r.seconds, r.family, r.device, r.implementation)))
+
+
+def _devices(spans: list[Span], trace: Trace, plan: Plan | None) -> tuple[DeviceRow, ...]:
+    lanes: dict[str, int] = {}
+    if plan is not None:
+        lanes = {d.name: d.lanes for d in plan.platform.devices}
+    seen: dict[str, set[str]] = {}
+    for span in trace.spans:
+        seen.setdefault(span.device, set())
+        if span.lane_kind != "copy":
+            seen[span.device].add(span.lane)
+    for device, names in seen.items():
+        lanes[device] = max(lanes.get(device, 1), len(names))
+    return tuple(_device(name, count, spans, trace) for name, count in lanes.items())
+
+
+def _device(name: str, lanes: int, spans: list[Span], trace: Trace) -> DeviceRow:
+    mine = [s for s in spans if s.device == name]
+    tasks = [s for s in mine if s.kind != "copy"]
+    busy_s = sum(busy_seconds((s.start_s, s.finish_s) for s in lane) for lane in _by_lane(tasks))
+    copying_s = sum(
+        busy_seconds((s.start_s, s.finish_s) for s in lane) for lane in _by_lane(s for s in mine if s.kind == "copy")
+    )
+    capacity_s, predicted_s = lanes * trace.makespan_s, lanes * trace.predicted_makespan_s
+    return DeviceRow(
+        device=name,
+        lanes=lanes,
+        tasks=sum(1 for s in tasks if s.kind != "barrier"),
+        busy_s=busy_s,
+        idle_s=max(0.0, capacity_s - busy_s),
+        copying_s=copying_s,
+        utilisation=busy_s / capacity_s if capacity_s > 0 else 0.0,
+        predicted_utilisation=_predicted(tasks) / predicted_s if predicted_s > 0 else 0.0,
+    )
+
+
+def _by_lane(spans: Iterable[Span]) -> list[list[Span]]:
+    groups: dict[str, list[Span]] = {}
+    for span in spans:
+        groups.setdefault(span.lane, []).append(span)
+    return list(groups.values())
+
+
+def _links(spans: Iterable[Span], plan: Plan | None) -> tuple[LinkRow, ...]:
+    names: dict[int, str] = {}
+    for _, instruction in plan.instructions() if plan is not None else ():
+        if instruction.kind == "copy":
+            source = next((u.space for u in instruction.uses if not u.mode.writes), "?")
+            target = next((u.space for u in instruction.uses if u.mode.writes), "?")
+            names[instruction.id] = f"{source} -> {target}"
+    groups: dict[str, list[Span]] = {}
+    for span in spans:
+        if span.kind == "copy":
+            groups.setdefault(names.get(span.instruction, f"on {span.lane}"), []).append(span)
+    rows = [
+        LinkRow(link, len(group), sum(s.nbytes for s in group), _measured(group), _predicted(group))
+        for link, group in groups.items()
+    ]
+    return tuple(sorted(rows, key=lambda r: (-r.nbytes, r.link)))
+
+
+def _measured(spans: Iterable[Span]) -> float:
+    return sum(max(0.0, s.duration_s) for s in spans)
+
+
+def _predicted(spans: Iterable[Span]) -> float:
+    return sum(max(0.0, s.predicted_finish_s - s.predicted_start_s) for s in spans)

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A report as tables on the terminal; rich is imported when they are drawn."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from syclsched.model.units import format_bytes, format_ratio, format_seconds, plural
+from syclsched.tracing.report import FamilyRow, Report
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+
+#: Rows shown of each table; what is left is counted in the last one.
+MAX_ROWS = 24
+
+
+def render_report(report: Report, console: Console) -> None:
+    """Print a report: where the work went, how busy the devices were, what moved, and the makespans.
+
+    Parameters
+    ----------
+    report : Report
+        From `make_report`.
+    console : rich.console.Console
+        Where to.
+    """
+    for block in (_family_table(report), _device_table(report), _link_table(report), _summary(report)):
+        if block is not None:
+            console.print(block)
+
+
+def _family_table(report: Report) -> RenderableType:
+    table = _table("Where every kind of task ran", ("task", "device", "implementation"), _times(report, "tasks"))
+    by_family = sorted(report.families, key=lambda r: (r.family, -r.seconds))
+    groups = [(name, list(rows)) for name, rows in groupby(by_family, key=lambda r: r.family)]
+    groups.sort(key=lambda pair: -sum(r.seconds for r in pair[1]))
+    shown = 0
+    for name, rows in groups:
+        for position, row in enumerate(rows):
+            if shown == MAX_ROWS:
+                table.caption = f"and {plural(len(report.families) - MAX_ROWS, 'row')} more"
+                return table
+            first, last = position == 0, position == len(rows) - 1
+            table.add_row(*_family_cells(row, name if first else "", report.simulated), end_section=last)
+            shown += 1
+    return table
+
+
+def _family_cells(row: FamilyRow, name: str, simulated: bool) -> list[RenderableType]:
+    from rich.text import Text
+
+    cells: list[RenderableType] = [Text(name, "bold"), Text(row.device), Text(row.implementation or "-")]
+    cells += [f"{row.tasks:,}", format_seconds(row.predicted_s)]
+    if not simulated:
+        cells += [format_seconds(row.seconds), _ratio(row.predicted_s, row.seconds)]
+    return cells
+
+
+def _device_table(report: Report) -> RenderableType:
+    from rich.progress_bar import ProgressBar
+    from rich.text import Text
+
+    table = _table(
+        "How busy every device was", ("device",), ("lanes", "tasks", "busy", "idle", "copying", "utilisation")
+    )
+    table.add_column("", width=20)
+    if not report.simulated:
+        table.add_column("predicted", justify="right")
+    for row in report.devices[:MAX_ROWS]:
+        cells: list[RenderableType] = [Text(row.device, "bold"), f"{row.lanes}", f"{row.tasks:,}"]
+        cells += [format_seconds(row.busy_s), format_seconds(row.idle_s), format_seconds(row.copying_s)]
+        cells += [format_ratio(row.utilisation), ProgressBar(1.0, min(1.0, row.utilisation), width=20)]
+        table.add_row(*cells, *([] if report.simulated else [format_ratio(row.predicted_utilisation)]))
+    if len(report.devices) > MAX_ROWS:
+        table.caption = f"and {plural(len(report.devices) - MAX_ROWS, 'device')} more"
+    return table
+
+
+def _link_table(report: Report) -> RenderableType | None:
+    from rich.text import Text
+
+    if not report.links:
+        return None
+    table = _table("What moved", ("link",), ("copies", "bytes", *_times(report), "bandwidth"))
+    for row in report.links[:MAX_ROWS]:
+        cells: list[RenderableType] = [Text(row.link, "bold"), f"{row.copies:,}", format_bytes(row.nbytes)]
+        cells.append(format_seconds(row.predicted_s))
+        if not report.simulated:
+            cells += [format_seconds(row.seconds), _ratio(row.predicted_s, row.seconds)]
+        table.add_row(*cells, f"{format_bytes(row.bandwidth_bytes_per_s)}/s")
+    if len(report.links) > MAX_ROWS:
+        table.caption = f"and {plural(len(report.links) - MAX_ROWS, 'link')} more"
+    return table
+
+
+def _summary(report: Report) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold")
+    grid.add_column()
+    predicted = format_seconds(report.predicted_makespan_s)
+    if report.simulated:
+        grid.add_row("Makespan", f"{format_seconds(report.makespan_s)} by simulation")
+    else:
+        off = f"{100 * report.makespan_error:+.1f} %" if report.makespan_s > 0 else "nothing was measured"
+        grid.add_row("Makespan", f"{format_seconds(report.makespan_s)} measured, {predicted} predicted ({off})")
+    grid.add_row("Policy", Text(report.policy))
+    copies = sum(row.copies for row in report.links)
+    moved = f"{format_bytes(report.copied_bytes)} in {plural(copies, 'copy', 'copies')}"
+    grid.add_row("Moved", moved if copies else "nothing between memory spaces")
+    edges = "" if report.dependencies is None else f"{plural(report.dependencies, 'dependency', 'dependencies')} -> "
+    grid.add_row(
+        "Waiting",
+        f"{edges}{plural(report.waits, 'wait')} between lanes on {plural(report.events, 'event')}, "
+        f"{plural(report.barriers, 'barrier')}, {plural(report.host_waits, 'host wait')}; "
+        f"{plural(report.submissions, 'submission')}",
+    )
+    peaks = [f"{space} {format_bytes(n)}" for space, n in sorted(report.peak_bytes.items()) if n]
+    if peaks:
+        grid.add_row("Peak memory", Text(", ".join(peaks)))
+    if report.failed or report.cancelled:
+        grid.add_row("Not done", Text(f"{report.failed:,} failed, {report.cancelled:,} cancelled", "red"))
+    return grid
+
+
+def _times(report: Report, *before: str) -> tuple[str, ...]:
+    return (*before, "predicted") if report.simulated else (*before, "predicted", "measured", "predicted / measured")
+
+
+def _ratio(predicted_s: float, measured_s: float) -> str:
+    return f"{predicted_s / measured_s:.2f}" if measured_s > 0 else "-"
+
+
+def _table(title: str, texts: tuple[str, ...], numbers: tuple[str, ...]) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    for name in texts:
+        table.add_column(name, overflow="fold")
+    for name in numbers:
+        table.add_column(name, justify="right")
+    return table

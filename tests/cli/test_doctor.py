@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the doctor prints, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from syclsched.cli.doctor import doctor
+from syclsched.devices import diagnosis
+from syclsched.devices.diagnosis import Diagnosis
+from syclsched.oneapi.finding import Finding
+
+LONG_COMMAND = "python -m pip install " + " ".join(f'"package-{number}==1.{number}"' for number in range(12))
+SICK = Diagnosis(
+    (Finding("Python", "ok", "Python 3.11"), Finding("packages", "missing", "no [dpctl]", "no devices", LONG_COMMAND)),
+    usable=False,
+)
+WELL = Diagnosis((Finding("Python", "ok", "Python 3.11"),), usable=True)
+
+
+def run(monkeypatch: pytest.MonkeyPatch, found: Diagnosis, *arguments: str) -> tuple[int, str]:
+    monkeypatch.setattr(diagnosis, "examine", lambda: found)
+    app = typer.Typer()
+    app.command()(doctor)
+    result = CliRunner().invoke(app, list(arguments))
+    return result.exit_code, result.output
+
+
+def test_the_sick_get_the_remedy_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    code, output = run(monkeypatch, SICK)
+    assert code == 1
+    assert f"  To mend it: {LONG_COMMAND}" in output.splitlines()
+    assert "no [dpctl]" in output and "This means: no devices." in output
+    assert "No device can be given work." in output
+
+
+def test_the_well_are_sent_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    code, output = run(monkeypatch, WELL)
+    assert code == 0 and "Ready." in output and "To mend it" not in output
+
+
+def test_json_has_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    code, output = run(monkeypatch, SICK, "--json")
+    assert code == 1
+    document = json.loads(output)
+    assert document["usable"] is False
+    assert document["findings"][1]["mend"] == LONG_COMMAND

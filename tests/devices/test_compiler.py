@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiled implementations give NumPy's answer on every device, and say what is wrong when they cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from syclsched.devices import compiler, memory
+from syclsched.errors import CapabilityError, ExecutionError
+from syclsched.model.access import AccessMode
+from syclsched.model.operation import (
+    DeviceLimits,
+    Implementation,
+    Launch,
+    OpenCLSource,
+    Operation,
+    Parameter,
+    Signature,
+    Work,
+)
+
+LIMITS = DeviceLimits(max_work_group_size=64, compute_units=1, local_memory_bytes=1 << 15)
+
+# Index arithmetic in two dimensions: shows which extent of the launch is which index.
+OPENCL = """
+__kernel void grid(__global const float *x, __global float *y, int a) {
+    size_t i = get_global_id(0), j = get_global_id(1);
+    y[i * get_global_size(1) + j] = x[i * get_global_size(1) + j] * a + 100 * i + j;
+}
+"""
+
+
+@lru_cache(maxsize=1)
+def devices() -> dict[str, Any]:
+    from syclsched import oneapi
+
+    oneapi.load()
+    import dpctl
+
+    cpu = dpctl.SyclDevice("opencl:cpu:0")
+    found = {"cpu": cpu, "cpu.1": cpu.create_sub_devices(partition=1)[1]}
+    accelerators = dpctl.get_devices(backend="opencl", device_type="accelerator")
+    return found | ({"accelerator": accelerators[0]} if accelerators else {})
+
+
+@lru_cache(maxsize=8)
+def queue_on(name: str) -> Any:
+    if name not in devices():
+        pytest.skip(f"no device {name!r} here")
+    import dpctl
+
+    device = devices()[name]
+    return dpctl.SyclQueue(dpctl.SyclContext(device), device, property=["in_order", "enable_profiling"])
+
+
+@pytest.fixture(params=["cpu", "cpu.1", "accelerator"])
+def queue(request: pytest.FixtureRequest) -> Any:
+    return queue_on(request.param)
+
+
+def grid_kernel(_: Signature) -> Any:
+    return _grid_kernel()
+
+
+@lru_cache(maxsize=1)
+def _grid_kernel() -> Any:
+    import numba_dpex
+    from numba_dpex import kernel_api
+
+    @numba_dpex.kernel
+    def grid(item: kernel_api.Item, x, y, a):  # type: ignore[no-untyped-def]
+        i = item.get_id(0)
+        j = item.get_id(1)
+        total = x[i, j]
+        for _ in range(x.shape[1] - x.shape[1]):
+            total = total + 1
+        y[i, j] = total * a + 100 * i + j
+
+    return grid
+
+
+def operation(
+    implementation: Implementation, *, dtype: str = "int32", parameters: tuple[Parameter, ...] | None = None
+) -> Operation:
+    default = (Parameter("x", AccessMode.READ), Parameter("y", AccessMode.WRITE), Parameter("a", dtype=dtype))
+    return Operation("grid", parameters or default, (implementation,), lambda s: Work(1, 1))
+
+
+def kernel_implementation(kind: str, load: Callable[[Signature], Any], **more: Any) -> Implementation:
+    options = {"launch": lambda signature, limits: Launch(signature.shapes["x"])} | more
+    return Implementation(kind, kind, load, **options)  # type: ignore[arg-type]
+
+
+DPEX = kernel_implementation("numba-dpex", grid_kernel)
+CL = kernel_implementation("opencl-c", lambda _: OpenCLSource(OPENCL, "grid"))
+
+
+def run_grid(implementation: Implementation, queue: Any, shape: tuple[int, int], a: int) -> tuple[Any, Any]:
+    signature = Signature({"x": shape, "y": shape}, {"x": "float32", "y": "float32"}, {"a": a})
+    executable = compiler.compile_task(operation(implementation), implementation, signature, queue, LIMITS)
+    buffers = [memory.allocate(queue, 4 * shape[0] * shape[1], "shared") for _ in range(2)]
+    views = [memory.as_numpy(b, shape, "float32") for b in buffers]
+    views[0][...] = np.random.default_rng(1).integers(0, 100, shape)
+    views[1][...] = -1
+    arrays = [memory.as_usm_array(b, shape, "float32", queue) for b in buffers]
+    submission = executable.bind({"x": arrays[0], "y": arrays[1]})
+    submission.submit(queue, []).wait()
+    i, j = np.indices(shape)
+    return views[1].copy(), (views[0] * a + 100 * i + j).astype("float32")
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("implementation", [DPEX, CL], ids=["numba-dpex", "opencl-c"])
+@pytest.mark.parametrize("shape", [(5, 7), (1, 33), (0, 4)])
+def test_kernel_gives_numpys_answer(implementation: Implementation, shape: tuple[int, int], queue: Any) -> None:
+    got, wanted = run_grid(implementation, queue, shape, a=3)
+    np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.sycl
+def test_nd_item_is_used_when_there_is_a_local_range(queue: Any) -> None:
+    import numba_dpex
+    from numba_dpex import kernel_api
+
+    @numba_dpex.kernel
+    def groups(item: kernel_api.NdItem, x, y, a):  # type: ignore[no-untyped-def]
+        i = item.get_global_id(0)
+        y[i] = item.get_group().get_group_id(0) * 1000 + item.get_local_id(0) + a + x[i]
+
+    implementation = kernel_implementation("numba-dpex", lambda _: groups, launch=lambda s, _: Launch((12,), (4,)))
+    signature = Signature({"x": (12,), "y": (12,)}, {"x": "int64", "y": "int64"}, {"a": 7})
+    executable = compiler.compile_task(operation(implementation), implementation, signature, queue, LIMITS)
+    buffers = [memory.allocate(queue, 96, "shared") for _ in range(2)]
+    for buffer in buffers:
+        memory.as_numpy(buffer, (12,), "int64")[...] = 0
+    arrays = [memory.as_usm_array(b, (12,), "int64", queue) for b in buffers]
+    executable.bind({"x": arrays[0], "y": arrays[1]}).submit(queue, []).wait()
+    index = np.arange(12)
+    np.testing.assert_array_equal(memory.as_numpy(buffers[1], (12,), "int64"), index // 4 * 1000 + index % 4 + 7)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "uint64", "float32", "float64", "complex64", "complex128"])
+def test_scalar_is_passed_in_its_dtype(dtype: str) -> None:
+    import numba_dpex
+    from numba_dpex import kernel_api
+
+    @numba_dpex.kernel
+    def fill(item: kernel_api.Item, y, a):  # type: ignore[no-untyped-def]
+        y[item.get_id(0)] = a
+
+    queue = queue_on("cpu")
+    implementation = Implementation("fill", "numba-dpex", lambda _: fill, lambda s, _: Launch(s.shapes["y"]))
+    parameters = (Parameter("y", AccessMode.WRITE), Parameter("a", like="y"))
+    fill_operation = Operation("fill", parameters, (implementation,), lambda s: Work(1, 1))
+    value = -1 if dtype == "int8" else 1
+    signature = Signature({"y": (3,)}, {"y": dtype}, {"a": value})
+    executable = compiler.compile_task(fill_operation, implementation, signature, queue, LIMITS)
+    buffer = memory.allocate(queue, 64, "shared")
+    memory.as_numpy(buffer, (64,), "uint8")[...] = 0xFF
+    y = memory.as_usm_array(buffer, (3,), dtype, queue)
+    executable.bind({"y": y}).submit(queue, []).wait()
+    assert memory.as_numpy(buffer, (3,), dtype).tolist() == [value] * 3
+
+
+@pytest.mark.sycl
+def test_library_call_gets_arrays_of_its_queue_and_scalars() -> None:
+    queue = queue_on("cpu")
+    seen: dict[str, Any] = {}
+
+    def submit(on: Any, arguments: Any, depends: list[Any]) -> Any:
+        seen.update(arguments)
+        return on.submit_barrier(depends)
+
+    implementation = Implementation("library", "library", lambda _: submit)
+    signature = Signature({"x": (2,), "y": (2,)}, {"x": "float32", "y": "float32"}, {"a": 5})
+    executable = compiler.compile_task(operation(implementation), implementation, signature, queue, LIMITS)
+    import dpctl
+
+    other = dpctl.SyclQueue(queue.sycl_context, queue.sycl_device, property="in_order")
+    buffer = memory.allocate(queue, 8, "shared")
+    arrays = {name: memory.as_usm_array(buffer, (2,), "float32", other) for name in "xy"}
+    executable.bind(arrays).submit(other, []).wait()
+    assert seen["a"] == 5
+    assert seen["x"].sycl_queue == other
+    assert seen["x"].usm_data._pointer == buffer._pointer
+
+
+@pytest.mark.sycl
+def test_library_call_without_an_event_is_refused() -> None:
+    queue = queue_on("cpu")
+    implementation = Implementation("library", "library", lambda _: lambda *_: None)
+    signature = Signature({}, {}, {"a": 5})
+    operation_ = operation(implementation, parameters=(Parameter("a"),))
+    executable = compiler.compile_task(operation_, implementation, signature, queue, LIMITS)
+    with pytest.raises(ExecutionError, match="returned NoneType"):
+        executable.bind({}).submit(queue, [])
+
+
+@pytest.mark.sycl
+def test_same_signature_is_compiled_once_and_another_shape_shares_the_program() -> None:
+    queue = queue_on("cpu")
+    op = operation(DPEX)
+    first, again, other = (
+        compiler.compile_task(
+            op, DPEX, Signature({"x": s, "y": s}, {"x": "float32", "y": "float32"}, {"a": 1}), queue, LIMITS
+        )
+        for s in [(5, 7), (5, 7), (8, 2)]
+    )
+    assert first is again
+    assert first is not other
+    assert len(_grid_kernel().overloads) <= len(devices())
+
+
+@pytest.mark.sycl
+def test_numbas_explanation_is_given() -> None:
+    import numba_dpex
+    from numba_dpex import kernel_api
+
+    @numba_dpex.kernel
+    def broken(item: kernel_api.Item, x, y, a):  # type: ignore[no-untyped-def]
+        y[item.get_id(0)] = a.no_such_attribute
+
+    implementation = kernel_implementation("numba-dpex", lambda _: broken)
+    signature = Signature({"x": (2,), "y": (2,)}, {"x": "float32", "y": "float32"}, {"a": 1})
+    with pytest.raises(ExecutionError, match="Unknown attribute 'no_such_attribute'") as caught:
+        compiler.compile_task(operation(implementation), implementation, signature, queue_on("cpu"), LIMITS)
+    assert "operation 'grid'" in str(caught.value)
+    assert "implementation 'numba-dpex'" in str(caught.value)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize(
+    ("launch", "message"),
+    [
+        (Launch((10,), (4,)), "does not divide"),
+        (Launch((128,), (128,)), "larger than the device's 64"),
+        (Launch((2, 2), (2,)), "one positive extent per dimension"),
+        (Launch((1, 1, 1, 1)), "1 to 3"),
+    ],
+)
+def test_impossible_launch_is_refused(launch: Launch, message: str) -> None:
+    implementation = kernel_implementation("numba-dpex", grid_kernel, launch=lambda s, _: launch)
+    signature = Signature({"x": (2, 2), "y": (2, 2)}, {"x": "float32", "y": "float32"}, {"a": 1})
+    with pytest.raises(CapabilityError, match=message):
+        compiler.compile_task(operation(implementation), implementation, signature, queue_on("cpu"), LIMITS)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize(
+    ("loaded", "error", "message"),
+    [
+        (OpenCLSource("__kernel void grid() { nonsense; }", "grid"), CapabilityError, "refuses the kernel's OpenCL C"),
+        (OpenCLSource(OPENCL, "missing"), ExecutionError, "no kernel 'missing'"),
+        ("text", ExecutionError, "load\\(\\) returned str"),
+    ],
+)
+def test_bad_program_is_refused(loaded: Any, error: type[Exception], message: str) -> None:
+    implementation = kernel_implementation("opencl-c", lambda _: loaded)
+    signature = Signature({"x": (2, 2), "y": (2, 2)}, {"x": "float32", "y": "float32"}, {"a": 1})
+    with pytest.raises(error, match=message):
+        compiler.compile_task(operation(implementation), implementation, signature, queue_on("cpu"), LIMITS)
+
+
+def test_host_implementation_is_a_function() -> None:
+    implementation = Implementation("host", "host", lambda _: abs)
+    executable = compiler.compile_task(operation(implementation), implementation, Signature({}, {}), None, None)
+    assert executable.function is abs
+    with pytest.raises(ExecutionError, match="cannot be submitted"):
+        executable.bind({})
+
+
+def test_missing_package_is_a_lack_of_capability() -> None:
+    def load(_: Signature) -> Any:
+        import no_such_package_anywhere  # noqa: F401
+
+    implementation = Implementation("host", "host", load)
+    with pytest.raises(CapabilityError, match="no_such_package_anywhere"):
+        compiler.compile_task(operation(implementation), implementation, Signature({}, {}), None, None)

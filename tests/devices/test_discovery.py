@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is chosen of a machine, on facts; and this machine's devices."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from machines import CPU, EMULATOR, OCL_GPU0, WORKSTATION, ZE_GPU0, split_facts
+
+from syclsched.devices import SubDevices, discover
+from syclsched.devices.discovery import choose, missing_memory
+from syclsched.devices.facts import DeviceFacts
+from syclsched.devices.selection import parse_selector
+from syclsched.devices.subdevices import parse_sub_devices
+from syclsched.devices.topology import Candidate
+from syclsched.errors import DeviceNotFoundError, EmptyPlatformError, SelectionError, UntrustedDeviceError
+
+
+def chosen(
+    selector: str | None = None,
+    sub_devices: str | None = None,
+    *,
+    devices: tuple[DeviceFacts, ...] = WORKSTATION,
+    bad: tuple[DeviceFacts, ...] = (),
+    include_untrusted: bool = False,
+) -> dict[str, Candidate]:
+    candidates = choose(
+        devices,
+        parse_selector(selector),
+        None if sub_devices is None else parse_sub_devices(sub_devices),
+        judge=lambda facts: "wrong results" if facts in bad else None,
+        splitter=split_facts,
+        include_untrusted=include_untrusted,
+    )
+    return {candidate.name: candidate for candidate in candidates}
+
+
+def test_every_piece_of_hardware_once_under_its_best_backend() -> None:
+    found = chosen()
+    assert list(found) == ["cpu", "accelerator", "gpu", "gpu1"]
+    assert [found[name].facts.backend for name in ("gpu", "gpu1")] == ["level_zero", "level_zero"]
+
+
+def test_a_selected_backend_is_used_and_names_stay() -> None:
+    assert chosen("opencl:gpu")["gpu"].facts is OCL_GPU0
+    assert list(chosen("level_zero:1")) == ["gpu1"]
+    assert list(chosen("gpu1,cpu")) == ["cpu", "gpu1"]
+
+
+def test_an_untrusted_driver_gives_way_to_another_of_the_same_hardware() -> None:
+    assert chosen("gpu0", bad=(ZE_GPU0,))["gpu"].facts is OCL_GPU0
+    both = chosen("gpu0", bad=(ZE_GPU0, OCL_GPU0), include_untrusted=True)
+    assert both["gpu"].facts is ZE_GPU0
+    assert both["gpu"].distrust == "wrong results"
+
+
+def test_untrusted_devices_are_left_out_unless_asked_for() -> None:
+    assert "accelerator" not in chosen(bad=(EMULATOR,))
+    parts = chosen("accelerator", "2", bad=(EMULATOR,), include_untrusted=True)
+    assert {name: c.distrust for name, c in parts.items()} == {
+        "accelerator.0": "wrong results",
+        "accelerator.1": "wrong results",
+    }
+
+
+def test_a_named_device_that_is_untrusted_is_not_left_out_silently() -> None:
+    with pytest.raises(UntrustedDeviceError, match=r"'accelerator' is not to be trusted: .*wrong results"):
+        chosen("cpu,accelerator", bad=(EMULATOR,))
+
+
+def test_nothing_trusted_says_why() -> None:
+    with pytest.raises(EmptyPlatformError, match=r"cpu \(.*Xeon.*\): wrong results; accelerator \(.*"):
+        chosen(devices=(CPU, EMULATOR), bad=(CPU, EMULATOR))
+
+
+def test_nothing_selected_says_what_there_is() -> None:
+    with pytest.raises(EmptyPlatformError, match=r"selector 'cuda:\*'.*There are cpu \(opencl:0, .*gpu1 \(level_zero"):
+        chosen("cuda:*")
+    with pytest.raises(DeviceNotFoundError, match=r"no device 'gpu7'.*There are cpu"):
+        chosen("cpu,gpu7")
+
+
+def test_parts_take_the_place_of_the_whole() -> None:
+    found = chosen("cpu,gpu1", "4")
+    assert list(found) == [f"{name}.{index}" for name in ("cpu", "gpu1") for index in range(4)]
+    assert {found[name].root_name for name in found} == {"cpu", "gpu1"}
+    assert [found[f"cpu.{index}"].facts.compute_units for index in range(4)] == [4, 4, 4, 4]
+
+
+def test_what_cannot_be_split_stays_whole_if_others_can_be() -> None:
+    assert list(chosen("cpu,gpu1", "16")) == [*(f"cpu.{index}" for index in range(16)), "gpu1"]
+    with pytest.raises(SelectionError, match="8 compute units"):
+        chosen("gpu", "16")
+    with pytest.raises(SelectionError, match="affinity"):
+        chosen(None, "numa")
+
+
+def test_parts_by_number() -> None:
+    assert list(chosen("cpu.1")) == ["cpu.1"]
+    assert list(chosen("cpu.3", "4")) == ["cpu.3"]
+    assert list(chosen("opencl:0.*,1")) == ["cpu.0", "cpu.1", "accelerator"]
+    assert list(chosen("cpu,cpu.0")) == ["cpu", "cpu.0"]
+    assert list(chosen("cpu,!cpu.0", "2")) == ["cpu.1"]
+    with pytest.raises(SelectionError, match=r"no sub-device cpu\.2.*It has cpu\.0, cpu\.1"):
+        chosen("cpu.2")
+    with pytest.raises(EmptyPlatformError, match="every sub-device is discarded"):
+        chosen("cpu,!cpu.0,!cpu.1", "2")
+
+
+def test_only_selected_devices_are_judged() -> None:
+    asked: list[DeviceFacts] = []
+
+    def judge(facts: DeviceFacts) -> None:
+        asked.append(facts)
+
+    choose((CPU, EMULATOR), parse_selector("cpu"), None, judge=judge, splitter=split_facts)
+    assert asked == [CPU]
+
+
+def test_a_device_without_unified_shared_memory_is_told() -> None:
+    assert missing_memory(CPU) is None
+    assert "usm_host_allocations" in (missing_memory(replace(CPU, aspects=("fp64", "usm_device_allocations"))) or "")
+    card = replace(ZE_GPU0, aspects=("usm_device_allocations", "usm_host_allocations"))
+    assert missing_memory(card) is None
+    assert missing_memory(replace(card, integrated=True)) is not None
+
+
+# --- this machine ------------------------------------------------------------------------------------
+
+
+@pytest.mark.sycl
+def test_this_machine_has_a_cpu_device_and_the_host() -> None:
+    platform = discover()
+    cpu, host = platform.device("cpu"), platform.host
+    assert platform.devices[-1] is host
+    assert cpu.distrust is None and cpu.filter_string == "opencl:cpu:0"
+    assert cpu.compute_units >= 1 and cpu.global_memory_bytes > 0
+    assert {"float32", "int64"} <= set(cpu.dtypes)
+    assert cpu.space in host.reaches
+    assert discover().device("cpu").key == cpu.key
+
+
+@pytest.mark.sycl
+def test_sub_devices_of_this_machine() -> None:
+    whole = discover(selector="cpu").device("cpu")
+    if whole.compute_units < 2:
+        pytest.skip("the CPU device has one compute unit")
+    platform = discover(selector="cpu", sub_devices=2)
+    assert [device.name for device in platform.compute_devices] == ["cpu.0", "cpu.1"]
+    assert sum(device.compute_units for device in platform.compute_devices) == whole.compute_units
+    assert {device.space for device in platform.compute_devices} == {"cpu"}
+    single = discover(selector="cpu", sub_devices=SubDevices("equally", "1"))
+    assert len(single.compute_devices) == whole.compute_units
+    with pytest.raises(SelectionError, match="cannot be split into"):
+        discover(selector="cpu", sub_devices=whole.compute_units + 1)
+
+
+@pytest.mark.sycl
+def test_a_predicate_selects_and_says_if_nothing_is_left() -> None:
+    platform = discover(where=lambda device: device.kind == "cpu")
+    assert [device.name for device in platform.compute_devices] == ["cpu"]
+    assert [space.name for space in platform.spaces] == ["cpu", "host"]
+    with pytest.raises(EmptyPlatformError, match="There were cpu"):
+        discover(where=lambda device: False)
+
+
+def in_new_process(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **variables, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+_LIST = (
+    "import json; from syclsched.devices import discover; from syclsched.devices.facts import find_devices;"
+    "print(json.dumps([each.facts.filter_string for each in find_devices()]))"
+)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("selector", ["opencl:cpu", "*:fpga", "opencl:1", "opencl:0,1", "level_zero:*;OpenCL:CPU"])
+def test_selectors_mean_what_they_mean_to_the_runtime(selector: str) -> None:
+    everything = discover(include_untrusted=True).compute_devices
+    wanted = parse_selector(selector)
+    facts = json.loads(in_new_process(_LIST, ONEAPI_DEVICE_SELECTOR=selector).stdout)
+    ours = choose_here(wanted.text)
+    assert facts == ours
+    assert set(ours) <= {device.filter_string for device in everything}
+
+
+def choose_here(selector: str) -> list[str | None]:
+    try:
+        return [d.filter_string for d in discover(selector=selector, include_untrusted=True).compute_devices]
+    except EmptyPlatformError:
+        return []
+
+
+@pytest.mark.sycl
+def test_a_variable_that_hides_everything_is_named() -> None:
+    code = (
+        "from syclsched.devices import discover; from syclsched.errors import EmptyPlatformError\n"
+        "try: discover()\n"
+        "except EmptyPlatformError as error: print(error)"
+    )
+    said = in_new_process(code, ONEAPI_DEVICE_SELECTOR="cuda:*").stdout
+    assert "ONEAPI_DEVICE_SELECTOR='cuda:*'" in said
+    assert "--select" in said
+
+
+def test_importing_the_room_does_not_import_the_runtime() -> None:
+    code = (
+        "import sys, syclsched.devices, syclsched.devices.discovery, syclsched.devices.live\n"
+        "print([m for m in ('dpctl', 'dpnp', 'numba', 'numba_dpex') if m in sys.modules])"
+    )
+    assert in_new_process(code).stdout.strip() == "[]"

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One piece of hardware is one device, however many backends show it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+from machines import CPU, CUDA_GPU, EMULATOR, GIB, HIP_GPU, OCL_GPU0, OCL_GPU1, WORKSTATION, ZE_GPU0, ZE_GPU1, device
+
+from syclsched.devices.duplicates import group_physical
+
+
+def test_two_identical_cards_under_two_backends_are_two_devices() -> None:
+    assert group_physical(WORKSTATION) == ((CPU,), (EMULATOR,), (ZE_GPU0, OCL_GPU0), (ZE_GPU1, OCL_GPU1))
+
+
+@given(st.permutations(WORKSTATION))
+def test_grouping_loses_nothing_and_prefers_level_zero_in_any_order(devices: list) -> None:  # type: ignore[type-arg]
+    groups = group_physical(devices)
+    assert sorted(f.filter_string for g in groups for f in g) == sorted(f.filter_string for f in WORKSTATION)
+    assert len(groups) == 4
+    assert sorted(g[0].backend for g in groups if g[0].kind == "gpu") == ["level_zero", "level_zero"]
+
+
+def test_devices_of_one_backend_are_never_taken_for_each_other() -> None:
+    assert group_physical((ZE_GPU0, ZE_GPU1)) == ((ZE_GPU0,), (ZE_GPU1,))
+    assert group_physical((CUDA_GPU, HIP_GPU)) == ((CUDA_GPU,), (HIP_GPU,))
+
+
+def test_the_pci_device_decides_where_both_tell() -> None:
+    other = replace(OCL_GPU0, pci_device=0x56A1)
+    assert len(group_physical((ZE_GPU0, other))) == 2
+    renamed = replace(OCL_GPU0, name="Something else")
+    assert len(group_physical((ZE_GPU0, renamed))) == 1
+
+
+def test_name_and_memory_decide_where_the_pci_device_is_unknown() -> None:
+    opencl = device("opencl", "gpu", "NVIDIA A100-SXM4-40GB", global_memory_bytes=39 * GIB)
+    assert group_physical((opencl, CUDA_GPU)) == ((CUDA_GPU, opencl),)
+    assert len(group_physical((replace(opencl, global_memory_bytes=80 * GIB), CUDA_GPU))) == 2
+    assert len(group_physical((replace(opencl, name="NVIDIA A30"), CUDA_GPU))) == 2
+
+
+def test_two_cpu_drivers_are_one_processor_but_two_emulators_are_two() -> None:
+    newer = replace(CPU, driver_version="2.0", backend_index=4, filter_string="opencl:cpu:1")
+    assert group_physical((CPU, newer)) == ((CPU, newer),)
+    board = replace(EMULATOR, driver_version="2.0", filter_string="opencl:accelerator:1")
+    assert len(group_physical((EMULATOR, board))) == 2

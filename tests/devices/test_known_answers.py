@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The known answers are right, and a single wrong lane is seen."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syclsched.devices import known_answers as ka
+
+FLOATS = [dtype for dtype in ka.DTYPES if dtype.is_float]
+INTEGERS = [dtype for dtype in ka.DTYPES if not dtype.is_float]
+
+
+class Item:
+    """A work-item's index, for running the kernels as plain Python."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def get_id(self, _: int) -> int:
+        return self.index
+
+
+@pytest.mark.parametrize("dtype", ka.DTYPES, ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("kind", ka.KINDS)
+@pytest.mark.parametrize("length", ka.LENGTHS)
+def test_the_kernels_as_plain_python_give_the_answers(kind: str, dtype: ka.Dtype, length: int) -> None:
+    answer = ka.expected(kind, dtype, length)
+    out = np.zeros(answer.size, dtype=dtype.name)
+    for index in range(out.size):
+        ka.dpex_kernel(kind, dtype)(Item(index), out, ka.inputs(kind, dtype, length))
+    tolerance = dtype.tolerance if kind == ka.FORMULA else 0.0
+    assert ka.mismatch(out, answer, tolerance) is None
+
+
+@pytest.mark.parametrize("dtype", ka.DTYPES, ids=lambda dtype: dtype.name)
+def test_sums_are_exact_in_any_order(dtype: ka.Dtype) -> None:
+    for length in ka.LENGTHS:
+        values = ka.inputs(ka.REDUCTION, dtype, length)
+        exact = math.fsum(values.tolist())
+        assert float(ka.opencl_group_totals(values).sum()) == float(ka.strided_totals(values, 16).sum()) == exact
+
+
+def test_integer_answers_fit_their_type() -> None:
+    for dtype in INTEGERS:
+        values = [int(x) for x in ka.inputs(ka.FORMULA, dtype, max(ka.LENGTHS))]
+        answer = [x * x * 5 + (x ^ 21) - (x >> 2) for x in values]
+        assert ka.expected(ka.FORMULA, dtype, max(ka.LENGTHS)).tolist() == answer
+    assert max(answer) > 2**32  # Of int64: a device that computes it in 32 bits is found out.
+
+
+@given(st.sampled_from(ka.DTYPES), st.sampled_from(ka.KINDS), st.sampled_from(ka.LENGTHS), st.data())
+def test_one_wrong_value_anywhere_is_seen(dtype: ka.Dtype, kind: str, length: int, data: Any) -> None:
+    answer = ka.expected(kind, dtype, length)
+    place = data.draw(st.integers(0, answer.size - 1))
+    wrong = answer.astype(dtype.name)
+    wrong[place] += 1
+    assert ka.mismatch(wrong, answer, dtype.tolerance) is not None
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: dtype.name)
+def test_not_a_number_is_wrong_whatever_the_tolerance(dtype: ka.Dtype) -> None:
+    answer = ka.expected(ka.FORMULA, dtype, 17)
+    broken = answer.astype(dtype.name)
+    broken[3] = np.nan
+    assert "1 of 17 values are wrong (at 3: nan" in str(ka.mismatch(broken, answer, dtype.tolerance))
+
+
+def test_shapes_are_compared_and_counts_are_said() -> None:
+    assert ka.mismatch(np.zeros(3), np.zeros(4), 0.0) == "shape (3,) instead of (4,)"
+    assert ka.mismatch(np.array([0, 9, 9]), np.arange(3), 0.0) == "2 of 3 values are wrong (at 1: 9 instead of 1)"
+
+
+def test_the_opencl_program_has_a_kernel_for_everything() -> None:
+    source = ka.opencl_source(ka.DTYPES)
+    for dtype in ka.DTYPES:
+        for kind in ka.KINDS:
+            assert f"{ka.OPENCL_KERNELS[kind]}_{dtype.name}(" in source
+    assert "double" not in ka.opencl_source(tuple(INTEGERS))

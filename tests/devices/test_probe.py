@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a process says before it dies is kept."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from syclsched.devices import probe
+from syclsched.devices.diagnosis import diagnose
+from syclsched.errors import RuntimeMissingError
+from syclsched.oneapi.facts import DeviceFact
+
+DEVICE = {"index": 0, "name": "A", "backend": "opencl", "kind": "cpu", "driver": "1"}
+BEGUN = {**DEVICE, "trusted": None, "reason": None, "skipped": []}
+
+
+def test_a_whole_story_is_put_together() -> None:
+    lines = [
+        {
+            "libraries": [{"name": "l", "path": None, "source": "nowhere", "error": "x"}],
+            "emulator": "/e",
+            "notes": ["n"],
+        },
+        BEGUN,
+        {**BEGUN, "trusted": True, "skipped": ["numba-dpex: no layer"]},
+    ]
+    said = "a driver's chatter\n" + "\n".join(json.dumps(line) for line in lines) + "\n[1]\n"
+    found = probe.read(said, died=None, stderr="warnings")
+    assert found.devices == (DeviceFact("A", "opencl", "cpu", "1", True, None, ("numba-dpex: no layer",)),)
+    assert (found.emulator, found.notes, found.libraries[0].error, found.stderr) == ("/e", ("n",), "x", "")
+
+
+def test_a_device_whose_check_killed_the_process_has_no_verdict() -> None:
+    found = probe.read(json.dumps(BEGUN) + '\n{"index": 0, "na', died="SIGILL", stderr="some\n words")
+    assert found.devices[0].trusted is None
+    assert (found.died, found.stderr) == ("SIGILL", "some words")
+
+
+@pytest.mark.parametrize(
+    ("child", "died"),
+    [
+        ("import os; os.kill(os.getpid(), 4)", "SIGILL"),
+        ("raise SystemExit(3)", "exit code 3"),
+        ("import time; time.sleep(60)", "no end after 2 s"),
+    ],
+)
+def test_ends_are_named(monkeypatch: pytest.MonkeyPatch, child: str, died: str) -> None:
+    monkeypatch.setattr(probe, "_CHILD", f'print(\'{{"notes": ["said"]}}\', flush=True); {child}')
+    found = probe.probe(timeout_s=2.0)
+    assert (found.died, found.notes) == (died, ("said",))
+
+
+def test_a_stack_that_does_not_load_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise RuntimeMissingError("dpctl is not installed", hint="Run: pip")
+
+    monkeypatch.setattr(probe.oneapi, "load", broken)
+    out = io.StringIO()
+    probe.main(out)
+    found = probe.read(out.getvalue(), died=None, stderr="")
+    assert (found.error, found.hint) == ("dpctl is not installed", "Run: pip")
+
+
+@pytest.mark.sycl
+def test_this_machines_devices_are_diagnosed() -> None:
+    found = diagnose()
+    devices = [each for each in found if each.topic == "device"]
+    assert devices and all(each.what for each in found)
+    assert [each for each in found if each.topic == "loading"] == []

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs one implementation of one operation on one device, the plain way: submit, wait, read back."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from syclsched.model.operation import DeviceLimits, Implementation, Operation, Signature
+
+Arrays = dict[str, np.ndarray]
+Run = Callable[..., Arrays]
+
+_C_SCALARS = {
+    "float32": ctypes.c_float,
+    "float64": ctypes.c_double,
+    "int32": ctypes.c_int32,
+    "int64": ctypes.c_int64,
+}
+
+
+def signature_of(operation: Operation, arrays: Mapping[str, np.ndarray], scalars: Mapping[str, float]) -> Signature:
+    """Describe a call."""
+    return Signature(
+        {p.name: arrays[p.name].shape for p in operation.arrays},
+        {p.name: str(arrays[p.name].dtype) for p in operation.arrays},
+        dict(scalars),
+    )
+
+
+@pytest.fixture(scope="session", params=["cpu", "accelerator"])
+def queue(request: pytest.FixtureRequest) -> Any:
+    """An in-order queue of the CPU device, then of the FPGA emulator."""
+    from syclsched import oneapi
+
+    oneapi.load()
+    import dpctl
+
+    found = dpctl.get_devices(device_type=request.param)
+    if not found:
+        pytest.skip(f"no {request.param} device here")
+    return dpctl.SyclQueue(found[0], property="in_order")
+
+
+def _limits(queue: Any) -> DeviceLimits:
+    device = queue.sycl_device
+    return DeviceLimits(device.max_work_group_size, device.max_compute_units, device.local_mem_size)
+
+
+def _compile_numba(queue: Any, kernel: Any, arguments: list[Any], scalars: list[str | None], ranged: bool) -> Any:
+    import dpctl.program
+    import numba
+    from numba_dpex.core.types.kernel_api.index_space_ids import ItemType, NdItemType
+
+    numba.njit(lambda x: x)(1)  # fills the lowering registries the kernel compiler shares with the host's
+    item = ItemType(1) if not ranged else NdItemType(1)
+    kinds = [
+        numba.typeof(argument) if name is None else numba.from_dtype(np.dtype(name))
+        for argument, name in zip(arguments, scalars, strict=True)
+    ]
+    signature = numba.types.void(item, *kinds)
+    kernel.compile(signature)
+    module = kernel.overloads[tuple(signature.args)].kernel_device_ir_module
+    return dpctl.program.create_program_from_spirv(queue, module.kernel_bitcode).get_sycl_kernel(module.kernel_name)
+
+
+def _flatten(array: Any) -> list[Any]:
+    numbers = [array.size, array.itemsize]
+    extents = [*array.shape, *array.strides]
+    return [
+        *(ctypes.c_int64(value) for value in numbers),
+        array.usm_data,
+        *(ctypes.c_int64(value) for value in extents),
+    ]
+
+
+def _run_kernel(
+    queue: Any, operation: Operation, implementation: Implementation, signature: Signature, usm: dict[str, Any]
+) -> None:
+    import dpctl.program
+
+    loaded = implementation.load(signature)
+    assert implementation.launch is not None
+    launch = implementation.launch(signature, _limits(queue))
+    values, kinds = [], []
+    for p in operation.parameters:
+        kind = None if p.is_array else (signature.dtypes[p.like] if p.like else p.dtype)
+        values.append(usm[p.name] if kind is None else _C_SCALARS[kind](signature.scalars[p.name]))
+        kinds.append(kind)
+    if implementation.kind == "numba-dpex":
+        kernel = _compile_numba(queue, loaded, values, kinds, launch.local_range is not None)
+        arguments = [
+            each for value, kind in zip(values, kinds, strict=True) for each in (_flatten(value) if kind is None else [value])
+        ]
+    else:
+        program = dpctl.program.create_program_from_source(queue, loaded.source, loaded.options)
+        kernel = program.get_sycl_kernel(loaded.kernel_name)
+        arguments = [value.usm_data if kind is None else value for value, kind in zip(values, kinds, strict=True)]
+    local = None if launch.local_range is None else list(launch.local_range)
+    queue.submit_async(kernel, arguments, list(launch.global_range), local, []).wait()
+
+
+@pytest.fixture
+def run(queue: Any) -> Run:
+    """Return ``run(operation, implementation name, arrays, **scalars) -> arrays after it``; inputs stay as they are."""
+
+    def call(operation: Operation, name: str, arrays: Arrays, **scalars: float) -> Arrays:
+        import dpctl.tensor as dpt
+
+        implementation = operation.implementation(name)
+        signature = signature_of(operation, arrays, scalars)
+        assert operation.check is None or operation.check(signature) is None
+        if implementation.requires.device_kinds and queue.sycl_device.device_type.name not in (
+            implementation.requires.device_kinds
+        ):
+            pytest.skip(f"{name} does not run on this kind of device")
+        if implementation.kind == "host":
+            results = {key: value.copy() for key, value in arrays.items()}
+            implementation.load(signature)(**results, **scalars)
+            return results
+        usm = {key: dpt.asarray(value, copy=True, sycl_queue=queue, usm_type="shared") for key, value in arrays.items()}
+        queue.wait()
+        if implementation.is_kernel:
+            _run_kernel(queue, operation, implementation, signature, usm)
+        else:
+            implementation.load(signature)(queue, {**usm, **scalars}, []).wait()
+        return {key: dpt.asnumpy(value) for key, value in usm.items()}
+
+    return call

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every implementation of the four Cholesky operations against NumPy, in sizes that are no multiple of any block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from syclsched import kernels
+from syclsched.kernels.linalg.potrf import NotPositiveDefiniteError
+
+pytestmark = pytest.mark.sycl
+
+DTYPES = ("float32", "float64")
+#: Rounding of one operation, times what a sum of some hundred terms adds up to.
+TOLERANCE = {"float32": 2e-4, "float64": 1e-12}
+GARBAGE = 1e30  # stands where nothing may be read: any use of it ruins the result
+
+
+def names(operation: str) -> list[str]:
+    return [each.name for each in kernels.get(operation).implementations]
+
+
+def normal(seed: int, *shape: int) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def positive_definite(n: int, dtype: str) -> Any:
+    a = normal(n, n, n)
+    return (a @ a.T + n * np.eye(n)).astype(dtype)
+
+
+def lower_factor(n: int, dtype: str) -> Any:
+    return np.linalg.cholesky(positive_definite(n, "float64")).astype(dtype)
+
+
+def assert_close(got: Any, wanted: Any, dtype: str) -> None:
+    assert np.isfinite(got).all()
+    assert np.abs(got - wanted).max() <= TOLERANCE[dtype] * max(1.0, np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (7, 5, 3), (33, 66, 41), (128, 64, 96), (25, 1, 130)])
+@pytest.mark.parametrize("name", names("gemm"))
+def test_gemm(run: Any, name: str, m: int, n: int, k: int, dtype: str) -> None:
+    c, a, b = (normal(s, *shape).astype(dtype) for s, shape in enumerate([(m, n), (m, k), (n, k)]))
+    got = run(kernels.get("gemm"), name, {"c": c, "a": a, "b": b})
+    assert_close(got["c"], c.astype("float64") - a.astype("float64") @ b.astype("float64").T, dtype)
+    assert (got["a"] == a).all()
+    assert (got["b"] == b).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (7, 5), (34, 65), (96, 64), (61, 2)])
+@pytest.mark.parametrize("name", names("syrk"))
+def test_syrk_touches_only_the_lower_triangle(run: Any, name: str, n: int, k: int, dtype: str) -> None:
+    c, a = normal(1, n, n).astype(dtype), normal(2, n, k).astype(dtype)
+    got = run(kernels.get("syrk"), name, {"c": c, "a": a})["c"]
+    assert_close(np.tril(got), np.tril(c.astype("float64") - a.astype("float64") @ a.astype("float64").T), dtype)
+    assert (np.triu(got, 1) == np.triu(c, 1)).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (5, 7), (66, 33), (64, 128), (3, 62)])
+@pytest.mark.parametrize("name", names("trsm"))
+def test_trsm_solves_and_ignores_the_upper_triangle(run: Any, name: str, m: int, n: int, dtype: str) -> None:
+    lower, a = lower_factor(n, dtype), normal(3, m, n).astype(dtype)
+    dirty = lower + np.triu(np.full((n, n), GARBAGE, dtype), 1)
+    got = run(kernels.get("trsm"), name, {"a": a, "l": dirty})["a"]
+    wanted = np.linalg.solve(lower.astype("float64"), a.astype("float64").T).T
+    assert_close(got, wanted, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 31, 64, 99, 130])
+@pytest.mark.parametrize("name", names("potrf"))
+def test_potrf_factors_the_lower_triangle(run: Any, name: str, n: int, dtype: str) -> None:
+    a = positive_definite(n, dtype)
+    dirty = np.tril(a) + np.triu(np.full((n, n), GARBAGE, dtype), 1)
+    got = run(kernels.get("potrf"), name, {"a": dirty, "status": np.full(1, 77, "int32")})
+    assert got["status"][0] == 0
+    assert_close(got["a"], np.linalg.cholesky(a.astype("float64")), dtype)
+    assert (np.triu(got["a"], 1) == 0).all()
+
+
+@pytest.mark.parametrize("value", [-1.0, 0.0, np.nan])
+@pytest.mark.parametrize(("n", "pivot"), [(1, 1), (6, 6), (40, 1), (40, 18), (41, 41)])
+@pytest.mark.parametrize("name", [each for each in names("potrf") if each != "scipy"])
+def test_potrf_reports_the_pivot(run: Any, name: str, n: int, pivot: int, value: float) -> None:
+    a = np.eye(n)
+    a[pivot - 1, pivot - 1] = value
+    got = run(kernels.get("potrf"), name, {"a": a, "status": np.zeros(1, "int32")})
+    assert got["status"][0] == pivot
+    message = kernels.get("potrf").explain_status(int(got["status"][0]))
+    assert "not positive definite" in message
+    assert str(pivot) in message
+
+
+def test_potrf_on_the_host_raises(run: Any) -> None:
+    a = np.diag([1.0, 2.0, -3.0, 4.0])
+    with pytest.raises(NotPositiveDefiniteError, match="pivot 3") as raised:
+        run(kernels.get("potrf"), "scipy", {"a": a, "status": np.zeros(1, "int32")})
+    assert raised.value.pivot == 3

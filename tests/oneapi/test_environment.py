@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The user's variables win, and a child process knows its parent's variables from the user's."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syclsched.oneapi import environment
+from syclsched.oneapi.environment import ICD_VARIABLE, RECORD_VARIABLE, Wishes
+
+WISHES = Wishes(icd_files=("/lib/cpu.so", "/cache/emu.so"), layer="/pkg/layer.so", target_arch="skx")
+NAMES = (ICD_VARIABLE, "OPENCL_LAYERS", "CL_CONFIG_CPU_TARGET_ARCH")
+
+
+def test_everything_is_set_where_the_user_set_nothing() -> None:
+    values, notes = environment.decide({}, WISHES)
+    assert values == {
+        ICD_VARIABLE: "/lib/cpu.so:/cache/emu.so",
+        "OPENCL_LAYERS": "/pkg/layer.so",
+        "CL_CONFIG_CPU_TARGET_ARCH": "skx",
+    }
+    assert notes == ()
+
+
+def test_the_users_values_are_kept_and_said() -> None:
+    own = {ICD_VARIABLE: "/my/driver.so", "CL_CONFIG_CPU_TARGET_ARCH": "corei7", "OPENCL_LAYERS": "/my/layer.so"}
+    values, notes = environment.decide(own, WISHES)
+    assert values == {"OPENCL_LAYERS": "/my/layer.so:/pkg/layer.so"}
+    assert any("/my/driver.so" in note for note in notes)
+    assert any("corei7" in note for note in notes)
+
+
+def test_nothing_found_sets_nothing() -> None:
+    assert environment.decide({}, Wishes()) == ({}, ())
+
+
+@given(st.dictionaries(st.sampled_from((*NAMES, "HOME")), st.text("abc/:", max_size=6)))
+def test_a_child_decides_as_its_parent_did(own: dict[str, str]) -> None:
+    environ = dict(own)
+    values, notes = environment.decide(environment.users_own(environ), WISHES)
+    environment.apply(environ, values)
+    assert environment.users_own(environ) == own
+    assert environment.decide(environment.users_own(environ), WISHES) == (values, notes)
+    environment.apply(environ, {})
+    assert {name: value for name, value in environ.items() if name != RECORD_VARIABLE} == own
+
+
+def test_what_the_user_changes_in_a_child_is_the_users() -> None:
+    environ: dict[str, str] = {}
+    environment.apply(environ, {ICD_VARIABLE: "/ours.so"})
+    environ[ICD_VARIABLE] = "/theirs.so"
+    assert environment.users_own(environ) == {ICD_VARIABLE: "/theirs.so"}
+
+
+def test_a_record_that_is_not_ours_changes_nothing() -> None:
+    for nonsense in ("", "[1]", "{", '{"A": 3}', '{"A": ["x"]}'):
+        own = {"A": "x", ICD_VARIABLE: "/d.so"}
+        assert environment.users_own({**own, RECORD_VARIABLE: nonsense}) == own
+
+
+def test_boot_environment_has_what_changes_code_and_files_without_folders() -> None:
+    environ = {
+        "HOME": "/home/u",
+        "CL_CONFIG_CPU_VECTORIZER_MODE": "1",
+        "ONEAPI_DEVICE_SELECTOR": "opencl:cpu",
+        ICD_VARIABLE: "/a/x.so:/b/y.so",
+    }
+    assert environment.boot_environment(environ) == {
+        "CL_CONFIG_CPU_VECTORIZER_MODE": "1",
+        "ONEAPI_DEVICE_SELECTOR": "opencl:cpu",
+        ICD_VARIABLE: "x.so:y.so",
+    }

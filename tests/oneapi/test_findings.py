@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every case the doctor is there for, each made from facts instead of a broken machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from syclsched.oneapi import findings, findings_installation
+from syclsched.oneapi.facts import DeviceFact, Facts, Folder, Probe, RenderNode
+from syclsched.oneapi.finding import Finding
+from syclsched.oneapi.libraries import LibraryFound
+from syclsched.oneapi.pins import PINS
+
+CPU = DeviceFact("A CPU", "opencl", "cpu", "2024.18", True)
+HEALTHY = Facts(
+    system="Linux",
+    machine="x86_64",
+    python=(3, 11),
+    versions={**PINS, "numpy": "1.26.4"},
+    needed_sycl="libsycl.so.7",
+    sycl_library="/v/lib/libsycl.so.7",
+    adapter="/v/lib/libpi_opencl.so",
+    opencl_loader="/v/lib/libOpenCL.so.1",
+    cpu_driver="/v/lib/libintelocl.so",
+    layer="/v/_il_layer.so",
+    emulator_off=False,
+    users_variables={},
+    target_arch="skx",
+    render_nodes=(),
+    busy_fraction=0.01,
+    load_average=0.1,
+    processors=8,
+    folders=(Folder("/home/u/.cache/syclsched", "cache", "XDG_CACHE_HOME", True, 10**8, 10**10),),
+    probe=Probe(devices=(CPU,), emulator="/c/libintelocl_emu.so"),
+)
+
+
+def troubles(**changes: Any) -> list[Finding]:
+    """Return what is amiss with a healthy machine after some changes."""
+    judged = findings.judge(replace(HEALTHY, **changes))
+    return [each for each in judged if each.status in {"warning", "missing"}]
+
+
+def only(**changes: Any) -> Finding:
+    found = troubles(**changes)
+    assert len(found) == 1, found
+    assert found[0].meaning, "a trouble without its meaning helps nobody"
+    return found[0]
+
+
+def test_a_healthy_machine_has_no_trouble() -> None:
+    assert troubles() == []
+    assert findings.usable(HEALTHY)
+
+
+def test_wrong_pair_of_dpctl_and_numba_dpex() -> None:
+    found = only(versions={**HEALTHY.versions, "dpctl": "0.22.1"})
+    assert found.status == "missing" and "dpctl 0.22.1" in found.what
+    assert found.mend is not None and '"dpctl==0.17.0"' in found.mend and '"numba-dpex==0.23.0"' in found.mend
+
+
+def test_wrong_numba_and_wrong_numpy() -> None:
+    assert "numba==0.59.1" in str(only(versions={**HEALTHY.versions, "numba": "0.68.0"}).mend)
+    assert only(versions={**HEALTHY.versions, "numpy": "2.1.0"}).mend == 'python -m pip install "numpy<2"'
+
+
+def test_the_current_generation_may_have_numpy_2() -> None:
+    versions = {"dpctl": "0.22.1", "numpy": "2.1.0"}
+    assert not [
+        each
+        for each in findings_installation.judge_packages(replace(HEALTHY, versions=versions))
+        if "NumPy" in each.what
+    ]
+
+
+def test_packages_that_are_not_installed() -> None:
+    versions = {name: version for name, version in HEALTHY.versions.items() if name not in {"dpctl", "dpnp"}}
+    found = only(versions=versions)
+    assert found.what == "not installed: dpctl, dpnp"
+    assert found.mend == 'python -m pip install "dpctl==0.17.0" "dpnp==0.15.0" "numpy<2"'
+
+
+def test_no_opencl_library() -> None:
+    found = only(opencl_loader=None)
+    assert found.status == "missing" and "no OpenCL library" in found.what and "intel-opencl-rt" in str(found.mend)
+
+
+def test_no_opencl_driver_unless_the_user_names_one() -> None:
+    assert "no OpenCL driver" in only(cpu_driver=None).what
+    assert troubles(cpu_driver=None, users_variables={"OCL_ICD_FILENAMES": "mine.so"}) == []
+
+
+def test_the_2026_2_wheel_without_adapter() -> None:
+    found = only(adapter=None, versions={**HEALTHY.versions, "intel-sycl-rt": "2026.2.0"})
+    assert found.status == "missing" and "2026.2 wheel" in str(found.meaning) and found.mend is not None
+    assert "2026.2" not in str(only(adapter=None).meaning)
+
+
+def test_no_sycl_library_of_the_generation_dpctl_needs() -> None:
+    found = only(sycl_library=None, versions={**HEALTHY.versions, "intel-sycl-rt": "2025.0.0"})
+    assert "libsycl.so.7" in found.what and "2025.0.0" in found.what
+
+
+def test_the_layer_was_not_built() -> None:
+    found = only(layer=None)
+    assert found.status == "warning" and "gcc" in str(found.mend) and "FPGA emulator" in str(found.meaning)
+
+
+def test_a_gpu_that_may_not_be_opened() -> None:
+    found = only(render_nodes=(RenderNode("/dev/dri/renderD128", False, "render", "0x8086"),))
+    assert found.status == "missing" and str(found.mend).startswith("sudo usermod -aG render $USER")
+
+
+def test_an_intel_gpu_without_its_driver() -> None:
+    node = RenderNode("/dev/dri/renderD128", True, "render", "0x8086")
+    assert "does not show it" in only(render_nodes=(node,)).what
+    assert troubles(render_nodes=(replace(node, vendor="0x10de"),)) == []
+    gpu = DeviceFact("A GPU", "level_zero", "gpu", "1.3", True)
+    assert troubles(render_nodes=(node,), probe=replace(HEALTHY.probe, devices=(CPU, gpu))) == []
+
+
+def test_a_device_that_computes_wrong_results() -> None:
+    wrong = replace(CPU, trusted=False, reason="wrong results: arange of float32")
+    facts = replace(HEALTHY, probe=replace(HEALTHY.probe, devices=(wrong,)))
+    assert not findings.usable(facts)
+    found = only(probe=facts.probe)
+    assert "arange of float32" in found.what and "VECTORIZER_MODE" in str(found.mend)
+    mine = only(probe=facts.probe, users_variables={"CL_CONFIG_USE_FAST_RELAXED_MATH": "True"})
+    assert mine.mend == "unset CL_CONFIG_USE_FAST_RELAXED_MATH"
+
+
+def test_no_devices_at_all() -> None:
+    nothing = replace(HEALTHY.probe, devices=())
+    assert "pip install" in str(only(probe=nothing).mend)
+    selector = {"ONEAPI_DEVICE_SELECTOR": "cuda:*"}
+    assert only(probe=nothing, users_variables=selector).mend == "unset ONEAPI_DEVICE_SELECTOR"
+
+
+def test_a_process_that_died_says_where() -> None:
+    died = Probe(devices=(replace(CPU, trusted=None),), emulator="/e", died="SIGILL", stderr="last words")
+    found = troubles(probe=died)
+    assert ["SIGILL" in found[0].what, "last words" in str(found[0].meaning)] == [True, True]
+    assert "did not end" in found[1].what
+    assert str(found[0].mend).startswith("ONEAPI_DEVICE_SELECTOR='!opencl:cpu' ")
+    before = troubles(probe=Probe(emulator="/e", died="SIGSEGV"))
+    assert str(before[0].mend).startswith("python -m pip install")
+
+
+def test_loading_that_failed_is_not_reported_as_no_devices() -> None:
+    found = only(probe=Probe(emulator="/e", error="dpctl is not installed", hint="More is known. Run: pip"))
+    assert (found.topic, found.mend) == ("loading", "pip")
+
+
+def test_a_library_that_did_not_load_names_its_package() -> None:
+    broken = LibraryFound("libmkl_sycl_blas.so.4", None, "nowhere", "no such file")
+    assert "onemkl-sycl-blas==2024.2.2" in str(only(probe=replace(HEALTHY.probe, libraries=(broken,))).mend)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"emulator_off": True}, "switched off"),
+        ({"users_variables": {"OCL_ICD_FILENAMES": "x.so"}}, "OCL_ICD_FILENAMES is set"),
+        ({"versions": {**HEALTHY.versions, "intel-opencl-rt": "2026.1.2"}}, "not available with"),
+    ],
+)
+def test_why_there_is_no_emulator(changes: dict[str, Any], said: str) -> None:
+    facts = replace(HEALTHY, probe=replace(HEALTHY.probe, emulator=None), **changes)
+    found = next(each for each in findings.judge(facts) if each.topic == "FPGA emulator")
+    assert found.status == "info" and said in found.what
+
+
+def test_an_emulator_that_could_not_be_made() -> None:
+    probe = replace(HEALTHY.probe, emulator=None, notes=("no FPGA emulator: disk full",))
+    assert only(probe=probe).what == "no FPGA emulator: disk full"
+
+
+def test_an_architecture_the_runtime_does_not_know() -> None:
+    assert only(users_variables={"CL_CONFIG_CPU_TARGET_ARCH": "znver5"}).mend == "unset CL_CONFIG_CPU_TARGET_ARCH"
+    assert troubles(users_variables={"CL_CONFIG_CPU_TARGET_ARCH": "core-avx2"}) == []
+    assert "fit none" in only(target_arch=None).what
+
+
+def test_a_busy_machine() -> None:
+    found = only(busy_fraction=0.8, load_average=6.5)
+    assert "80% busy" in found.what and "6.50" in found.what
+    assert troubles(busy_fraction=None, load_average=None) == []
+
+
+def test_folders_that_cannot_take_anything() -> None:
+    folder = HEALTHY.folders[0]
+    read_only = only(folders=(replace(folder, writable=False),))
+    assert "cannot be written" in read_only.what and str(read_only.mend).startswith("export XDG_CACHE_HOME=")
+    assert "5 MB of room" in only(folders=(replace(folder, free_bytes=5_000_000),)).what
+
+
+@pytest.mark.parametrize(("python", "machine"), [((3, 12), "x86_64"), ((3, 11), "aarch64")])
+def test_a_python_or_machine_the_packages_are_not_made_for(python: tuple[int, int], machine: str) -> None:
+    assert only(python=python, machine=machine).status == "missing"
+
+
+def test_import_failures_are_explained() -> None:
+    what, hint = findings_installation.explain_import_failure("No module named 'dpctl'", {}, ())
+    assert what == "dpctl is not installed" and '"dpctl==0.17.0"' in hint
+    message = "libsycl.so.7: cannot open shared object file: No such file or directory"
+    lost = LibraryFound("libsycl.so.7", None, "nowhere", "x")
+    what, hint = findings_installation.explain_import_failure(message, {"dpctl": "0.17.0"}, (lost,))
+    assert what.startswith("libsycl.so.7 could not be loaded") and '"intel-sycl-rt==2024.2.1"' in hint
+    what, hint = findings_installation.explain_import_failure("something else", {"dpctl": "0.17.0"}, ())
+    assert "something else" in what and "pip install" in hint

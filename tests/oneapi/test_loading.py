@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stack loads in a process that has nothing set, and leaves alone what the user has set."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import syclsched
+from syclsched.oneapi import layer
+
+REPORT = """
+import json, sys
+from syclsched import oneapi
+{before}
+runtime = oneapi.load()
+assert oneapi.is_loaded() and oneapi.load() is runtime
+import dpctl
+print(json.dumps({{
+    "devices": sorted(device.device_type.name for device in dpctl.get_devices()),
+    "icd_files": runtime.icd_files, "layer": runtime.layer, "emulator": runtime.emulator,
+    "target_arch": runtime.target_arch, "boot": runtime.boot_environment, "notes": runtime.notes,
+    "failed": [each.name for each in runtime.libraries if each.error],
+    "versions": runtime.versions, "more": {more},
+}}))
+"""
+
+
+def report(before: str = "", more: str = "None") -> str:
+    return REPORT.format(before=before, more=more)
+
+
+def has_emulator(found: dict[str, Any]) -> bool:
+    return "accelerator" in found["devices"]
+
+
+def test_importing_does_nothing() -> None:
+    code = (
+        "import os, sys; before = dict(os.environ); import syclsched.oneapi as o; "
+        "assert not o.is_loaded() and dict(os.environ) == before; "
+        "assert not {'dpctl', 'platformdirs', 'typer', 'numba'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(syclsched.__file__).parents[1])
+
+
+@pytest.mark.sycl
+def test_nothing_set_gives_cpu_and_emulator(fresh: Any) -> None:
+    found = fresh(report())
+    assert found["failed"] == []
+    assert found["devices"] == ["accelerator", "cpu"]
+    assert found["notes"] == ([] if found["layer"] else [note for note in found["notes"] if "OpenCL layer" in note])
+    assert found["boot"]["OCL_ICD_FILENAMES"] == "libintelocl.so:libintelocl_emu.so"
+    assert found["boot"].get("CL_CONFIG_CPU_TARGET_ARCH") == found["target_arch"]
+
+
+@pytest.mark.sycl
+def test_many_threads_load_once(fresh: Any) -> None:
+    before = (
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "with ThreadPoolExecutor(8) as pool:\n"
+        "    assert len({id(each) for each in pool.map(lambda _: oneapi.load(), range(16))}) == 1"
+    )
+    assert "cpu" in fresh(report(before))["devices"]
+
+
+@pytest.mark.sycl
+def test_two_processes_start_at_once_with_an_empty_cache(tmp_path: Path, fresh: Any) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(2) as pool:
+        one, two = pool.map(lambda _: fresh(report(), cache=tmp_path / "shared"), range(2))
+    assert one["emulator"] == two["emulator"] is not None
+    assert one["devices"] == two["devices"] == ["accelerator", "cpu"]
+    assert len(list((tmp_path / "shared" / "syclsched" / "fpga-emulator").iterdir())) == 1
+
+
+@pytest.mark.sycl
+def test_a_cache_that_cannot_be_written_costs_the_emulator_only(tmp_path: Path, fresh: Any) -> None:
+    (tmp_path / "no-folder").write_text("")
+    found = fresh(report(), cache=tmp_path / "no-folder")
+    assert found["devices"] == ["cpu"]
+    assert any("could not be made" in note for note in found["notes"])
+
+
+@pytest.mark.sycl
+def test_the_emulator_can_be_switched_off(fresh: Any) -> None:
+    found = fresh(report(), SYCLSCHED_FPGA_EMULATOR="0")
+    assert found["devices"] == ["cpu"] and found["emulator"] is None
+
+
+@pytest.mark.sycl
+def test_what_the_user_set_is_left(fresh: Any) -> None:
+    driver = fresh(report())["icd_files"][0]
+    mine = {"OCL_ICD_FILENAMES": driver, "CL_CONFIG_CPU_TARGET_ARCH": "corei7-avx", "OPENCL_LAYERS": "/absent/layer.so"}
+    found = fresh(report(more="dict(__import__('os').environ)"), **mine)
+    assert found["devices"] == ["cpu"] and found["target_arch"] == "corei7-avx"
+    assert found["more"]["OCL_ICD_FILENAMES"] == driver
+    assert found["more"]["OPENCL_LAYERS"].split(":")[0] == "/absent/layer.so"
+    assert any("OCL_ICD_FILENAMES" in note for note in found["notes"])
+
+
+@pytest.mark.sycl
+def test_the_device_selector_is_obeyed(fresh: Any) -> None:
+    assert fresh(report(), ONEAPI_DEVICE_SELECTOR="opencl:fpga")["devices"] == ["accelerator"]
+
+
+@pytest.mark.sycl
+def test_a_child_process_sees_the_same_devices_and_no_users_wishes(fresh: Any) -> None:
+    # The OpenCL loader cuts its variables short in the environment that children inherit.
+    child = "__import__('json').loads(__import__('subprocess').check_output([sys.executable, '-c', sys.argv[1]]))"
+    script = report().strip()
+    before = f"sys.argv.append({script!r})"
+    found = fresh(report(before, more=child))
+    inner = found.pop("more")
+    assert inner.pop("more") is None
+    assert inner == found
+
+
+@pytest.mark.sycl
+def test_a_child_may_do_without_the_emulator(fresh: Any) -> None:
+    before = "import os\noneapi.load()\nos.environ['SYCLSCHED_FPGA_EMULATOR'] = '0'"
+    child = "__import__('subprocess').check_output([sys.executable, '-c', sys.argv[1]], text=True)"
+    found = fresh(report(before + f"\nsys.argv.append({report().strip()!r})", more=child))
+    assert has_emulator(found) and '"devices": ["cpu"]' in found["more"]
+
+
+@pytest.mark.sycl
+def test_a_dpctl_that_works_already_is_left_as_it_is(fresh: Any) -> None:
+    # An environment in which dpctl imports by itself is had from a parent's: libraries found by LD_LIBRARY_PATH.
+    folder = str(Path(fresh(report())["icd_files"][0]).parent)
+    before = "import os, dpctl\nbefore = dict(os.environ)"
+    more = "dict(os.environ) == before"
+    found = fresh(report(before, more), LD_LIBRARY_PATH=folder)
+    assert found["more"] is True and found["icd_files"] == []
+    assert any("dpctl was imported before" in note for note in found["notes"])
+
+
+@pytest.mark.sycl
+def test_numba_dpex_kernels_run_on_every_device(tmp_path: Path, fresh: Any) -> None:
+    if layer.find_layer() is None:
+        pytest.skip("the OpenCL layer was not built")
+    script = tmp_path / "kernel.py"
+    script.write_text(
+        "import json\n"
+        "from syclsched import oneapi\n"
+        "oneapi.load()\n"
+        "import dpctl, dpnp, numba_dpex as dpex\n"
+        "from numba_dpex import kernel_api as kapi\n"
+        "@dpex.kernel\n"
+        "def add(item: kapi.Item, a, b, c):\n"
+        "    i = item.get_id(0)\n"
+        "    c[i] = a[i] + b[i]\n"
+        "right = {}\n"
+        "for device in dpctl.get_devices():\n"
+        "    a = dpnp.arange(1023, dtype='float32', device=device)\n"
+        "    b, c = dpnp.ones_like(a), dpnp.zeros_like(a)\n"
+        "    dpex.call_kernel(add, dpex.Range(1023), a, b, c)\n"
+        "    right[device.device_type.name] = c.asnumpy().tolist() == [float(i + 1) for i in range(1023)]\n"
+        "print(json.dumps(right))\n"
+    )
+    assert fresh(f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')") == {
+        "cpu": True,
+        "accelerator": True,
+    }
+
+
+def test_a_missing_dpctl_is_explained(fresh: Any) -> None:
+    code = (
+        "import sys, json\n"
+        "sys.modules['dpctl'] = None\n"  # Python's own way to say that there is no such module.
+        "from syclsched import oneapi\n"
+        "from syclsched.errors import RuntimeMissingError\n"
+        "try:\n"
+        "    oneapi.load()\n"
+        "except RuntimeMissingError as error:\n"
+        "    print(json.dumps([str(error), oneapi.is_loaded()]))\n"
+    )
+    text, loaded = fresh(code)
+    assert "dpctl" in text and "python -m pip install" in text and "doctor" in text
+    assert loaded is False

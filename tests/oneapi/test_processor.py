@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which instruction set is chosen for which processor flags."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syclsched.oneapi import processor
+
+AVX2 = frozenset(["sse4_1", "sse4_2", "popcnt", "avx", "avx2", "bmi1", "bmi2", "fma", "f16c", "movbe", "abm"])
+AVX512 = AVX2 | frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"])
+
+
+def test_each_generation_gets_its_name() -> None:
+    assert processor.target_arch(AVX512) == "skx"
+    assert processor.target_arch(AVX2) == "core-avx2"
+    assert processor.target_arch(frozenset(["sse4_1", "sse4_2", "popcnt", "avx"])) == "corei7-avx"
+    assert processor.target_arch(frozenset({"sse2"})) is None
+
+
+def test_one_missing_flag_is_enough_to_step_down() -> None:
+    # Xeon Phi has AVX-512 without byte/word instructions; code for skx would not run there.
+    assert processor.target_arch(AVX512 - {"avx512bw"}) == "core-avx2"
+    assert processor.target_arch(AVX2 - {"fma"}) == "corei7-avx"
+
+
+@given(st.frozensets(st.sampled_from(sorted(AVX512))))
+def test_more_flags_never_make_it_worse(flags: frozenset[str]) -> None:
+    order = ["skx", "core-avx2", "corei7-avx", None]
+    for flag in AVX512:
+        assert order.index(processor.target_arch(flags | {flag})) <= order.index(processor.target_arch(flags))
+
+
+def test_flags_count_only_where_every_core_has_them() -> None:
+    assert processor.parse_flags("flags\t\t: avx avx2\nmodel: x\n\nflags\t\t: avx fma\n") == {"avx"}
+    assert processor.parse_flags("Features\t: asimd\n") == frozenset()
+
+
+def test_no_cpuinfo_means_no_flags(tmp_path: Path) -> None:
+    assert processor.read_flags(tmp_path / "absent") == frozenset()

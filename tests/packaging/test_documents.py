@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""README and pages against what they speak of: commands, examples, topics, errors, pins, public names."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import syclsched
+from syclsched import errors
+
+Run = Callable[..., str]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def tool(name: str) -> ModuleType:
+    """Import a script of tools/."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_readme_has_the_two_commands() -> None:
+    commands = tool("readme_command").commands(text("README.md"))
+    assert set(commands) == {"main", "tests"}
+    for command in commands.values():
+        assert command.startswith("python3 -m venv .venv && .venv/bin/pip install ")
+    assert " -m syclsched profile && " in commands["main"]
+    assert " -m syclsched run cholesky " in commands["main"]
+    assert commands["tests"].endswith(" -m pytest")
+
+
+@pytest.mark.parametrize(
+    ("document", "complaint"),
+    [
+        ("<!-- command: x -->\n```sh\none\ntwo\n```\n<!-- end -->", "2 lines"),
+        ("<!-- command: x -->\n```sh\none\n```\n<!-- end -->\n" * 2, "twice"),
+    ],
+)
+def test_a_command_is_one_line_and_there_once(document: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        tool("readme_command").commands(document)
+
+
+def test_the_readme_shows_the_example_as_it_is() -> None:
+    source = text("examples/first_graph.py").split('"""', 2)[2].strip()
+    assert f"```python\n{source}\n```" in text("README.md")
+
+
+@pytest.mark.sycl
+def test_the_example_prints_what_the_readme_says(run: Run) -> None:
+    import sys
+
+    printed = run(sys.executable, "examples/first_graph.py", cwd=ROOT)
+    assert f"```text\n{printed.strip()}\n```" in text("README.md")
+
+
+def test_troubleshooting_has_every_topic_of_the_doctor() -> None:
+    tree = ast.parse(text("syclsched/oneapi/findings.py"))
+    topics = {
+        node.args[0].value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding" and node.args
+        if isinstance(node.args[0], ast.Constant)
+    }
+    assert len(topics) > 5
+    assert topics == set(re.findall(r"^### (.+)$", text("docs/troubleshooting.md"), re.MULTILINE))
+
+
+def test_troubleshooting_has_every_error() -> None:
+    known = {n for n, v in vars(errors).items() if isinstance(v, type) and issubclass(v, errors.SyclschedError)}
+    described = set(re.findall(r"^\| `(\w+)` \|", text("docs/troubleshooting.md"), re.MULTILINE))
+    assert described == known - {"SyclschedError"}
+
+
+def test_the_reference_has_every_public_name() -> None:
+    described = set(re.findall(r"^\.\. auto\w+:: syclsched\.(\w+)$", text("docs/api.md"), re.MULTILINE))
+    assert described == set(syclsched.__all__) - {"__version__"}
+
+
+def test_dependencies_are_explained() -> None:
+    project = text("pyproject.toml")
+    block = project[project.index("dependencies = [") : project.index("[project.optional-dependencies]")]
+    required = dict(re.findall(r'"([\w-]+)([^"]*)"', block))
+    assert len(required) > 10
+    page = text("docs/dependencies.md")
+    assert [name for name in required if f"`{name}`" not in page] == []
+    for name, held in required.items():
+        if held.startswith("=="):
+            assert f"| `{name}` | {held[2:]} |" in page
+
+
+def test_the_doctors_pins_are_the_projects() -> None:
+    from syclsched.oneapi.pins import PINS
+
+    pinned = dict(re.findall(r'"([\w-]+)==([\w.]+)"', text("pyproject.toml")))
+    shared = pinned.keys() & PINS.keys()
+    assert {"dpctl", "dpnp", "numba", "numba-dpex", "dpcpp-cpp-rt", "intel-opencl-rt"} <= shared
+    assert {name: PINS[name] for name in shared} == {name: pinned[name] for name in shared}
+
+
+def test_the_command_line_page_is_up_to_date() -> None:
+    assert text("docs/cli.md") == tool("cli_docs").page(), "run python tools/cli_docs.py"
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))])
+def test_links_to_files_lead_somewhere(page: str) -> None:
+    links = re.findall(r"\]\((?!https?://|#)([^)#\s]+)", text(page))
+    assert [link for link in links if not ((ROOT / page).parent / link).exists()] == []

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every public name exists, is documented, and is offered to type checkers and tab completion alike."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+from pathlib import Path
+
+import pytest
+
+import syclsched
+
+NAMES = sorted(set(syclsched.__all__) - {"__version__"})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_public_name_is_there_and_documented(name: str) -> None:
+    value = getattr(syclsched, name)
+    documented = inspect.getdoc(value)
+    assert documented
+    assert len(documented) > 20
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if inspect.isclass(getattr(syclsched, n))])
+def test_the_methods_of_a_public_class_are_documented(name: str) -> None:
+    public = {n: value for n, value in vars(getattr(syclsched, name)).items() if not n.startswith("_")}
+    methods = {n: m for n, m in public.items() if inspect.isroutine(m) or isinstance(m, property)}
+    assert not [n for n, m in methods.items() if not inspect.getdoc(m)]
+
+
+def test_dir_lists_the_public_names() -> None:
+    assert dir(syclsched) == sorted(syclsched.__all__)
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    tree = ast.parse(Path(syclsched.__file__).read_text(encoding="utf-8"))
+    (block,) = [n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"]
+    seen = {
+        alias.asname or alias.name: statement.module
+        for statement in block.body
+        if isinstance(statement, ast.ImportFrom)
+        for alias in statement.names
+    }
+    assert sorted(seen) == NAMES
+    for name, module in seen.items():
+        assert module is not None
+        assert getattr(importlib.import_module(module), name) is getattr(syclsched, name)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = syclsched.nonsense
+
+
+def test_the_version_is_the_projects() -> None:
+    project = (Path(__file__).resolve().parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'\nversion = "{syclsched.__version__}"\n' in project

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Policies by name: found, registered, refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+
+import pytest
+from scheduling.instances import TOPCUOGLU_COSTS, TOPCUOGLU_EDGES
+
+from syclsched.errors import PolicyError
+from syclsched.model.schedule import Schedule
+from syclsched.scheduling import problem_from_matrices, registry
+from syclsched.scheduling.heft import Heft
+from syclsched.scheduling.problem import Problem
+from syclsched.scheduling.single import Single
+
+PROBLEM = problem_from_matrices(TOPCUOGLU_COSTS, TOPCUOGLU_EDGES)
+
+
+@dataclass(frozen=True)
+class Backwards:
+    """A policy of somebody else's: HEFT under another name."""
+
+    name: str = "backwards"
+
+    def schedule(self, problem: Problem) -> Schedule:
+        return Heft(self.name).schedule(problem)
+
+
+NOT_A_POLICY = 3
+
+
+def fail() -> None:
+    raise RuntimeError("out of order")
+
+
+@pytest.fixture
+def offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [
+        EntryPoint("foreign", "scheduling.test_registry:Backwards", registry.ENTRY_POINT_GROUP),
+        EntryPoint("gone", "no_such_package:Policy", registry.ENTRY_POINT_GROUP),
+        EntryPoint("number", "scheduling.test_registry:NOT_A_POLICY", registry.ENTRY_POINT_GROUP),
+        EntryPoint("failing", "scheduling.test_registry:fail", registry.ENTRY_POINT_GROUP),
+    ]
+    monkeypatch.setattr(
+        registry, "entry_points", lambda *, group: points if group == registry.ENTRY_POINT_GROUP else []
+    )
+
+
+@pytest.fixture
+def backwards() -> Iterator[None]:
+    registry.register(Backwards())
+    yield
+    registry.unregister("backwards")
+
+
+def test_what_ships() -> None:
+    assert registry.names()[:1] == ("heft",)
+    assert "single:<device>" in registry.names()
+    assert registry.get("heft").name == "heft"
+    assert registry.get("single:cpu.0") == Single("cpu.0")
+
+
+@pytest.mark.parametrize("name", ["nonsense", "single", "single:", "heft:cpu", "", ":", "auto"])
+def test_an_unknown_name_lists_the_known(name: str) -> None:
+    with pytest.raises(PolicyError, match=r"There are auto, heft, single:<device>"):
+        registry.get(name)
+
+
+def test_candidates_hold_every_device_alone() -> None:
+    found = registry.candidates(PROBLEM)
+    assert found[0] == "heft"
+    assert found[-3:] == ("single:p0", "single:p1", "single:p2")
+
+
+@pytest.mark.usefixtures("backwards")
+def test_a_registered_policy_is_one_like_the_others() -> None:
+    assert "backwards" in registry.names()
+    assert "backwards" in registry.candidates(PROBLEM)
+    schedule = registry.get("backwards").schedule(PROBLEM)
+    assert (schedule.policy, schedule.makespan_s) == ("backwards", 80)
+    with pytest.raises(PolicyError, match="the name is taken"):
+        registry.register(Backwards())
+
+
+def test_what_is_not_registered_cannot_be_unregistered() -> None:
+    with pytest.raises(PolicyError, match="no policy 'backwards'"):
+        registry.unregister("backwards")
+
+
+@pytest.mark.parametrize("name", ["auto", "", "a:b", "heft", "single"])
+def test_names_that_cannot_be(name: str) -> None:
+    with pytest.raises(PolicyError):
+        registry.register(Backwards(name))
+
+
+@pytest.mark.usefixtures("offered")
+def test_other_packages_offer_policies_by_entry_point() -> None:
+    assert {"foreign", "gone"} <= set(registry.names())
+    assert "foreign" in registry.candidates(PROBLEM)
+    assert registry.get("foreign").schedule(PROBLEM).makespan_s == 80
+
+
+@pytest.mark.usefixtures("offered")
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("gone", r"policy 'gone' \(no_such_package:Policy\): cannot be loaded: ModuleNotFoundError"),
+        ("number", "cannot be loaded: TypeError"),
+        ("failing", "cannot be loaded: RuntimeError: out of order"),
+    ],
+)
+def test_a_package_that_is_broken_is_named(name: str, text: str) -> None:
+    with pytest.raises(PolicyError, match=text):
+        registry.get(name)
