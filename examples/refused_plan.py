@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Take one wait out of a saved plan: the verifier refuses it and names the tasks and the array. Needs no SYCL runtime."""
+"""Take a wait out of a saved plan: the verifier names the tasks and the array that race. Needs no SYCL runtime."""
 
 import json
 

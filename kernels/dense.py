@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inference through dense layers: `dense` is Y = act(X W + b) for a batch X, `softmax` turns rows into probabilities."""
+"""Inference: `dense` is Y = act(X W + b) for a batch X, `softmax` turns rows into probabilities."""
 
 from __future__ import annotations
 
@@ -42,8 +42,7 @@ def _dense_numba(dtype: str) -> Any:
 
     real = numpy.dtype(dtype).type
 
-    @numba_dpex.kernel
-    def dense(item: kapi.NdItem, y, x, w, b, activation):  # type: ignore[no-untyped-def]
+    def dense(item: Any, y: Any, x: Any, w: Any, b: Any, activation: Any) -> None:
         m, n = y.shape[0], y.shape[1]
         width = item.get_local_range(0)
         groups = (n + width - 1) // width
@@ -64,7 +63,7 @@ def _dense_numba(dtype: str) -> Any:
                         sums[i] = 0
                     y[i0 + i, j] = sums[i]
 
-    return dense
+    return numba_dpex.kernel(dense)
 
 
 def _dense_opencl(dtype: str, m: int, n: int, depth: int) -> OpenCLSource:
@@ -137,10 +136,8 @@ def _softmax_numba() -> Any:
     import math
 
     import numba_dpex
-    from numba_dpex import kernel_api as kapi
 
-    @numba_dpex.kernel
-    def softmax(item: kapi.NdItem, y, x):  # type: ignore[no-untyped-def]
+    def softmax(item: Any, y: Any, x: Any) -> None:
         i = item.get_global_id(0)
         if i < x.shape[0]:
             largest = x[i, 0]
@@ -153,7 +150,7 @@ def _softmax_numba() -> Any:
             for j in range(x.shape[1]):
                 y[i, j] /= total
 
-    return softmax
+    return numba_dpex.kernel(softmax)
 
 
 def _softmax_opencl(dtype: str, m: int, n: int) -> OpenCLSource:

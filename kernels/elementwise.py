@@ -21,115 +21,100 @@ from syclsched.model.operation import (
     Work,
 )
 
-# --- numba-dpex: each written once for a line and once for a plane, since an array's rank is part of its type -------------
+# --- numba-dpex: once for a line and once for a plane, since an array's rank is part of its type -------------
 
 
 @cache
 def _axpy(ndim: int) -> Any:
     import numba_dpex
-    from numba_dpex import kernel_api as kapi
 
-    @numba_dpex.kernel
-    def axpy(item: kapi.NdItem, y, x, alpha):  # type: ignore[no-untyped-def]
+    def axpy(item: Any, y: Any, x: Any, alpha: Any) -> None:
         i = item.get_global_id(0)
         if i < y.size:
             y[i] += alpha * x[i]
 
-    @numba_dpex.kernel
-    def axpy_plane(item: kapi.NdItem, y, x, alpha):  # type: ignore[no-untyped-def]
+    def axpy_plane(item: Any, y: Any, x: Any, alpha: Any) -> None:
         i = item.get_global_id(0)
         n = y.shape[1]
         if i < y.size:
             y[i // n, i % n] += alpha * x[i // n, i % n]
 
-    return axpy if ndim == 1 else axpy_plane
+    return numba_dpex.kernel(axpy if ndim == 1 else axpy_plane)
 
 
 @cache
 def _add(ndim: int) -> Any:
     import numba_dpex
-    from numba_dpex import kernel_api as kapi
 
-    @numba_dpex.kernel
-    def add(item: kapi.NdItem, z, x, y):  # type: ignore[no-untyped-def]
+    def add(item: Any, z: Any, x: Any, y: Any) -> None:
         i = item.get_global_id(0)
         if i < z.size:
             z[i] = x[i] + y[i]
 
-    @numba_dpex.kernel
-    def add_plane(item: kapi.NdItem, z, x, y):  # type: ignore[no-untyped-def]
+    def add_plane(item: Any, z: Any, x: Any, y: Any) -> None:
         i = item.get_global_id(0)
         n = z.shape[1]
         if i < z.size:
             z[i // n, i % n] = x[i // n, i % n] + y[i // n, i % n]
 
-    return add if ndim == 1 else add_plane
+    return numba_dpex.kernel(add if ndim == 1 else add_plane)
 
 
 @cache
 def _scale(ndim: int) -> Any:
     import numba_dpex
-    from numba_dpex import kernel_api as kapi
 
-    @numba_dpex.kernel
-    def scale(item: kapi.NdItem, x, alpha):  # type: ignore[no-untyped-def]
+    def scale(item: Any, x: Any, alpha: Any) -> None:
         i = item.get_global_id(0)
         if i < x.size:
             x[i] *= alpha
 
-    @numba_dpex.kernel
-    def scale_plane(item: kapi.NdItem, x, alpha):  # type: ignore[no-untyped-def]
+    def scale_plane(item: Any, x: Any, alpha: Any) -> None:
         i = item.get_global_id(0)
         n = x.shape[1]
         if i < x.size:
             x[i // n, i % n] *= alpha
 
-    return scale if ndim == 1 else scale_plane
+    return numba_dpex.kernel(scale if ndim == 1 else scale_plane)
 
 
 @cache
 def _fill(ndim: int) -> Any:
     import numba_dpex
-    from numba_dpex import kernel_api as kapi
 
-    @numba_dpex.kernel
-    def fill(item: kapi.NdItem, x, value):  # type: ignore[no-untyped-def]
+    def fill(item: Any, x: Any, value: Any) -> None:
         i = item.get_global_id(0)
         if i < x.size:
             x[i] = value
 
-    @numba_dpex.kernel
-    def fill_plane(item: kapi.NdItem, x, value):  # type: ignore[no-untyped-def]
+    def fill_plane(item: Any, x: Any, value: Any) -> None:
         i = item.get_global_id(0)
         n = x.shape[1]
         if i < x.size:
             x[i // n, i % n] = value
 
-    return fill if ndim == 1 else fill_plane
+    return numba_dpex.kernel(fill if ndim == 1 else fill_plane)
 
 
 @cache
 def _copy(ndim: int) -> Any:
     import numba_dpex
-    from numba_dpex import kernel_api as kapi
 
-    @numba_dpex.kernel
-    def copy(item: kapi.NdItem, y, x):  # type: ignore[no-untyped-def]
+    def copy(item: Any, y: Any, x: Any) -> None:
         i = item.get_global_id(0)
         if i < y.size:
             y[i] = x[i]
 
-    @numba_dpex.kernel
-    def copy_plane(item: kapi.NdItem, y, x):  # type: ignore[no-untyped-def]
+    def copy_plane(item: Any, y: Any, x: Any) -> None:
         i = item.get_global_id(0)
         n = y.shape[1]
         if i < y.size:
             y[i // n, i % n] = x[i // n, i % n]
 
-    return copy if ndim == 1 else copy_plane
+    return numba_dpex.kernel(copy if ndim == 1 else copy_plane)
 
 
-# --- the host ---------------------------------------------------------------------------------------------------------------
+# --- the host -------------------------------------------------------------------------------------
 
 
 def _axpy_host(*, y: Any, x: Any, alpha: float) -> None:
@@ -152,7 +137,7 @@ def _copy_host(*, y: Any, x: Any) -> None:
     y[...] = x
 
 
-# --- the operations ---------------------------------------------------------------------------------------------------------
+# --- the operations -------------------------------------------------------------------------------
 
 
 def _check(signature: Signature) -> str | None:

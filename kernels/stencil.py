@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`heat_step`: one explicit step of the 2-D heat equation on a block, with its four neighbouring blocks.
 
-new = u + r (u_north + u_south + u_west + u_east - 4 u), the five-point stencil with r = alpha dt / h^2, stable for r <= 1/4.
+new = u + r (u_north + u_south + u_west + u_east - 4 u), the five-point stencil, r = alpha dt / h^2, stable to r = 1/4.
 Of a neighbour only the row or column that touches the block is read. Where the block touches the edge of the domain,
 any block of the right size takes the neighbour's place: one of zeros, shared by all of them, is a boundary at zero.
 """
@@ -30,10 +30,10 @@ NEIGHBOURS = ("north", "south", "west", "east")
 @cache
 def _numba_kernel() -> Any:
     import numba_dpex
-    from numba_dpex import kernel_api as kapi
 
-    @numba_dpex.kernel
-    def heat_step(item: kapi.NdItem, out, center, north, south, west, east, coefficient):  # type: ignore[no-untyped-def]
+    def heat_step(
+        item: Any, out: Any, center: Any, north: Any, south: Any, west: Any, east: Any, coefficient: Any
+    ) -> None:
         m, n = center.shape[0], center.shape[1]
         index = item.get_global_id(0)
         if index < m * n:
@@ -46,7 +46,7 @@ def _numba_kernel() -> Any:
             here = center[i, j]
             out[i, j] = here + coefficient * ((above + below) + (left + right) - (here + here + here + here))
 
-    return heat_step
+    return numba_dpex.kernel(heat_step)
 
 
 def _opencl_source(signature: Signature) -> OpenCLSource:

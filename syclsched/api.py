@@ -142,9 +142,9 @@ def calibrate(
 
     with HistoryStore() as history:
         if live is not None:
-            return measure(graph, platform, live, history, progress=progress)
+            return measure(graph, platform, live, history, progress=progress).measured
         with open_devices(platform) as opened:
-            return measure(graph, platform, opened, history, progress=progress)
+            return measure(graph, platform, opened, history, progress=progress).measured
 
 
 def plan(graph: TaskGraph, platform: Platform, *, policy: str = "auto", history: History | None = None) -> Plan:

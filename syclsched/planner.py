@@ -4,17 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from syclsched.costs import CostModel, History
-from syclsched.errors import PlanError, PolicyError, SyclschedError
+from syclsched.errors import CapabilityError, PlanError, PolicyError, SyclschedError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Candidate, Option, Plan
 from syclsched.model.platform import Platform
 from syclsched.model.schedule import Schedule
 from syclsched.planning import build_plan, verify
-from syclsched.scheduling import build_problem
+from syclsched.scheduling import Problem, build_problem
+from syclsched.scheduling import candidates as policy_candidates
 from syclsched.scheduling import get as get_policy
 from syclsched.simulation import predict
 
@@ -73,11 +74,11 @@ def plan_graph(graph: TaskGraph, platform: Platform, *, policy: str = AUTO, hist
     best: Plan | None = None
     considered: list[Candidate] = []
     refusal: SyclschedError | None = None
-    for name, devices in _candidates(platform):
+    for name, devices in _candidates(builder.problem(platform), platform):
         label = name if devices is None else f"{name}[{','.join(devices)}]"
         try:
             plan = builder.build(name, devices)
-        except (PlanError, PolicyError) as error:
+        except (CapabilityError, PlanError, PolicyError) as error:
             considered.append(Candidate(label, None, str(error)))
             refusal = refusal or error
             continue
@@ -91,17 +92,18 @@ def plan_graph(graph: TaskGraph, platform: Platform, *, policy: str = AUTO, hist
     return _finish(best, builder, tuple(considered))
 
 
-def _candidates(platform: Platform) -> Iterator[tuple[str, tuple[str, ...] | None]]:
-    """Yield policy and, for a part of the platform, device names; the simplest first."""
-    names = [d.name for d in platform.compute_devices]
-    for name in names:
-        yield f"single:{name}", None
-    yield "heft", None
-    count = len(names)
+def _candidates(problem: Problem, platform: Platform) -> Iterator[tuple[str, tuple[str, ...] | None]]:
+    """Yield policy and, for a part of the platform, device names; every single device first, as the simplest."""
+    names = policy_candidates(problem)
+    singles = [name for name in names if name.startswith("single:")]
+    several = [name for name in names if name not in singles]
+    yield from ((name, None) for name in (*singles, *several))
+    devices = [d.name for d in platform.compute_devices]
+    count = len(devices)
     sizes = range(1, count) if count <= _ALL_SUBSETS else range(count - 1, count)
     for size in sizes:
-        for subset in combinations(names, size):
-            yield "heft", subset
+        for subset in combinations(devices, size):
+            yield from ((name, subset) for name in several)
 
 
 def _finish(plan: Plan, builder: _Builder, considered: tuple[Candidate, ...]) -> Plan:
@@ -117,12 +119,19 @@ class _Builder:
     graph: TaskGraph
     platform: Platform
     costs: CostModel
+    problems: dict[tuple[str, ...], Problem] = field(default_factory=dict)
+
+    def problem(self, platform: Platform) -> Problem:
+        """Return the graph on a platform as numbers; made once per platform."""
+        names = tuple(d.name for d in platform.devices)
+        if names not in self.problems:
+            self.problems[names] = build_problem(self.graph, platform, self.costs)
+        return self.problems[names]
 
     def build(self, policy: str, devices: tuple[str, ...] | None) -> Plan:
         """Return the simulated plan of a policy on some of the devices, or on all."""
         platform = self.platform if devices is None else self.platform.select(devices)
-        problem = build_problem(self.graph, platform, self.costs)
-        schedule = get_policy(policy).schedule(problem)
+        schedule = get_policy(policy).schedule(self.problem(platform))
         durations = self._durations(schedule)
         return predict(build_plan(self.graph, self.platform, schedule, durations))
 

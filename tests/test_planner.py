@@ -58,7 +58,7 @@ def test_auto_is_never_predicted_slower_than_any_candidate(graph: TaskGraph, pla
     plan = plan_graph(graph, platform)
     verify(plan, graph)
     singles = [c for c in plan.candidates if c.policy.startswith("single:")]
-    assert len(singles) == len(platform.compute_devices)
+    assert {f"single:{d.name}" for d in platform.compute_devices} <= {c.policy for c in singles}
     assert all(plan.makespan_s <= c.makespan_s * (1 + 1e-8) for c in plan.candidates if c.makespan_s is not None)
 
 
@@ -140,3 +140,27 @@ def test_a_described_platform_needs_no_filter_strings() -> None:
     platform = two_devices()
     assert all(d.filter_string is None for d in platform.devices)
     assert plan_graph(independent(2), replace(platform, submission_s=1e-5)).makespan_s > 0
+
+
+def test_a_subset_that_cannot_run_a_task_is_recorded_and_passed_over() -> None:
+    platform = two_devices()
+    only_d1 = Operation(
+        "gpu_only",
+        (Parameter("x", AccessMode.UPDATE),),
+        (
+            Implementation(
+                "kernel",
+                "opencl-c",
+                load=lambda s: s,
+                launch=lambda s, d: Launch((1,)),
+                requires=Requirements(aspects=("fp16",)),
+            ),
+        ),
+        work=lambda s: Work(1.0, 1.0),
+    )
+    able = tuple(replace(d, aspects=("fp16", "fp64")) if d.name == "d1" else d for d in platform.devices)
+    graph = independent(2)
+    graph.kernel(only_d1, x=graph.array("x", (4,)), name="special")
+    plan = plan_graph(graph, replace(platform, devices=able))
+    assert next(a.device for a in plan.schedule.assignments if a.task == "special") == "d1"
+    assert any("fp16" in (c.refused or "") for c in plan.candidates)

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write docs/cli.md from the command line's own definitions; a test compares the two, so the page cannot drift.
 
-Usage: ``python tools/cli_docs.py`` writes the page, ``python tools/cli_docs.py --check`` ends with 1 if it is out of date.
+Usage: ``python tools/cli_docs.py`` writes the page; with ``--check`` it ends with 1 if the page is out of date.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 
@@ -18,59 +20,83 @@ _HEAD = """% Made by tools/cli_docs.py from the commands' own definitions; chang
 
 # Command line
 
-`python -m syclsched COMMAND`, or `syclsched COMMAND`. `--debug` anywhere shows Python tracebacks; `-h` or `--help` after a command
-says what follows here. Exit codes: 0 done, 1 the work was done and its result is wrong or nothing is usable, 2 a mistake
-in what was asked, 130 interrupted.
+`python -m syclsched COMMAND`, or `syclsched COMMAND`. `--debug` anywhere shows Python tracebacks; `-h` or `--help`
+after a command says what follows here. Exit codes: 0 done, 1 the work was done and its result is wrong or nothing is
+usable, 2 a mistake in what was asked, 130 interrupted.
 """
+
+
+class _Parameter(NamedTuple):
+    """One argument or option, as its command's function declares it."""
+
+    label: str
+    help: str
+    is_option: bool
+    required: bool
 
 
 def page() -> str:
     """Return the page as Markdown."""
-    from typer.main import get_command
-
     from syclsched.cli.main import app
 
-    group: Any = get_command(app)
-    sections = [section for name, command in group.commands.items() for section in _command(name, command)]
-    return "\n".join([_HEAD, *sections]).rstrip() + "\n"
+    commands = [(info.name or "", info.callback) for info in app.registered_commands]
+    return (
+        "\n".join([_HEAD, *(line for name, function in commands for line in _command(name, function))]).rstrip() + "\n"
+    )
 
 
-def _command(name: str, command: Any) -> Iterator[str]:
+def _command(name: str, function: Any) -> Iterator[str]:
     """Yield the lines of one command's section."""
-    parameters = [p for p in command.params if not getattr(p, "hidden", False) and p.name != "help"]
-    arguments = [p for p in parameters if p.param_type_name == "argument"]
-    options = [p for p in parameters if p.param_type_name == "option"]
-    words = [f"[{_metavar(p)}]" if not p.required else _metavar(p) for p in arguments]
+    parameters = list(_parameters(function))
+    arguments = [p for p in parameters if not p.is_option]
+    words = [p.label if p.required else f"[{p.label}]" for p in arguments]
     yield f"## {name}\n"
-    yield f"```sh\n{' '.join(['python -m syclsched', name, *words, *(['[OPTIONS]'] if options else [])])}\n```\n"
-    yield _plain(command.help or "") + "\n"
-    for parameter in (*arguments, *options):
-        flags = _metavar(parameter) if parameter in arguments else _flags(parameter)
-        yield f"`{flags}`\n: {_plain(getattr(parameter, 'help', None) or '')}{_default(parameter)}\n"
-    for child_name, child in getattr(command, "commands", {}).items():
-        yield from _command(f"{name} {child_name}", child)
+    options = ["[OPTIONS]"] if len(arguments) < len(parameters) else []
+    yield f"```sh\n{' '.join(['python -m syclsched', name, *words, *options])}\n```\n"
+    yield _plain(inspect.getdoc(function) or "") + "\n"
+    for parameter in [*arguments, *(p for p in parameters if p.is_option)]:
+        yield f"`{parameter.label}`\n: {_plain(parameter.help)}\n"
 
 
-def _metavar(parameter: Any) -> str:
-    return str(parameter.metavar or parameter.name.upper())
+def _parameters(function: Any) -> Iterator[_Parameter]:
+    """Yield the parameters that are shown, from the function's signature."""
+    from typer.models import ArgumentInfo, OptionInfo
+
+    hints = get_type_hints(function, include_extras=True)
+    for parameter in inspect.signature(function).parameters.values():
+        hint = hints[parameter.name]
+        annotated = getattr(hint, "__metadata__", ())
+        info = next((d for d in (*annotated, parameter.default) if isinstance(d, (ArgumentInfo, OptionInfo))), None)
+        if info is None or info.hidden:
+            continue
+        # Within Annotated[...] the first positional argument is a flag, else it is the default.
+        default = parameter.default if annotated else info.default
+        first = [info.default] if annotated and isinstance(info.default, str) else []
+        flags = [flag for flag in (*first, *(info.param_decls or ())) if flag.startswith("-")]
+        kind = get_args(hint)[0] if hasattr(hint, "__metadata__") else hint
+        is_option = isinstance(info, OptionInfo)
+        yield _Parameter(
+            label=_option_label(flags or [f"--{parameter.name.replace('_', '-')}"], info, kind)
+            if is_option
+            else info.metavar or parameter.name.upper(),
+            help=(info.help or "") + _default(default),
+            is_option=is_option,
+            required=default in (..., inspect.Parameter.empty),
+        )
 
 
-def _flags(parameter: Any) -> str:
-    names = ", ".join([*parameter.opts, *parameter.secondary_opts])
-    return names if parameter.is_flag else f"{names} {_value(parameter)}"
+def _option_label(flags: list[str], info: Any, kind: Any) -> str:
+    kinds = [k for k in get_args(kind) or (kind,) if k is not type(None)]
+    if bool in kinds:
+        return ", ".join(flags)
+    choices = "|".join(str(getattr(c, "value", c)) for k in kinds for c in (k if isinstance(k, type(Enum)) else ()))
+    value = info.metavar or (f"[{choices}]" if choices else getattr(kinds[0], "__name__", "value").upper())
+    return f"{', '.join(flags)} {value}"
 
 
-def _value(parameter: Any) -> str:
-    choices = getattr(parameter.type, "choices", None)
-    if parameter.metavar is None and choices:
-        return "[" + "|".join(str(getattr(choice, "value", choice)) for choice in choices) + "]"
-    return str(parameter.metavar or parameter.type.name.upper())
-
-
-def _default(parameter: Any) -> str:
-    value = parameter.default
-    shown = isinstance(value, (str, int, float)) and not isinstance(value, bool) and value != ""
-    return f" Default: `{value}`." if shown else ""
+def _default(value: Any) -> str:
+    shown = isinstance(value, (str, int, float, Enum)) and not isinstance(value, bool) and value != ""
+    return f" Default: `{getattr(value, 'value', value)}`." if shown else ""
 
 
 def _plain(text: str) -> str:

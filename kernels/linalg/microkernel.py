@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The register-blocked inner product all OpenCL C linear algebra here is made of.
 
-Every operation of a lower Cholesky factorisation on row-major tiles multiplies rows by rows (A B^T), and rows are contiguous.
-So the vectors run along the summation index, and a block of row pairs is kept in registers: a block of R by 4
-pairs loads R + 4 vectors for 4 R fused multiply-adds (Goto and van de Geijn, "Anatomy of high-performance matrix
-multiplication", 2008, with the packing left out, since both operands already lie as the loop reads them).
+Every operation of a lower Cholesky factorisation on row-major tiles multiplies rows by rows (A B^T), and rows are
+contiguous. So the vectors run along the summation index, and a block of row pairs is kept in registers: R by 4 pairs
+load R + 4 vectors for 4 R fused multiply-adds. (Register blocking as in Goto and van de Geijn, "Anatomy of
+high-performance matrix multiplication", 2008; packing is left out, since both operands lie as the loop reads them.)
 """
 
 from __future__ import annotations

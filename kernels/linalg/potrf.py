@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`potrf`: the Cholesky factor of a tile in place: L in the lower triangle, zeros above; only the lower triangle is read."""
+"""`potrf`: the Cholesky factor of a tile, in place: L below, zeros above; only the lower triangle is read."""
 
 from __future__ import annotations
 
 from functools import cache
 from typing import Any
 
-from syclsched.errors import SyclschedError
+from syclsched.errors import ExecutionError
 from syclsched.kernels.common import ITEM_BYTES, NUMBA_DPEX, OPENCL_C, REAL_DTYPES, VECTOR_ITEMS, ceil_div
 from syclsched.kernels.linalg.microkernel import COLUMNS, dot_block, preamble, row_pointers
 from syclsched.kernels.linalg.trsm import ROWS, columns_of_block, store_block, substitute
@@ -18,6 +18,7 @@ from syclsched.model.operation import (
     OpenCLSource,
     Operation,
     Parameter,
+    Requirements,
     Signature,
     Work,
 )
@@ -26,24 +27,8 @@ from syclsched.model.operation import (
 NUMBA_ROWS = 4
 
 
-class NotPositiveDefiniteError(SyclschedError):
-    """A pivot of the Cholesky factorisation is not positive.
-
-    Parameters
-    ----------
-    pivot : int
-        One-based index of the pivot within the tile, as LAPACK's ``info``.
-    """
-
-    def __init__(self, pivot: int) -> None:
-        self.pivot = pivot
-        super().__init__(
-            explain_pivot(pivot), hint="Give a symmetric positive-definite matrix, or add a multiple of the identity"
-        )
-
-
 def explain_pivot(status: int) -> str:
-    """Say what a non-zero status of `potrf` means."""
+    """Say what a non-zero status of `potrf` means: as LAPACK's info, the one-based index of the pivot in the tile."""
     return f"the matrix is not positive definite: pivot {status} of the tile is not positive"
 
 
@@ -102,7 +87,7 @@ __kernel void potrf(__global T* a, __global int* status) {{
 
 @cache
 def _numba_kernel(dtype: str) -> Any:
-    """Return the kernel: one work-group finds U = L^T row block by row block in the upper triangle, work-items along its rows.
+    """Return the kernel: one work-group finds U = L^T in the upper triangle, by blocks of rows, work-items along them.
 
     The rows of U are contiguous where the columns of L are not. Every work-item factors the small diagonal block for
     itself, from the same numbers in the same order, so all agree and one barrier is saved.
@@ -116,8 +101,7 @@ def _numba_kernel(dtype: str) -> Any:
     real = numpy.dtype(dtype).type
     size = NUMBA_ROWS * NUMBA_ROWS
 
-    @numba_dpex.kernel
-    def potrf(item: kapi.NdItem, a, status):  # type: ignore[no-untyped-def]
+    def potrf(item: Any, a: Any, status: Any) -> None:
         n = a.shape[0]
         me = item.get_local_id(0)
         width = item.get_local_range(0)
@@ -180,7 +164,7 @@ def _numba_kernel(dtype: str) -> Any:
         if me == 0:
             status[0] = failed
 
-    return potrf
+    return numba_dpex.kernel(potrf)
 
 
 def _check(signature: Signature) -> str | None:
@@ -220,7 +204,10 @@ def _host(*, a: Any, status: Any) -> None:
     factor, info = function(a, lower=True, clean=True)
     status[0] = info
     if info:
-        raise NotPositiveDefiniteError(int(info))
+        raise ExecutionError(
+            explain_pivot(int(info)),
+            hint="Give a symmetric positive-definite matrix, or add a multiple of the identity",
+        )
     a[...] = factor
 
 
@@ -237,7 +224,7 @@ POTRF = Operation(
     implementations=(
         Implementation("opencl-c", "opencl-c", _load_opencl, _launch_opencl, OPENCL_C, efficiency=0.1),
         Implementation("numba-dpex", "numba-dpex", _load_numba, _launch_numba, NUMBA_DPEX, efficiency=0.03),
-        Implementation("scipy", "host", _load_host, efficiency=0.1),
+        Implementation("scipy", "host", _load_host, requires=Requirements(packages=("scipy",)), efficiency=0.1),
     ),
     work=_work,
     check=_check,

@@ -100,8 +100,7 @@ def _numba_kernel(dtype: str) -> Any:
 
     real = numpy.dtype(dtype).type
 
-    @numba_dpex.kernel
-    def trsm(item: kapi.NdItem, a, l):  # type: ignore[no-untyped-def] # noqa: E741
+    def trsm(item: Any, a: Any, l: Any) -> None:  # noqa: E741
         i = item.get_global_id(0)
         n = a.shape[1]
         if i < a.shape[0]:
@@ -120,7 +119,7 @@ def _numba_kernel(dtype: str) -> Any:
                         x[q] /= l[j0 + q, j0 + q]
                         a[i, j0 + q] = x[q]
 
-    return trsm
+    return numba_dpex.kernel(trsm)
 
 
 def _check(signature: Signature) -> str | None:

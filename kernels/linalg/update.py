@@ -85,8 +85,7 @@ def numba_gemm(dtype: str) -> Any:
 
     real = numpy.dtype(dtype).type
 
-    @numba_dpex.kernel
-    def gemm(item: kapi.NdItem, c, a, b):  # type: ignore[no-untyped-def]
+    def gemm(item: Any, c: Any, a: Any, b: Any) -> None:
         m, n, depth = c.shape[0], c.shape[1], a.shape[1]
         width = item.get_local_range(0)
         groups = (n + width - 1) // width
@@ -117,7 +116,7 @@ def numba_gemm(dtype: str) -> Any:
                 if i0 + i < m:
                     c[i0 + i, j] -= sums[i]
 
-    return gemm
+    return numba_dpex.kernel(gemm)
 
 
 @cache
@@ -129,8 +128,7 @@ def numba_syrk(dtype: str) -> Any:
 
     real = numpy.dtype(dtype).type
 
-    @numba_dpex.kernel
-    def syrk(item: kapi.NdItem, c, a):  # type: ignore[no-untyped-def]
+    def syrk(item: Any, c: Any, a: Any) -> None:
         n, depth = c.shape[0], a.shape[1]
         width = item.get_local_range(0)
         groups = (n + width - 1) // width
@@ -162,4 +160,4 @@ def numba_syrk(dtype: str) -> Any:
                 if i0 + i < n and j <= i0 + i:
                     c[i0 + i, j] -= sums[i]
 
-    return syrk
+    return numba_dpex.kernel(syrk)

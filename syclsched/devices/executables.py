@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from syclsched.devices.arguments import flatten_array, flatten_scalar, pointer, scalar_dtype
+from syclsched.devices.fences import submit_fence
 from syclsched.errors import ExecutionError
 from syclsched.model.operation import Operation, Scalar, Signature
 
@@ -79,8 +80,8 @@ class EmptySubmission:
     """A kernel over no work-items: nothing but the order it stands for."""
 
     def submit(self, queue: Any, depends: list[Any]) -> Any:
-        """Submit a barrier; see `Submission.submit`."""
-        return queue.submit_barrier(depends)
+        """Submit a fence; see `Submission.submit`."""
+        return submit_fence(queue, depends)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,9 @@ class LibrarySubmission:
     def submit(self, queue: Any, depends: list[Any]) -> Any:
         """Let the library submit; see `Submission.submit`."""
         event = self.call(queue, self.arguments, depends)
-        if not hasattr(event, "profiling_info_end"):
+        # Asked of the type: reading the property itself would wait for the event with the GIL held, and the host
+        # task a library keeps its arguments alive with needs the GIL.
+        if not hasattr(type(event), "profiling_info_end"):
             raise ExecutionError(
                 f"the implementation's submit() returned {type(event).__name__}, not a dpctl.SyclEvent",
                 where=self.where,

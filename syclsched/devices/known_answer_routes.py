@@ -18,9 +18,13 @@ from typing import Any
 import numpy as np
 
 from .. import oneapi
+from ..model.access import AccessMode
+from ..model.operation import Operation, Parameter, Signature, Work
 from ..oneapi.cache import cache_root, write_atomically
 from . import known_answers as ka
+from .arguments import flatten_array, pointer
 from .known_answers import Array, Dtype
+from .spirv import kernel_spirv
 
 DPEX = "numba-dpex"
 OPENCL_C = "OpenCL C"
@@ -28,6 +32,15 @@ DPNP = "dpnp"
 
 #: The dtype whose sum is taken through dpnp: compiling one costs a driver more than the rest of dpnp's check together.
 _DPNP_SUM = "float32"
+
+
+#: What all the kernels look like to the compiler.
+_OPERATION = Operation(
+    name="known answer",
+    parameters=(Parameter("out", AccessMode.UPDATE), Parameter("given", AccessMode.READ)),
+    implementations=(),
+    work=lambda signature: Work(flops=0.0, bytes=0.0),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +73,7 @@ def run_dpex(queue: Any, dtypes: tuple[Dtype, ...]) -> Iterator[Answer]:
                 right = ka.expected(kind, dtype, length)
                 given = ka.inputs(kind, dtype, length)
                 out = np.zeros(right.size, dtype=dtype.name)
-                result = _submit(queue, kernel, out, given, ka.flattened, right.size)
+                result = _submit(queue, kernel, out, given, flatten_array, right.size)
                 yield Answer(dtype, kind, length, result, right)
 
 
@@ -121,22 +134,15 @@ def _read_spirv(path: Path) -> tuple[str, bytes] | None:
 
 
 def _dpex_compile(queue: Any, function: Callable[..., None], dtype: Dtype) -> tuple[str, bytes]:
+    """Compile with what compiles tasks: the check shall take the road that work takes."""
     try:
-        import numba
-        import numba.cpython.builtins  # Compiling without a host function first, numba-dpex knows no range,
-        import numba.cpython.rangeobj  # shape[0] and the like until somebody has imported their lowering.
-        import numba.cpython.tupleobj
         import numba_dpex
-        from numba_dpex.core.types.kernel_api.index_space_ids import ItemType
     except ImportError as error:
         raise RouteUnavailable(f"numba-dpex cannot be imported ({error})") from error
-    import dpctl.tensor
-
-    array = numba.typeof(dpctl.tensor.empty(1, dtype=dtype.name, sycl_queue=queue))
+    signature = Signature(shapes={"out": (1,), "given": (1,)}, dtypes={"out": dtype.name, "given": dtype.name})
     kernel = numba_dpex.kernel(function)
-    kernel.compile(numba.types.void(ItemType(1), array, array))
-    module = next(iter(kernel.overloads.values())).kernel_device_ir_module
-    return str(module.kernel_name), bytes(module.kernel_bitcode)
+    module = kernel_spirv(kernel, _OPERATION, signature, 1, grouped=False, device=queue.sycl_device)
+    return module.kernel_name, module.code
 
 
 # --- OpenCL C -----------------------------------------------------------------------------------------
@@ -173,8 +179,8 @@ def _opencl_answer(queue: Any, kernel: Any, dtype: Dtype, kind: str, length: int
     return Answer(dtype, kind, length, result, right)
 
 
-def _pointer_only(array_length: int, itemsize_bytes: int, memory: Any) -> list[Any]:
-    return [memory]
+def _pointer_only(array: Any) -> list[Any]:
+    return [pointer(array)]
 
 
 def _submit(
@@ -182,25 +188,20 @@ def _submit(
     kernel: Any,
     out: Array,
     given: Array,
-    arguments_of: Callable[[int, int, Any], list[Any]],
+    arguments_of: Callable[[Any], list[Any]],
     items: int,
     group_items: int | None = None,
     extra: tuple[Any, ...] = (),
 ) -> Array:
     """Copy in, run one kernel, copy out; returns what the device left in `out`."""
-    from dpctl.memory import MemoryUSMDevice
+    from dpctl import tensor
 
-    device_out, device_in = MemoryUSMDevice(out.nbytes, queue=queue), MemoryUSMDevice(given.nbytes, queue=queue)
-    device_out.copy_from_host(out.view(np.uint8))
-    device_in.copy_from_host(given.view(np.uint8))
-    arguments = [
-        *arguments_of(out.size, out.itemsize, device_out),
-        *arguments_of(given.size, given.itemsize, device_in),
-        *extra,
-    ]
+    device_out, device_in = tensor.asarray(out, sycl_queue=queue), tensor.asarray(given, sycl_queue=queue)
+    arguments = [*arguments_of(device_out), *arguments_of(device_in), *extra]
     local = [group_items] if group_items is not None else None
     queue.submit_async(kernel, arguments, [items], local).wait()
-    return np.array(device_out.copy_to_host().view(out.dtype))
+    result: Array = tensor.asnumpy(device_out)
+    return result
 
 
 # --- dpnp ---------------------------------------------------------------------------------------------

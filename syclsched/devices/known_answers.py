@@ -9,7 +9,6 @@ All inputs are chosen so that every order of evaluation gives the same rounding,
 
 from __future__ import annotations
 
-import ctypes
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -216,12 +215,3 @@ def opencl_source(dtypes: tuple[Dtype, ...]) -> str:
         )
         for dtype in dtypes
     )
-
-
-def flattened(array_length: int, itemsize_bytes: int, memory: Any) -> list[Any]:
-    """Return a contiguous 1-d array's arguments as numba-dpex's calling convention has them.
-
-    Item count, item size, USM pointer, shape and stride in elements; integers of 64 bits.
-    """
-    as_long = ctypes.c_longlong
-    return [as_long(array_length), as_long(itemsize_bytes), memory, as_long(array_length), as_long(1)]

@@ -125,6 +125,7 @@ class BufferTable:
             If the memory cannot be had; names array, space and size.
         """
         name, space = buffer
+        self.free(buffer)
         array = self._arrays[name]
         self._buffers[buffer] = LiveBuffer(
             array, self._storage(array, space), on_host=self._spaces[space].host_accessible or space == HOST, owned=True

@@ -160,6 +160,7 @@ class Dispatcher:
                     flag.set()
                 if self.when_finished is not None:
                     self.when_finished()
+                    self.when_finished = None
 
     def _prepare(self) -> None:
         """Compile everything, make the lanes, and read the clocks, before the first submission."""

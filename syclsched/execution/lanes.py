@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lanes that work: an in-order SYCL queue, or a host thread."""
+"""Lanes that work: a SYCL queue whose submissions are chained by events, or a host thread."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from syclsched.devices.executables import Executable
+from syclsched.devices.fences import chained_queue, submit_fence
 from syclsched.execution.buffers import BufferTable
 from syclsched.execution.clock import now_ns
 from syclsched.execution.program import Buffer, Node
@@ -16,12 +19,12 @@ from syclsched.execution.work import Work
 from syclsched.execution.worker import Worker
 from syclsched.model.plan import Lane
 
-#: With more waits than this, one barrier is submitted for them instead of a long event list.
-BARRIER_WAITS = 8
+#: With more waits than this, one fence is submitted for them instead of a long event list.
+FENCE_WAITS = 8
 
 
 def queue_of(lane: Lane, live: Any) -> Any:
-    """Return the queue of a device lane, or None for a host lane.
+    """Return a queue for a device lane, or None for a host lane.
 
     Parameters
     ----------
@@ -33,21 +36,21 @@ def queue_of(lane: Lane, live: Any) -> Any:
     Returns
     -------
     dpctl.SyclQueue or None
-        In-order, with profiling.
+        Out-of-order, with profiling: `syclsched.devices.fences` says why.
     """
     if lane.kind == "host":
         return None
     suffix = lane.name.rpartition(":")[2]
-    return live.queue(lane.device, lane.kind, int(suffix) if suffix.isdecimal() else 0)
+    return chained_queue(live.queue(lane.device, lane.kind, int(suffix) if suffix.isdecimal() else 0))
 
 
 class DeviceLane:
-    """An in-order queue that instructions are submitted to.
+    """A queue that instructions are submitted to, each after the one before it.
 
     Parameters
     ----------
     queue : dpctl.SyclQueue
-        In-order.
+        Out-of-order; nobody else submits to it.
     buffers : BufferTable
         The run's buffers.
     counts : Counts
@@ -81,19 +84,15 @@ class DeviceLane:
         dpctl.SyclEvent
             Its own.
         """
-        depends = [e for e in events if e.execution_status != self._complete]
-        if len(depends) > BARRIER_WAITS:
-            # The queue is in order: what follows the barrier waits for all of them.
-            self.queue.submit_barrier(depends)
-            self._counts.barriers += 1
-            depends = []
-        if work is not None and executable is not None:
-            event = self._launch(work, executable, depends)
-        elif node.instruction.kind == "copy":
+        depends = self._unfinished(events)
+        if len(depends) > FENCE_WAITS:
+            depends = [self._fence(depends)]
+        if node.instruction.kind == "copy" and node.instruction.nbytes:
             event = self._copy(node, depends)
+        elif work is not None and executable is not None and self._writes_anything(work):
+            event = self._launch(work, executable, depends)
         else:
-            event = self.queue.submit_barrier(depends)
-            self._counts.barriers += 1
+            event = self._fence(depends)
         self._counts.submissions += 1
         self.last_event = event
         return event
@@ -107,6 +106,20 @@ class DeviceLane:
         """Let go of what only had to live until the last event."""
         self._kept.clear()
 
+    def _unfinished(self, events: list[Any]) -> list[Any]:
+        """Return the event before on this lane and those given, without those that are complete."""
+        before = events if self.last_event is None else [self.last_event, *events]
+        return [e for e in before if e.execution_status != self._complete]
+
+    def _fence(self, depends: list[Any]) -> Any:
+        self._counts.barriers += 1
+        return submit_fence(self.queue, depends)
+
+    def _writes_anything(self, work: Work) -> bool:
+        """Return False if all a task writes is empty: libraries and drivers lose the order of empty work."""
+        written = [p.name for p in work.operation.arrays if p.mode is not None and p.mode.writes]
+        return not written or any(self._buffers[work.buffers[name]].array.nbytes for name in written)
+
     def _launch(self, work: Work, executable: Executable, depends: list[Any]) -> Any:
         arguments = {name: self._buffers[buffer].usm_array(self.queue) for name, buffer in work.buffers.items()}
         submission = executable.bind(arguments)
@@ -117,8 +130,6 @@ class DeviceLane:
 
     def _copy(self, node: Node, depends: list[Any]) -> Any:
         source, destination = (self._buffers[use.array, use.space] for use in node.instruction.uses)
-        if node.instruction.nbytes == 0:
-            return self.queue.submit_barrier(depends)
         return self.queue.memcpy_async(
             destination.copy_operand(self.queue),
             source.copy_operand(self.queue),
@@ -197,7 +208,7 @@ class HostLane:
         if node.instruction.kind == "copy":
             source, destination = (self._buffers[use.array, use.space] for use in node.instruction.uses)
             target = destination.numpy(writable=True)
-            return lambda: target.__setitem__(..., source.numpy(writable=False))
+            return lambda: np.copyto(target, source.numpy(writable=False))
         return lambda: None
 
 

@@ -139,8 +139,8 @@ class Run:
         array : LogicalArray or str
             An array of the graph, not a temporary one.
         like : str, optional
-            ``numpy`` (a copy), ``dpnp`` or ``usm_ndarray`` (the run's own memory once the run has ended, which then lives
-            as long as the array).
+            ``numpy`` (a copy), ``dpnp`` or ``usm_ndarray`` (the run's own memory once the run has ended, which then
+            lives as long as the array).
         timeout : float, optional
             Seconds; no limit if not given.
 

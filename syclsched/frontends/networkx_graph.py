@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
 from syclsched.errors import ArgumentError, CycleError, GraphError
 from syclsched.model.access import Access, AccessMode
 from syclsched.model.graph import TaskGraph
-from syclsched.model.operation import Operation
+from syclsched.model.operation import Operation, Signature
 from syclsched.model.ordering import find_cycle, topological_order
 from syclsched.model.task import LogicalArray, Task
 
@@ -137,12 +137,13 @@ def from_networkx(
     declared = {**digraph.graph.get("arrays", {}), **(arrays or {})}
     for array, spec in declared.items():
         _declare(graph, array, spec)
+    logical = graph.arrays
     nodes = {text: node for node, text in names.items()}
     for text in _submission(digraph, names, order):
         attributes = dict(digraph.nodes[nodes[text]])
         if operations is not None and nodes[text] in operations:
             attributes["operation"] = operations[nodes[text]]
-        _add(graph, text, attributes)
+        _add(graph, logical, text, attributes)
     implied = {(d.before, d.after) for d in graph.dependencies()}
     for before, after, attributes in digraph.edges(data=True):
         pair = (names[before], names[after])
@@ -226,7 +227,7 @@ def _declare(graph: TaskGraph, name: str, spec: Any) -> None:
         _refuse(f"an array is declared by its shape and dtype or by its data, not by {spec!r}", where)
 
 
-def _add(graph: TaskGraph, name: str, attributes: Mapping[str, Any]) -> None:
+def _add(graph: TaskGraph, arrays: Mapping[str, LogicalArray], name: str, attributes: Mapping[str, Any]) -> None:
     where = f"node {name!r}"
     operation = attributes.get("operation")
     kind = attributes.get("kind") or ("kernel" if isinstance(operation, Operation) else "host")
@@ -236,7 +237,7 @@ def _add(graph: TaskGraph, name: str, attributes: Mapping[str, Any]) -> None:
     if kind == "barrier":
         graph.barrier(name=name)
         return
-    arguments = {key: _argument(graph, value) for key, value in _mapping(attributes, "arguments", where).items()}
+    arguments = {key: _argument(arrays, value) for key, value in _mapping(attributes, "arguments", where).items()}
     if kind == "copy":
         if arguments.keys() != {"source", "destination"}:
             _refuse("a copy has the arguments 'source' and 'destination'", where)
@@ -248,54 +249,41 @@ def _add(graph: TaskGraph, name: str, attributes: Mapping[str, Any]) -> None:
             where,
             "Set it on the node, or pass operations={node: operation or callable}",
         )
+    modes = {key: _mode(mode, key, where) for key, mode in _mapping(attributes, "accesses", where).items()}
+    for parameter in modes.keys() - arguments.keys():
+        # Without an argument of that name, an access names both the parameter and the array.
+        arguments[parameter] = _argument(arrays, parameter)
+    accesses = {
+        key: Access(value.name, modes[key]) if isinstance(value, LogicalArray) and key in modes else value
+        for key, value in arguments.items()
+    }
+    taken = {"name", "priority", "flops", "self", "operation", "function"} & accesses.keys()
+    if taken:
+        raise ArgumentError(f"an argument cannot be called {sorted(taken)[0]!r}", where=where)
     if kind == "kernel" and isinstance(operation, Operation):
-        _without_reserved(arguments, where)
-        graph.kernel(operation, name=name, priority=priority, **arguments)
+        graph.kernel(operation, name=name, priority=priority, **accesses)
     elif kind == "host":
-        _add_host(graph, name, priority, operation, arguments, _mapping(attributes, "accesses", where))
+        function, flops = _host_function(operation, arguments, where)
+        graph.host(function, name=name, priority=priority, flops=flops, **accesses)
     else:
         _refuse(f"a {kind!r} task cannot be made of {operation!r}", where, "Give an Operation, or a callable")
 
 
-def _add_host(
-    graph: TaskGraph,
-    name: str,
-    priority: int,
-    operation: Any,
-    arguments: dict[str, Any],
-    accesses: Mapping[str, Any],
-) -> None:
-    where = f"node {name!r}"
-    function, modes = operation, dict(accesses)
-    if isinstance(operation, Operation):
-        function = _host_function(operation, where)
-        modes = {p.name: p.mode for p in operation.parameters if p.mode is not None}
-    if not callable(function):
-        _refuse(f"attribute 'operation' is {function!r}, neither an Operation nor a callable", where)
-    for parameter in modes.keys() - arguments.keys():
-        # Without arguments, an access names both the parameter and the array.
-        arguments[parameter] = _argument(graph, parameter)
-    for parameter, value in arguments.items():
-        if isinstance(value, LogicalArray):
-            if parameter not in modes:
-                _refuse(
-                    f"attribute 'accesses' does not say how {parameter!r} is touched",
-                    where,
-                    f"Set accesses={{{parameter!r}: 'read'}}, 'write', 'update' or 'reduce'",
-                )
-            arguments[parameter] = Access(value.name, _mode(modes[parameter], parameter, where))
-    _without_reserved(arguments, where)
-    flops = operation.work_flops if hasattr(operation, "work_flops") else 0.0
-    graph.host(function, name=name, priority=priority, flops=flops, **arguments)
-
-
-def _host_function(operation: Operation, where: str) -> Callable[..., Any]:
-    from syclsched.model.operation import Signature
-
+def _host_function(operation: Any, arguments: Mapping[str, Any], where: str) -> tuple[Callable[..., Any], float]:
+    """Return what a host task calls, and its work."""
+    if not isinstance(operation, Operation):
+        if not callable(operation):
+            _refuse(f"attribute 'operation' is {operation!r}, neither an Operation nor a callable", where)
+        return operation, 0.0
+    arrays = {key: value for key, value in arguments.items() if isinstance(value, LogicalArray)}
+    signature = Signature(
+        {key: a.shape for key, a in arrays.items()},
+        {key: a.dtype for key, a in arrays.items()},
+        {key: value for key, value in arguments.items() if key not in arrays},
+    )
     for implementation in operation.implementations:
         if implementation.kind == "host":
-            function: Callable[..., Any] = implementation.load(Signature({}, {}))
-            return function
+            return implementation.load(signature), operation.work(signature).flops
     _refuse(f"operation {operation.name!r} has no implementation for the host", where)
 
 
@@ -308,11 +296,10 @@ def _mode(value: Any, parameter: str, where: str) -> AccessMode:
         )
 
 
-def _argument(graph: TaskGraph, value: Any) -> Any:
+def _argument(arrays: Mapping[str, LogicalArray], value: Any) -> Any:
     """Return the array of that name, or a value that is not a name unchanged."""
     if not isinstance(value, str):
         return value
-    arrays = graph.arrays
     # An undeclared name becomes an access, which the graph refuses with its own message.
     return arrays[value] if value in arrays else Access(value, AccessMode.READ)
 
@@ -322,12 +309,6 @@ def _mapping(attributes: Mapping[str, Any], key: str, where: str) -> Mapping[str
     if not isinstance(value, Mapping) or not all(isinstance(k, str) for k in value):
         _refuse(f"attribute {key!r} must map names, it is {value!r}", where)
     return value
-
-
-def _without_reserved(arguments: Mapping[str, Any], where: str) -> None:
-    taken = {"name", "priority", "flops", "self", "operation", "function"} & arguments.keys()
-    if taken:
-        raise ArgumentError(f"an argument cannot be called {sorted(taken)[0]!r}", where=where)
 
 
 def _only_implied(attributes: Mapping[str, Any]) -> bool:

@@ -50,6 +50,7 @@ class TaskGraph:
         self._edges: list[tuple[str, str]] = []
         self._data: dict[str, Any] = {}
         self._dependencies: tuple[Dependency, ...] | None = None
+        self._order: tuple[str, ...] | None = None
 
     # --- building ---------------------------------------------------------------------------------
 
@@ -236,7 +237,7 @@ class TaskGraph:
             if name not in self._tasks:
                 raise GraphError(f"no task {name!r}", where=f"edge {names[0]!r} -> {names[1]!r}")
         self._edges.append((names[0], names[1]))
-        self._dependencies = None
+        self._dependencies = self._order = None
 
     def free(self, array: LogicalArray | str) -> None:
         """Say that no later task touches an array and nobody asks for its value.
@@ -308,6 +309,8 @@ class TaskGraph:
         CycleError
             If explicit edges close a cycle.
         """
+        if self._order is not None:
+            return self._order
         pairs = [(d.before, d.after) for d in self.dependencies()]
         order = topological_order(self._tasks, pairs)
         if len(order) < len(self._tasks):
@@ -317,6 +320,7 @@ class TaskGraph:
                 where=f"graph {self.name!r}",
                 hint="Remove an explicit edge; order of submission already gives the data dependencies",
             )
+        self._order = order
         return order
 
     def inputs(self) -> tuple[str, ...]:
@@ -396,7 +400,7 @@ class TaskGraph:
 
     def _append(self, task: Task) -> Task:
         self._tasks[task.name] = task
-        self._dependencies = None
+        self._dependencies = self._order = None
         return task
 
     def _add(

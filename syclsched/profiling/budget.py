@@ -16,6 +16,8 @@ class Budget:
     ----------
     name : str
         ``quick`` or ``default``.
+    total_s : float
+        After so long, one sample of every number that is left has to do.
     number_s : float
         Longest time spent sampling one number.
     point_s : float
@@ -37,6 +39,7 @@ class Budget:
     """
 
     name: str
+    total_s: float
     number_s: float
     point_s: float
     relative: float
@@ -50,6 +53,7 @@ class Budget:
 
 QUICK = Budget(
     name="quick",
+    total_s=14.0,
     number_s=0.25,
     point_s=0.05,
     relative=0.02,
@@ -63,6 +67,7 @@ QUICK = Budget(
 
 DEFAULT = Budget(
     name="default",
+    total_s=75.0,
     number_s=1.0,
     point_s=0.3,
     relative=0.02,

@@ -169,8 +169,7 @@ class HistoryStore:
                 connection.execute("PRAGMA journal_mode=WAL")
                 connection.executescript(_SCHEMA)
                 # Only an attempt to write tells whether it may be written.
-                connection.execute("BEGIN IMMEDIATE")
-                connection.execute("ROLLBACK")
+                connection.execute("PRAGMA user_version=1")
         except (StorageError, FormatError) as error:
             connection.close()
             if isinstance(error, FormatError) or _is_locked(error.__cause__):

@@ -154,7 +154,11 @@ def measure_first_launch(bench: Bench, budget: Budget) -> Quantity:
 
 
 def measure_hop(first: Bench, second: Bench, budget: Budget) -> Quantity:
-    """Measure a dependent chain of empty kernels that alternates between two devices.
+    """Measure what it takes until a kernel on one device starts after the one on another device it waits for.
+
+    A kernel on the first device followed by one on the second, less the kernel on the first alone. Never more than one
+    hop is under way: on a chain that goes back and forth between two contexts, the 2024.2 runtime's clean-up of
+    finished commands (``Scheduler::cleanupCommands`` after a host task) crashes the process.
 
     Parameters
     ----------
@@ -166,19 +170,25 @@ def measure_hop(first: Bench, second: Bench, budget: Budget) -> Quantity:
     Returns
     -------
     Quantity
-        Seconds per kernel: event of the one, start and end of an empty kernel on the other.
+        Seconds from the end of the first kernel to the observed end of the second, an empty one.
     """
-    kernels = [EmptyKernel(first), EmptyKernel(second)]
+    kernels = EmptyKernel(first), EmptyKernel(second)
+    clock = first.sampler.clock
 
-    def wall(work: Callable[[], object]) -> Callable[[], float]:
-        def sample() -> float:
-            start = first.sampler.clock()
-            work()
-            first.wait()
-            second.wait()
-            return first.sampler.clock() - start
+    def seconds(hop: bool) -> float:
+        start = clock()
+        event = kernels[0].submit(first.queue, [])
+        if hop:
+            event = kernels[1].submit(second.queue, [event])
+        event.wait()
+        taken = clock() - start
+        first.wait()
+        second.wait()
+        return taken
 
-        return sample
+    def sample() -> float:
+        alone = seconds(hop=False)
+        return max(seconds(hop=True) - alone, 0.0)
 
-    sampler = chain(wall, [first.queue, second.queue], kernels)
-    return first.sampler.sample_until(sampler, budget.number_s)
+    sample()
+    return first.sampler.sample_until(sample, budget.number_s)

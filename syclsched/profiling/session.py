@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from syclsched.errors import SyclschedError
 from syclsched.model.platform import Device, Platform
-from syclsched.model.profile import DeviceProfile, LinkFit, PairProfile, Provenance
+from syclsched.model.profile import DeviceProfile, LinkFit, PairProfile, Provenance, Quantity
 from syclsched.profiling import busy, launch, overlap, transfers
 from syclsched.profiling.bench import Bench, Queues
 from syclsched.profiling.budget import Budget
@@ -101,10 +101,9 @@ def profile_platform(
     SessionResult
         Complete, or what was done until ``sampler.interrupted`` said to stop.
     """
-    session = _Session(
-        budget, replace(sampler or Sampler(), relative=budget.relative), progress, where or Surroundings()
-    )
-    return session.run(platform, live)
+    sampler = sampler or Sampler()
+    sampler = replace(sampler, relative=budget.relative, deadline_s=sampler.clock() + budget.total_s)
+    return _Session(budget, sampler, progress, where or Surroundings()).run(platform, live)
 
 
 class _Session:
@@ -165,6 +164,9 @@ class _Session:
                 bench.release()
         if complete:
             self._tell(device.name, len(steps), len(steps), "")
+        if self.sampler.clock() > self.sampler.deadline_s:
+            draft.notes.append("time ran out: numbers with a single sample are less certain")
+            self.notes.append(f"{device.name}: {draft.notes[-1]}")
         share = busy.others_share(times, busy.read_times())
         is_busy = busy_before or (share is not None and share > busy.BUSY_SHARE)
         if share is not None and share > busy.BUSY_SHARE:
@@ -191,10 +193,11 @@ class _Session:
 
     # --- pairs ------------------------------------------------------------------------------------
 
-    def _pair(self, first: Device, second: Device, live: Queues) -> tuple[PairProfile, PairProfile]:
+    def _pair(self, first: Device, second: Device, live: Queues) -> tuple[PairProfile, ...]:
         subject = f"{first.name} + {second.name}"
         start, times = self.sampler.clock(), busy.read_times()
-        hop = interference = None
+        interference: Quantity | None = None
+        hops: dict[bool, Quantity] = {}
         links: dict[bool, LinkFit] = {}
         notes: list[str] = []
         complete = True
@@ -205,10 +208,10 @@ class _Session:
                 self._tell(subject, 0, total, "interference")
                 interference = overlap.measure_interference(one, two, self.budget)
                 self._tell(subject, 1, total, "events")
-                hop = launch.measure_hop(one, two, self.budget)
-                for forward in (True, False) if separate else ():
+                for forward, ends in ((True, (one, two)), (False, (two, one))):
+                    hops[forward] = launch.measure_hop(*ends, self.budget)
+                for forward, ends in ((True, (one, two)), (False, (two, one))) if separate else ():
                     self._tell(subject, 2 if forward else 3, total, "copies")
-                    ends = (one, two) if forward else (two, one)
                     links[forward] = transfers.measure_link(*ends, self.budget)
             except InterruptedMeasurement:
                 complete = False
@@ -217,12 +220,14 @@ class _Session:
                 self.notes.append(f"{subject}: {error}")
         if complete:
             self._tell(subject, total, total, "")
+        if interference is None and not hops and not links:
+            return ()
         share = busy.others_share(times, busy.read_times())
         is_busy = share is not None and share > busy.BUSY_SHARE
         provenance = self._provenance(start, is_busy=is_busy, complete=complete, notes=tuple(notes))
         return (
-            PairProfile(first.key, second.key, provenance, hop, links.get(True), interference),
-            PairProfile(second.key, first.key, provenance, hop, links.get(False), interference),
+            PairProfile(first.key, second.key, provenance, hops.get(True), links.get(True), interference),
+            PairProfile(second.key, first.key, provenance, hops.get(False), links.get(False), interference),
         )
 
 

@@ -177,6 +177,8 @@ class Sampler:
         Half-width of the confidence interval to reach, relative to the median.
     min_samples, max_samples : int, optional
         Fewest samples for being done before the budget ends, and most in any case.
+    deadline_s : float, optional
+        Moment on the clock after which one sample of a number has to do.
     clock : callable, optional
         Seconds since some moment.
     interrupted : callable, optional
@@ -186,6 +188,7 @@ class Sampler:
     relative: float = 0.02
     min_samples: int = 7
     max_samples: int = 2000
+    deadline_s: float = math.inf
     clock: Callable[[], float] = time.perf_counter
     interrupted: Callable[[], bool] = lambda: False
 
@@ -215,7 +218,7 @@ class Sampler:
             If ``interrupted`` says so.
         """
         samples: list[float] = []
-        end = self.clock() + budget_s
+        end = min(self.clock() + budget_s, self.deadline_s)
         while len(samples) < self.max_samples:
             self.check()
             samples.append(sample())

@@ -44,7 +44,7 @@ class Draft:
     notes: list[str] = field(default_factory=list)
 
 
-Step = tuple[str, Callable[[Bench, _Draft], None]]
+Step = tuple[str, Callable[[Bench, Draft], None]]
 
 
 def device_steps(device: Device, budget: Budget) -> Iterator[Step]:
@@ -89,8 +89,11 @@ def _usm(kind: UsmKind, budget: Budget) -> Callable[[Bench, Draft], None]:
 
 
 def _triad(bench: Bench, budget: Budget) -> Quantity:
-    # The cache of a GPU is not the host's: there the fixed minimum stands.
-    cache = 0 if bench.device.kind == "gpu" else bandwidth.last_level_cache_bytes()
+    # SYCL reports a CPU's second-level cache, so Linux is asked, too; the host's caches are not a GPU's.
+    caches = [int(bench.queue.sycl_device.global_mem_cache_size)]
+    if bench.device.kind != "gpu":
+        caches.append(bandwidth.last_level_cache_bytes())
+    cache = max(caches)
     size = bandwidth.triad_bytes(bench.device, cache)
     return bandwidth.measure_triad(bench, budget, working_set_bytes=size)
 

@@ -44,7 +44,7 @@ def upward_ranks(problem: Problem) -> list[float]:
     References
     ----------
     .. [1] H. Topcuoglu, S. Hariri, M.-Y. Wu, "Performance-effective and low-complexity task scheduling for
-       heterogeneous computing", IEEE Transactions on Parallel and Distributed Systems 13(3), 2002, equation 8.
+       heterogeneous computing", IEEE Transactions on Parallel and Distributed Systems 13(3), 2002.
     """
     ranks = mean_seconds(problem)
     latency_s, s_per_byte = problem.mean_copy_line()

@@ -29,6 +29,9 @@ INK = "#222222"
 #: With more bars than this in a chart, bars have no outlines, and no names inside.
 MAX_OUTLINED = 600
 
+#: Bars shorter than this part of the makespan have no outline either: it would cover them.
+_THIN = 0.004
+
 _WIDTH_IN = 13.0
 _ROW_IN = 0.42
 
@@ -155,26 +158,42 @@ def _colours(panels: Sequence[_Panel]) -> dict[str, str]:
 
 def _draw_panel(axis: Axes, panel: _Panel, lanes: Sequence[str], colours: Mapping[str, str], scale: float) -> None:
     row = {lane: i for i, lane in enumerate(lanes)}
-    fine = len(panel.bars) <= MAX_OUTLINED
-    groups: dict[tuple[str, str], list[_Bar]] = {}
+    widest_thin_s = panel.makespan_s * (_THIN if len(panel.bars) <= MAX_OUTLINED else float("inf"))
+    groups: dict[tuple[str, str, bool], list[_Bar]] = {}
     for bar in panel.bars:
         if bar.span.kind != "barrier":
-            groups.setdefault((bar.span.lane, _look(bar.span)), []).append(bar)
+            fine = bar.finish_s - bar.start_s > widest_thin_s
+            groups.setdefault((bar.span.lane, _look(bar.span), fine), []).append(bar)
     for lane in lanes:
         axis.axhspan(row[lane] - 0.42, row[lane] + 0.42, color="#F4F4F4", zorder=0, lw=0)
-    for (lane, look), bars in groups.items():
+    for (lane, look, fine), bars in groups.items():
         axis.broken_barh(
-            [(b.start_s / scale, (b.finish_s - b.start_s) / scale) for b in bars],
+            [(a / scale, (b - a) / scale) for a, b in (_intervals(bars) if fine else _merged(_intervals(bars)))],
             (row[lane] - 0.4, 0.8),
             **_style(look, colours, fine),
         )
-    for bar in panel.bars:
-        if bar.span.kind == "barrier":
-            axis.plot(
-                [bar.start_s / scale] * 2, [row[bar.span.lane] - 0.45, row[bar.span.lane] + 0.45], color=INK, lw=1
-            )
+    barriers = [b for b in panel.bars if b.span.kind == "barrier"]
+    places = [row[b.span.lane] for b in barriers]
+    axis.vlines(
+        [b.start_s / scale for b in barriers], [y - 0.45 for y in places], [y + 0.45 for y in places], color=INK, lw=1
+    )
     axis.axvline(panel.makespan_s / scale, color=INK, lw=1.2, ls=(0, (4, 2)), zorder=4)
     _dress(axis, panel, lanes)
+
+
+def _intervals(bars: Sequence[_Bar]) -> list[tuple[float, float]]:
+    return [(b.start_s, b.finish_s) for b in bars]
+
+
+def _merged(intervals: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Join intervals that touch: side by side, thinner than a pixel, they would be drawn too pale."""
+    joined: list[tuple[float, float]] = []
+    for start, finish in sorted(intervals):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], finish))
+        else:
+            joined.append((start, finish))
+    return joined
 
 
 def _look(span: Span) -> str:
@@ -198,7 +217,7 @@ def _style(look: str, colours: Mapping[str, str], fine: bool) -> dict[str, Any]:
 
 
 def _dress(axis: Axes, panel: _Panel, lanes: Sequence[str]) -> None:
-    axis.set_ylim(len(lanes) - 0.5, -0.5)
+    axis.set_ylim(max(1, len(lanes)) - 0.5, -0.5)
     axis.set_yticks(range(len(lanes)), [_shown(lane) for lane in lanes], fontsize=9)
     axis.set_title(f"{panel.title}: {format_seconds(panel.makespan_s)}", loc="left", fontsize=10.5, color=INK, pad=4)
     axis.tick_params(axis="y", length=0)

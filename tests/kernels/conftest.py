@@ -21,6 +21,8 @@ _C_SCALARS = {
     "int32": ctypes.c_int32,
     "int64": ctypes.c_int64,
 }
+#: SYCL kernels built so far: the runtime's compiler takes most of the time of these tests.
+_BUILT: dict[Any, Any] = {}
 
 
 def signature_of(operation: Operation, arrays: Mapping[str, np.ndarray], scalars: Mapping[str, float]) -> Signature:
@@ -63,9 +65,13 @@ def _compile_numba(queue: Any, kernel: Any, arguments: list[Any], scalars: list[
         for argument, name in zip(arguments, scalars, strict=True)
     ]
     signature = numba.types.void(item, *kinds)
-    kernel.compile(signature)
-    module = kernel.overloads[tuple(signature.args)].kernel_device_ir_module
-    return dpctl.program.create_program_from_spirv(queue, module.kernel_bitcode).get_sycl_kernel(module.kernel_name)
+    key = (queue, kernel, signature)
+    if key not in _BUILT:
+        kernel.compile(signature)
+        module = kernel.overloads[tuple(signature.args)].kernel_device_ir_module
+        program = dpctl.program.create_program_from_spirv(queue, module.kernel_bitcode)
+        _BUILT[key] = program.get_sycl_kernel(module.kernel_name)
+    return _BUILT[key]
 
 
 def _flatten(array: Any) -> list[Any]:
@@ -93,12 +99,14 @@ def _run_kernel(
         kinds.append(kind)
     if implementation.kind == "numba-dpex":
         kernel = _compile_numba(queue, loaded, values, kinds, launch.local_range is not None)
-        arguments = [
-            each for value, kind in zip(values, kinds, strict=True) for each in (_flatten(value) if kind is None else [value])
-        ]
+        pairs = zip(values, kinds, strict=True)
+        arguments = [each for value, kind in pairs for each in (_flatten(value) if kind is None else [value])]
     else:
-        program = dpctl.program.create_program_from_source(queue, loaded.source, loaded.options)
-        kernel = program.get_sycl_kernel(loaded.kernel_name)
+        key = (queue, loaded)
+        if key not in _BUILT:
+            program = dpctl.program.create_program_from_source(queue, loaded.source, loaded.options)
+            _BUILT[key] = program.get_sycl_kernel(loaded.kernel_name)
+        kernel = _BUILT[key]
         arguments = [value.usm_data if kind is None else value for value, kind in zip(values, kinds, strict=True)]
     local = None if launch.local_range is None else list(launch.local_range)
     queue.submit_async(kernel, arguments, list(launch.global_range), local, []).wait()

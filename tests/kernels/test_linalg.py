@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from syclsched import kernels
-from syclsched.kernels.linalg.potrf import NotPositiveDefiniteError
+from syclsched.errors import ExecutionError
 
 pytestmark = pytest.mark.sycl
 
@@ -41,7 +42,7 @@ def assert_close(got: Any, wanted: Any, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (7, 5, 3), (33, 66, 41), (128, 64, 96), (25, 1, 130)])
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (33, 66, 41), (64, 32, 96), (25, 1, 130)])
 @pytest.mark.parametrize("name", names("gemm"))
 def test_gemm(run: Any, name: str, m: int, n: int, k: int, dtype: str) -> None:
     c, a, b = (normal(s, *shape).astype(dtype) for s, shape in enumerate([(m, n), (m, k), (n, k)]))
@@ -52,7 +53,7 @@ def test_gemm(run: Any, name: str, m: int, n: int, k: int, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("n", "k"), [(1, 1), (7, 5), (34, 65), (96, 64), (61, 2)])
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (34, 65), (64, 32), (61, 2)])
 @pytest.mark.parametrize("name", names("syrk"))
 def test_syrk_touches_only_the_lower_triangle(run: Any, name: str, n: int, k: int, dtype: str) -> None:
     c, a = normal(1, n, n).astype(dtype), normal(2, n, k).astype(dtype)
@@ -62,7 +63,7 @@ def test_syrk_touches_only_the_lower_triangle(run: Any, name: str, n: int, k: in
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("m", "n"), [(1, 1), (5, 7), (66, 33), (64, 128), (3, 62)])
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (66, 33), (32, 64), (3, 62)])
 @pytest.mark.parametrize("name", names("trsm"))
 def test_trsm_solves_and_ignores_the_upper_triangle(run: Any, name: str, m: int, n: int, dtype: str) -> None:
     lower, a = lower_factor(n, dtype), normal(3, m, n).astype(dtype)
@@ -73,7 +74,7 @@ def test_trsm_solves_and_ignores_the_upper_triangle(run: Any, name: str, m: int,
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 31, 64, 99, 130])
+@pytest.mark.parametrize("n", [1, 2, 7, 64, 99])
 @pytest.mark.parametrize("name", names("potrf"))
 def test_potrf_factors_the_lower_triangle(run: Any, name: str, n: int, dtype: str) -> None:
     a = positive_definite(n, dtype)
@@ -85,7 +86,7 @@ def test_potrf_factors_the_lower_triangle(run: Any, name: str, n: int, dtype: st
 
 
 @pytest.mark.parametrize("value", [-1.0, 0.0, np.nan])
-@pytest.mark.parametrize(("n", "pivot"), [(1, 1), (6, 6), (40, 1), (40, 18), (41, 41)])
+@pytest.mark.parametrize(("n", "pivot"), [(1, 1), (41, 1), (41, 18), (41, 41)])
 @pytest.mark.parametrize("name", [each for each in names("potrf") if each != "scipy"])
 def test_potrf_reports_the_pivot(run: Any, name: str, n: int, pivot: int, value: float) -> None:
     a = np.eye(n)
@@ -99,6 +100,5 @@ def test_potrf_reports_the_pivot(run: Any, name: str, n: int, pivot: int, value:
 
 def test_potrf_on_the_host_raises(run: Any) -> None:
     a = np.diag([1.0, 2.0, -3.0, 4.0])
-    with pytest.raises(NotPositiveDefiniteError, match="pivot 3") as raised:
+    with pytest.raises(ExecutionError, match="not positive definite: pivot 3"):
         run(kernels.get("potrf"), "scipy", {"a": a, "status": np.zeros(1, "int32")})
-    assert raised.value.pivot == 3

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from syclsched import kernels
 
 pytestmark = pytest.mark.sycl
@@ -19,9 +20,11 @@ def whole_step(u: Any, r: float) -> Any:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(("rows", "columns"), [((4, 4, 4), (4, 4)), ((1, 3, 2), (5, 1, 7)), ((9,), (17,))])
+@pytest.mark.parametrize(("rows", "columns"), [((4, 4, 4), (4, 4)), ((1, 3), (5, 1, 7))])
 @pytest.mark.parametrize("name", NAMES)
-def test_blocks_make_up_the_whole(run: Any, name: str, rows: tuple[int, ...], columns: tuple[int, ...], dtype: str) -> None:
+def test_blocks_make_up_the_whole(
+    run: Any, name: str, rows: tuple[int, ...], columns: tuple[int, ...], dtype: str
+) -> None:
     r = 0.2
     u = np.random.default_rng(7).standard_normal((sum(rows), sum(columns))).astype(dtype)
     wanted = whole_step(u.astype("float64"), r)
@@ -43,5 +46,5 @@ def test_blocks_make_up_the_whole(run: Any, name: str, rows: tuple[int, ...], co
                 "east": block(u, i, j + 1, m, n),
             }
             got = run(kernels.get("heat_step"), name, arrays, coefficient=r)["out"]
-            tolerance = 1e-5 if dtype == "float32" else 1e-14
-            np.testing.assert_allclose(got, block(wanted, i, j, m, n), rtol=0, atol=tolerance * 10)
+            tolerance = 1e-5 if dtype == "float32" else 1e-13
+            np.testing.assert_allclose(got, block(wanted, i, j, m, n), rtol=0, atol=tolerance)

@@ -116,9 +116,7 @@ def test_a_checkout_works_although_the_wheel_is_installed(checkout: Path, instal
         assert Path(layer).parent == installed / "syclsched" / "oneapi"
 
 
-def test_an_editable_installation_finds_the_checkout(
-    checkout: Path, tmp_path: Path, run: Run
-) -> None:
+def test_an_editable_installation_finds_the_checkout(checkout: Path, tmp_path: Path, run: Run) -> None:
     scratch = tmp_path / "venv"
     venv.create(scratch, symlinks=True)
     python = scratch / "bin" / "python"

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +18,7 @@ from syclsched import errors
 
 Run = Callable[..., str]
 ROOT = Path(__file__).resolve().parents[2]
+PAGES = ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
 
 
 def text(name: str) -> str:
@@ -62,17 +64,16 @@ def test_the_readme_shows_the_example_as_it_is() -> None:
 
 @pytest.mark.sycl
 def test_the_example_prints_what_the_readme_says(run: Run) -> None:
-    import sys
-
     printed = run(sys.executable, "examples/first_graph.py", cwd=ROOT)
     assert f"```text\n{printed.strip()}\n```" in text("README.md")
 
 
 def test_troubleshooting_has_every_topic_of_the_doctor() -> None:
-    tree = ast.parse(text("syclsched/oneapi/findings.py"))
+    sources = sorted((ROOT / "syclsched" / "oneapi").glob("finding*.py"))
     topics = {
         node.args[0].value
-        for node in ast.walk(tree)
+        for source in sources
+        for node in ast.walk(ast.parse(source.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding" and node.args
         if isinstance(node.args[0], ast.Constant)
     }
@@ -116,7 +117,17 @@ def test_the_command_line_page_is_up_to_date() -> None:
     assert text("docs/cli.md") == tool("cli_docs").page(), "run python tools/cli_docs.py"
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))])
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_in_the_documents_exist(page: str) -> None:
+    sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", tool("cli_docs").page(), re.MULTILINE | re.DOTALL))
+    for line in re.findall(r"-m syclsched ([a-z][^`\n#&]*)", text(page)):
+        command, *words = line.split()
+        assert command in sections, line
+        unknown = [w for w in words if w.startswith("--") and f"`{w}" not in sections[command]]
+        assert unknown == [], line
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_links_to_files_lead_somewhere(page: str) -> None:
     links = re.findall(r"\]\((?!https?://|#)([^)#\s]+)", text(page))
     assert [link for link in links if not ((ROOT / page).parent / link).exists()] == []

@@ -14,7 +14,7 @@ from syclsched.scheduling.problem import Problem
 Table = list[list[float]]
 Edges = dict[tuple[int, int], float]
 
-#: Topcuoglu, Hariri, Wu 2002, figure 2 and table of computation costs; HEFT's makespan there is 80.
+#: Topcuoglu, Hariri, Wu 2002, the graph and the table of computation costs; HEFT's makespan there is 80.
 TOPCUOGLU_COSTS: Table = [
     [14, 16, 9], [13, 19, 18], [11, 13, 19], [13, 8, 17], [12, 13, 10],
     [13, 16, 9], [7, 15, 11], [5, 11, 14], [18, 12, 20], [21, 7, 16],
@@ -24,7 +24,7 @@ TOPCUOGLU_EDGES: Edges = {
     (3, 7): 27, (3, 8): 23, (4, 8): 13, (5, 7): 15, (6, 9): 17, (7, 9): 11, (8, 9): 13,
 }  # fmt: skip
 
-#: Arabnejad and Barbosa 2014 (the paper of PEFT), figure 1; HEFT's makespan there is 133.
+#: Arabnejad and Barbosa 2014 (the paper of PEFT); HEFT's makespan there is 133.
 PEFT_COSTS: Table = [
     [22, 21, 36], [22, 18, 18], [32, 27, 43], [7, 10, 4], [29, 27, 35],
     [26, 17, 24], [14, 25, 30], [29, 23, 36], [15, 21, 8], [13, 16, 33],

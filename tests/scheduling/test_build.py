@@ -142,11 +142,8 @@ def test_every_read_has_its_last_writer(graph: TaskGraph, platform: Platform) ->
     problem = build(graph, platform)
     for task in range(len(problem)):
         flowing = {(arc.task, arc.array) for arc in problem.predecessors[task] if arc.kind == "RAW"}
-        read = {
-            (item.producer, item.array)
-            for item in (problem.items[i] for i in problem.reads[task])
-            if item.producer >= 0
-        }
+        items = [problem.items[i] for i in problem.reads[task]]
+        read = {(item.producer, item.array) for item in items if item.producer >= 0}
         assert flowing == read
         assert all(problem.items[product.item].producer == task for product in problem.makes[task])
         assert all(arc.task < task for arc in problem.predecessors[task])

@@ -15,7 +15,7 @@ def test_topcuoglu_2002() -> None:
     schedule = Heft().schedule(problem)
     validate(problem, schedule)
     assert schedule.makespan_s == 80
-    # Figure 3(a) of the paper: processor and start of every task.
+    # The paper's chart: processor and start of every task.
     placed = {a.task: (a.device, a.start_s) for a in schedule.assignments}
     assert placed == {
         "t0": ("p2", 0), "t2": ("p2", 9), "t3": ("p1", 18), "t4": ("p2", 28), "t1": ("p0", 27),

@@ -14,7 +14,7 @@ from syclsched.scheduling.ranks import mean_seconds, upward_ranks
 
 def test_the_ranks_of_topcuoglu_2002() -> None:
     problem = problem_from_matrices(TOPCUOGLU_COSTS, TOPCUOGLU_EDGES)
-    # Table 3 of the paper, to its three decimals.
+    # The paper's table, to its three decimals.
     published = [108.000, 77.000, 80.000, 80.000, 69.000, 63.333, 42.667, 35.667, 44.333, 14.667]
     assert all(abs(a - b) < 1e-3 for a, b in zip(upward_ranks(problem), published, strict=True))
 

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options that several commands share, and the ready graph they describe."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from syclsched.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from syclsched.workloads import Workload
+
+_GRAPH = "The graph"
+_WHERE = "Where it runs"
+
+WorkloadName = Annotated[
+    str, typer.Argument(metavar="GRAPH", help="[bold]cholesky[/bold], [bold]mlp[/bold] or [bold]stencil[/bold].")
+]
+N = Annotated[
+    int | None,
+    typer.Option("--n", min=1, help="Matrix order (cholesky), side of the plate (stencil).", rich_help_panel=_GRAPH),
+]
+Tile = Annotated[
+    int | None,
+    typer.Option("--tile", min=1, help="Side of a tile (cholesky) or block (stencil).", rich_help_panel=_GRAPH),
+]
+Steps = Annotated[int | None, typer.Option("--steps", min=1, help="Time steps (stencil).", rich_help_panel=_GRAPH)]
+Batch = Annotated[int | None, typer.Option("--batch", min=1, help="Rows of input (mlp).", rich_help_panel=_GRAPH)]
+Chunks = Annotated[
+    int | None, typer.Option("--chunks", min=1, help="Parts the batch is cut into (mlp).", rich_help_panel=_GRAPH)
+]
+Sizes = Annotated[
+    str | None,
+    typer.Option("--sizes", metavar="WIDTHS", help="Of the layers, as 784,512,10 (mlp).", rich_help_panel=_GRAPH),
+]
+Softmax = Annotated[
+    bool | None,
+    typer.Option("--softmax/--no-softmax", help="End in probabilities (mlp).", rich_help_panel=_GRAPH),
+]
+Weights = Annotated[
+    Path | None,
+    typer.Option(
+        "--weights", metavar="FILE", help="Trained weights: .npz with W0, b0, W1, ... (mlp).", rich_help_panel=_GRAPH
+    ),
+]
+Input = Annotated[
+    Path | None,
+    typer.Option("--input", metavar="FILE", help="Your own matrix, rows or plate, as .npy.", rich_help_panel=_GRAPH),
+]
+Dtype = Annotated[
+    str | None, typer.Option("--dtype", metavar="TYPE", help="float64 or float32.", rich_help_panel=_GRAPH)
+]
+Seed = Annotated[int | None, typer.Option("--seed", help="Of the random input.", rich_help_panel=_GRAPH)]
+
+PolicyName = Annotated[
+    str,
+    typer.Option(
+        "--policy",
+        metavar="NAME",
+        help="auto (the best by simulation), heft, single:DEVICE, or another registered policy.",
+        rich_help_panel=_WHERE,
+    ),
+]
+Devices = Annotated[
+    str | None,
+    typer.Option(
+        "--devices",
+        metavar="SELECTOR",
+        help="Only these: 'cpu,accelerator', or as in ONEAPI_DEVICE_SELECTOR: 'opencl:cpu'.",
+        rich_help_panel=_WHERE,
+    ),
+]
+SubDevices = Annotated[
+    str | None,
+    typer.Option(
+        "--sub-devices", metavar="HOW", help="Split devices: '2' (equal parts), numa, l3, ...", rich_help_panel=_WHERE
+    ),
+]
+Lanes = Annotated[
+    str | None,
+    typer.Option(
+        "--lanes",
+        metavar="COUNT",
+        help="Compute queues per device: '2', or 'cpu=2,accelerator=1'. By default as the profile advises.",
+        rich_help_panel=_WHERE,
+    ),
+]
+OneCoreLanes = Annotated[
+    bool,
+    typer.Option(
+        "--one-core-lanes",
+        help="Make each queue of the CPU device one core, so that several run side by side.",
+        rich_help_panel=_WHERE,
+    ),
+]
+PlatformNames = Annotated[
+    str | None,
+    typer.Option(
+        "--platform",
+        metavar="NAMES",
+        help="Plan for hardware that is not here: shipped profiles (cpu,max1550,a770) or profile files.",
+        rich_help_panel=_WHERE,
+    ),
+]
+
+
+def build_workload(name: str, **given: Any) -> Workload:
+    """Build a ready graph from command-line options.
+
+    Parameters
+    ----------
+    name : str
+        ``cholesky``, ``mlp`` or ``stencil``.
+    **given : Any
+        Options by name; None where the user said nothing.
+
+    Returns
+    -------
+    Workload
+        With its graph and the check of its result.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such graph, or an option does not belong to it.
+    """
+    from syclsched import workloads
+
+    recipe = workloads.get(name)
+    if given.get("sizes") is not None:
+        given["sizes"] = _widths(given["sizes"])
+    known = {field.name for field in dataclasses.fields(recipe.options)}
+    said = {option: value for option, value in given.items() if value is not None}
+    for option in said:
+        if option not in known:
+            raise ArgumentError(
+                f"--{option} does not belong to {name}",
+                where="the command line",
+                hint="It takes " + ", ".join(f"--{k}" for k in sorted(known)),
+            )
+    return recipe.build(recipe.options(**said))
+
+
+def _widths(text: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) < 2 or not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise ArgumentError(f"{text!r} is not a list of widths", where="--sizes", hint="As 784,512,10: input first")
+    return tuple(int(part) for part in parts)
+
+
+def parse_lanes(text: str | None) -> dict[str, int] | int | None:
+    """Read ``2`` or ``cpu=2,accelerator=1``.
+
+    Parameters
+    ----------
+    text : str or None
+        What the user typed.
+
+    Returns
+    -------
+    int, dict of str to int, or None
+        Lanes for every device, or by device name.
+
+    Raises
+    ------
+    ArgumentError
+        If it is neither.
+    """
+    if text is None:
+        return None
+    counts: dict[str, int] = {}
+    for part in text.split(","):
+        name, equals, count = part.rpartition("=")
+        if not count.strip().isdecimal() or not 1 <= int(count) <= 64 or bool(equals) != bool(name.strip()):
+            raise ArgumentError(
+                f"{text!r} is not a number of lanes", where="--lanes", hint="As 2, or cpu=2,accelerator=1"
+            )
+        counts[name.strip()] = int(count)
+    if "" in counts and len(counts) > 1:
+        raise ArgumentError(f"{text!r} mixes both forms", where="--lanes", hint="As 2, or cpu=2,accelerator=1")
+    return counts.get("", counts)

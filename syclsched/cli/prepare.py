@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Getting from options to a platform that is ready to plan for: found, profiled, and calibrated."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from syclsched.cli.options import parse_lanes
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from syclsched.model.platform import Platform
+
+#: Read by the OpenCL CPU runtime when it loads: worker threads, over which every kernel is spread.
+_WORKERS = "CL_CONFIG_CPU_TBB_NUM_WORKERS"
+
+
+def use_one_core_lanes() -> None:
+    """Give each queue of the CPU device one core; works only before the SYCL runtime is loaded."""
+    os.environ.setdefault(_WORKERS, "1")
+
+
+def find_platform(
+    *, devices: str | None, sub_devices: str | None, lanes: str | None, one_core_lanes: bool, console: Console
+) -> Platform:
+    """Find the devices of this machine; measure quickly those that were never measured.
+
+    Parameters
+    ----------
+    devices, sub_devices, lanes : str or None
+        As typed.
+    one_core_lanes : bool
+        See `use_one_core_lanes`.
+    console : rich.console.Console
+        For progress.
+
+    Returns
+    -------
+    Platform
+        With profiles.
+    """
+    from syclsched.api import with_lanes
+    from syclsched.devices import discover, parse_sub_devices
+    from syclsched.profiling import ProfileStore, attach
+
+    counts = parse_lanes(lanes)
+    if one_core_lanes:
+        use_one_core_lanes()
+    how = None if sub_devices is None else parse_sub_devices(sub_devices)
+    found = discover(selector=devices, sub_devices=how)
+    platform = attach(found, ProfileStore())
+    missing = [d.name for d in platform.compute_devices if d.profile is None]
+    if missing:
+        console.print(
+            f"No profile yet of {', '.join(missing)}: measuring quickly (once; `syclsched profile` measures better)."
+        )
+        _measure_quickly(found, console)
+        platform = attach(found, ProfileStore())
+    return platform if counts is None else with_lanes(platform, counts)
+
+
+def _measure_quickly(platform: Platform, console: Console) -> None:
+    from syclsched.cli.profile import _measure, save
+    from syclsched.devices import open_devices
+    from syclsched.profiling import ProfileStore
+
+    with open_devices(platform) as live:
+        result = _measure(platform, live, True, console)
+    save(result, ProfileStore())
+    if not result.complete:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def calibration_bar(console: Console) -> Iterator[Any]:
+    """Show a progress bar for `syclsched.profiling.calibrate`; give its callback."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("calibrating"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        bar = progress.add_task("", total=None)
+
+        def advance(done: int, total: int, label: str) -> None:
+            progress.update(bar, completed=done, total=total, description=label)
+
+        yield advance

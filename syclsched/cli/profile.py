@@ -1,0 +1,335 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``syclsched profile``: measure the devices of this machine and remember the numbers."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from syclsched.model.platform import Platform
+    from syclsched.model.profile import DeviceProfile, PairProfile
+    from syclsched.profiling.session import SessionResult
+    from syclsched.profiling.store import ProfileStore
+
+#: Exit code of a command that was ended by Ctrl-C.
+INTERRUPTED = 130
+
+
+def profile_command(
+    quick: Annotated[bool, typer.Option("--quick", help="Under 20 s instead of under 90 s; wider spreads.")] = False,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            "--device", metavar="SELECTOR", help="Only these: names and kinds ('cpu,accelerator'), or a SYCL selector."
+        ),
+    ] = None,
+    sub_devices: Annotated[
+        str | None,
+        typer.Option("--sub-devices", metavar="HOW", help="Split devices first: '2' (parts), numa, l3, ..."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", help="Also write all profiles into one JSON file.")
+    ] = None,
+    json_output: Annotated[bool, typer.Option("--json", help="Print the profiles as JSON, not as a table.")] = False,
+    export: Annotated[
+        str | None,
+        typer.Option(
+            "--export",
+            metavar="NAME",
+            help="Write the one device's profile to NAME.json, in the form of the shipped profiles.",
+        ),
+    ] = None,
+    store_folder: Annotated[
+        Path | None,
+        typer.Option("--store", metavar="FOLDER", help="Keep profiles here, not in the user's data folder."),
+    ] = None,
+) -> None:
+    """Measure every SYCL device: launches, FLOP/s, bandwidth, copies, overlap; Ctrl-C keeps what is done."""
+    from rich.console import Console
+
+    from syclsched.devices import discover, open_devices, parse_sub_devices
+    from syclsched.errors import SelectionError
+    from syclsched.profiling.store import ProfileStore
+
+    how = None if sub_devices is None else parse_sub_devices(sub_devices)
+    platform = discover(selector=device, sub_devices=how)
+    if export is not None and len(platform.compute_devices) != 1:
+        names = ", ".join(d.name for d in platform.compute_devices)
+        raise SelectionError(
+            f"a single device can be exported, there are {names}", where="--export", hint="Choose one with --device"
+        )
+    errors = Console(stderr=True, highlight=False)
+    with open_devices(platform) as live:
+        result = _measure(platform, live, quick, errors)
+    saved = save(result, ProfileStore(store_folder))
+    if output is not None:
+        write_set(result, output)
+        saved.append(f"written to {output}")
+    if export is not None and result.devices:
+        path = export_profile(result.devices[0], export)
+        saved.append(f"exported to {path}")
+    _print(result, platform, saved, json_output, errors)
+    if not result.complete:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _measure(platform: Platform, live: Any, quick: bool, console: Console) -> SessionResult:
+    from syclsched.profiling.budget import DEFAULT, QUICK
+    from syclsched.profiling.session import profile_platform, surroundings
+    from syclsched.profiling.statistics import Sampler
+
+    with interruption() as interrupted, bars(platform, console) as progress:
+        return profile_platform(
+            platform,
+            live,
+            QUICK if quick else DEFAULT,
+            sampler=Sampler(interrupted=interrupted),
+            progress=progress,
+            where=surroundings(),
+        )
+
+
+@contextmanager
+def interruption() -> Iterator[Callable[[], bool]]:
+    """Turn the first Ctrl-C into a question that can be asked between measurements; the second one acts at once.
+
+    Yields
+    ------
+    callable
+        Whether there was a Ctrl-C. Outside the main thread signals cannot be caught, and there never is one.
+    """
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked.is_set
+        return
+
+    def note(number: int, frame: object) -> None:
+        asked.set()
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield asked.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def bars(platform: Platform, console: Console) -> Iterator[Callable[[str, int, int, str], None]]:
+    """Show a progress bar per device and pair, and one for all together.
+
+    Parameters
+    ----------
+    platform : Platform
+        Its devices.
+    console : rich.console.Console
+        Where; nothing is shown if it is not a terminal.
+
+    Yields
+    ------
+    callable
+        To be called with (device or pair, steps done, steps in all, what comes next).
+    """
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description:<18}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[step]}"),
+    )
+    names = [d.name for d in platform.compute_devices]
+    subjects = [*names, *(f"{a} + {b}" for i, a in enumerate(names) for b in names[i + 1 :])]
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        overall = progress.add_task("all", total=len(subjects), step="")
+        tasks = {subject: progress.add_task(subject, total=None, start=False, step="") for subject in subjects}
+        shares = dict.fromkeys(subjects, 0.0)
+
+        def show(subject: str, done: int, total: int, label: str) -> None:
+            if done == 0:
+                progress.start_task(tasks[subject])
+            progress.update(tasks[subject], completed=done, total=total, step=label)
+            shares[subject] = done / total
+            progress.update(overall, completed=sum(shares.values()))
+
+        yield show
+
+
+def save(result: SessionResult, store: ProfileStore) -> list[str]:
+    """Save what was measured; an interrupted measurement does not replace a complete one.
+
+    Parameters
+    ----------
+    result : SessionResult
+        What was measured.
+    store : ProfileStore
+        Where.
+
+    Returns
+    -------
+    list of str
+        What was done, for people.
+
+    Raises
+    ------
+    StorageError
+        If a file cannot be written.
+    """
+    said = []
+    for profile in result.devices:
+        if profile.provenance.complete or not _has_complete(store, profile.key):
+            said.append(f"saved {store.save(profile)}")
+        else:
+            said.append(f"kept the complete profile of {profile.identity.name} that was there before")
+    for pair in result.pairs:
+        if pair.provenance.complete or not store.pair_path(pair.first, pair.second).exists():
+            store.save_pair(pair)
+    return said
+
+
+def _has_complete(store: ProfileStore, key: str) -> bool:
+    from syclsched.errors import FormatError
+
+    try:
+        stored = store.load(key)
+    except FormatError:
+        return False  # a damaged file is worth less than an incomplete profile
+    return stored is not None and stored.provenance.complete
+
+
+def write_set(result: SessionResult, path: Path) -> None:
+    """Write all profiles into one file.
+
+    Raises
+    ------
+    MeasurementError
+        If there are none.
+    StorageError
+        If it cannot be written.
+    """
+    from syclsched.profiling.files import write_file
+
+    write_file(path, _set(result))
+
+
+def _set(result: SessionResult) -> Any:
+    from syclsched.errors import MeasurementError
+    from syclsched.profiling.files import ProfileSet
+
+    if not result.devices:
+        raise MeasurementError(
+            "no device was measured far enough for a profile: " + ("; ".join(result.notes) or "no reason known"),
+            hint="Run it again, and let it go on longer",
+        )
+    return ProfileSet(result.devices, result.pairs)
+
+
+def export_profile(profile: DeviceProfile, name: str) -> Path:
+    """Write a profile as it is shipped: keyed by its name instead of by the machine.
+
+    Parameters
+    ----------
+    profile : DeviceProfile
+        A measured one.
+    name : str
+        Name, or path; ``.json`` is added.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    StorageError
+        If it cannot be written.
+    """
+    from syclsched.profiling.files import write_file
+
+    path = Path(name if name.endswith(".json") else f"{name}.json")
+    write_file(path, replace(profile, identity=replace(profile.identity, key=path.stem)))
+    return path
+
+
+def _print(result: SessionResult, platform: Platform, saved: list[str], as_json: bool, errors: Console) -> None:
+    from rich.console import Console
+
+    if as_json:
+        from syclsched.model.serial import to_json
+
+        print(to_json(_set(result)))
+    else:
+        console = Console(highlight=False)
+        for profile in result.devices:
+            show_profile(profile, console)
+        show_pairs(result.pairs, {d.key: d.name for d in platform.compute_devices}, console)
+    for line in (*result.notes, *saved):
+        errors.print(line, style="dim", markup=False, soft_wrap=True)
+
+
+def show_profile(profile: DeviceProfile, console: Console) -> None:
+    """Print a device's numbers as a table.
+
+    Parameters
+    ----------
+    profile : DeviceProfile
+        What to print.
+    console : rich.console.Console
+        Where.
+    """
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from syclsched.cli.numbers import profile_rows
+
+    title = f"{profile.identity.name}  ({profile.identity.kind}, {profile.identity.backend})"
+    table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading, justify in (("number", "left"), ("median", "right"), ("unit", "left"), ("spread", "right")):
+        table.add_column(heading, justify=justify)  # type: ignore[arg-type]
+    table.add_column("samples (spikes)", justify="right")
+    for row in profile_rows(profile):
+        table.add_row(*(Text(cell) for cell in row))
+    console.print(table)
+    if profile.provenance.busy:
+        console.print("The machine was busy: these numbers are worse than the device.", style="yellow")
+    if not profile.provenance.complete:
+        console.print("Interrupted: what is missing was not measured.", style="yellow")
+
+
+def show_pairs(pairs: tuple[PairProfile, ...], names: dict[str, str], console: Console) -> None:
+    """Print what was measured between devices.
+
+    Parameters
+    ----------
+    pairs : tuple of PairProfile
+        What to print.
+    names : dict of str to str
+        Device names by key.
+    console : rich.console.Console
+        Where.
+    """
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from syclsched.cli.numbers import pair_row
+
+    if not pairs:
+        return
+    table = Table(title=Text("Between devices"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("from", "to", "event", "copy latency", "copy bandwidth", "slow-down together"):
+        table.add_column(heading, justify="left" if heading in ("from", "to") else "right")
+    for pair in pairs:
+        table.add_row(names.get(pair.first, pair.first), names.get(pair.second, pair.second), *pair_row(pair))
+    console.print(table)

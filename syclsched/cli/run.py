@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``syclsched run``: plan a ready graph, run it on the devices of this machine, check and show what happened."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from syclsched.cli import options as opt
+from syclsched.cli.output import read_text, write_pictures, write_text
+from syclsched.cli.planning import Planned, plan_workload
+from syclsched.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from syclsched.model.plan import Plan
+    from syclsched.model.trace import Trace
+    from syclsched.workloads import CheckResult, Workload
+
+_SHOWN = "What is shown and written"
+
+
+def run_command(
+    graph: opt.WorkloadName,
+    n: opt.N = None,
+    tile: opt.Tile = None,
+    steps: opt.Steps = None,
+    batch: opt.Batch = None,
+    chunks: opt.Chunks = None,
+    sizes: opt.Sizes = None,
+    softmax: opt.Softmax = None,
+    weights: opt.Weights = None,
+    input_file: opt.Input = None,
+    dtype: opt.Dtype = None,
+    seed: opt.Seed = None,
+    policy: opt.PolicyName = "auto",
+    devices: opt.Devices = None,
+    sub_devices: opt.SubDevices = None,
+    lanes: opt.Lanes = None,
+    one_core_lanes: opt.OneCoreLanes = False,
+    platform: opt.PlatformNames = None,
+    plan_file: Annotated[
+        Path | None,
+        typer.Option("--plan", metavar="FILE", help="Run this plan (from `syclsched plan`); it is verified first."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Plan and simulate only.")] = False,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Run this often; the median is reported.")] = 1,
+    calibrate: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate/--no-calibrate",
+            help="Time work that was never timed before on these devices, so that the plan fits.",
+        ),
+    ] = True,
+    trace_file: Annotated[
+        Path | None,
+        typer.Option("--trace", metavar="FILE", help="Write a trace for Perfetto.", rich_help_panel=_SHOWN),
+    ] = None,
+    gantt_file: Annotated[
+        Path | None,
+        typer.Option("--gantt", metavar="FILE", help="Draw a Gantt chart (.png, .svg, .pdf).", rich_help_panel=_SHOWN),
+    ] = None,
+    record_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--record", metavar="FILE", help="Write the run as JSON, for `syclsched trace`.", rich_help_panel=_SHOWN
+        ),
+    ] = None,
+    save_plan: Annotated[
+        Path | None, typer.Option("--save-plan", metavar="FILE", help="Write the plan as JSON.", rich_help_panel=_SHOWN)
+    ] = None,
+    json_output: Annotated[
+        bool, typer.Option("--json", help="Print a summary as JSON.", rich_help_panel=_SHOWN)
+    ] = False,
+) -> None:
+    """Run a ready graph on every SYCL device of this machine (or on those chosen) and check the result.
+
+    [bold]syclsched run cholesky --n 2048 --tile 256 --gantt run.png --trace run.json[/bold]
+
+    [bold]syclsched run cholesky --platform xeon-8480,max1550 --dry-run[/bold] tells how it would go on other hardware.
+    """
+    from rich.console import Console
+
+    console = Console(stderr=json_output, highlight=False)
+    workload = opt.build_workload(
+        graph, n=n, tile=tile, steps=steps, batch=batch, chunks=chunks, sizes=sizes, softmax=softmax, weights=weights,
+        input=input_file, dtype=dtype, seed=seed,
+    )  # fmt: skip
+    if platform is not None and not dry_run:
+        raise ArgumentError(
+            "a described platform cannot run anything",
+            where="--platform",
+            hint="Add --dry-run to plan and simulate, or choose devices of this machine with --devices",
+        )
+    given = None if plan_file is None else _read_plan(plan_file)
+    with plan_workload(
+        workload, policy=policy, devices=devices, sub_devices=sub_devices, lanes=lanes, one_core_lanes=one_core_lanes,
+        described=platform, given=given, calibrate=calibrate, needs_devices=not dry_run, console=console,
+    ) as planned:  # fmt: skip
+        if save_plan is not None:
+            write_text(save_plan, planned.plan.to_json())
+            console.print(f"plan written to {save_plan}")
+        if dry_run:
+            outcome = _simulated(planned.plan)
+        else:
+            outcome = _measured(planned, workload, repeat, console)
+    _show(outcome, planned.plan, json_output, console)
+    predicted = None if dry_run else _prediction(planned.plan)
+    write_pictures(outcome.trace, predicted, trace_file, gantt_file, console)
+    if record_file is not None:
+        from syclsched.model.serial import to_json
+
+        write_text(record_file, to_json(outcome.trace))
+        console.print(f"run written to {record_file}")
+    if outcome.check is not None and not outcome.check.ok:
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What came out: the run whose makespan is the median, and the check of its result."""
+
+    trace: Trace
+    check: CheckResult | None
+    makespans_s: tuple[float, ...]
+
+
+def _read_plan(path: Path) -> Plan:
+    from syclsched.model.plan import Plan
+
+    return Plan.from_json(read_text(path), where=str(path))
+
+
+def _prediction(plan: Plan) -> Trace:
+    from syclsched.simulation import simulate
+
+    return simulate(plan)
+
+
+def _simulated(plan: Plan) -> _Outcome:
+    trace = _prediction(plan)
+    return _Outcome(trace, None, (trace.makespan_s,))
+
+
+def _measured(planned: Planned, workload: Workload, repeat: int, console: Console) -> _Outcome:
+    """Run, fetch and check; of several runs keep the one in the middle."""
+    from syclsched.execution import execute
+
+    traces: list[Trace] = []
+    check: CheckResult | None = None
+    with console.status(f"running {workload.name} ...") as status:
+        for index in range(repeat):
+            if repeat > 1:
+                status.update(f"running {workload.name}, {index + 1} of {repeat} ...")
+            assert planned.live is not None
+            with execute(planned.plan, workload.graph, planned.live) as run:
+                run.wait()
+                results: dict[str, Any] = {name: run.result(name) for name in workload.results}
+                traces.append(run.trace())
+            found = workload.check(results)
+            # One wrong result among several runs is what must be shown.
+            check = found if check is None or check.ok else check
+    middle = statistics.median_low([t.makespan_s for t in traces])
+    chosen = next(t for t in traces if t.makespan_s == middle)
+    return _Outcome(chosen, check, tuple(t.makespan_s for t in traces))
+
+
+def _show(outcome: _Outcome, plan: Plan, as_json: bool, console: Console) -> None:
+    from syclsched.tracing import make_report, render_report
+
+    report = make_report(outcome.trace, plan)
+    if as_json:
+        print(json.dumps(_summary(outcome, plan), indent=1))
+        return
+    render_report(report, console)
+    if len(outcome.makespans_s) > 1:
+        low, high = min(outcome.makespans_s), max(outcome.makespans_s)
+        console.print(
+            f"{len(outcome.makespans_s)} runs: median {outcome.trace.makespan_s * 1e3:.2f} ms, "
+            f"from {low * 1e3:.2f} to {high * 1e3:.2f} ms"
+        )
+    if outcome.check is not None:
+        mark = "[green]right[/green]" if outcome.check.ok else "[bold red]WRONG[/bold red]"
+        console.print(f"result: {mark}, {outcome.check.text}")
+
+
+def _summary(outcome: _Outcome, plan: Plan) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    where: dict[str, dict[str, int]] = {}
+    for span in outcome.trace.spans:
+        if span.kind in ("launch", "host"):
+            counts = where.setdefault(span.family, {})
+            place = f"{span.device}/{span.implementation}"
+            counts[place] = counts.get(place, 0) + 1
+    return {
+        "graph": plan.name,
+        "policy": plan.policy,
+        "simulated": outcome.trace.simulated,
+        "predicted_makespan_s": plan.makespan_s,
+        "makespan_s": outcome.trace.makespan_s,
+        "makespans_s": outcome.makespans_s,
+        "result": None if outcome.check is None else asdict(outcome.check),
+        "where": where,
+        "counters": asdict(plan.counters),
+        "host_waits": outcome.trace.host_waits,
+        "peak_bytes": outcome.trace.peak_bytes,
+        "candidates": [asdict(c) for c in plan.candidates],
+    }

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ready-made workloads, by name: real graphs of different shapes with data and a check of their results."""
+
+from __future__ import annotations
+
+from syclsched.errors import ArgumentError
+from syclsched.workloads import cholesky, mlp, stencil
+from syclsched.workloads.base import CheckResult, Workload, WorkloadKind
+
+__all__ = ["CheckResult", "Workload", "WorkloadKind", "get", "names"]
+
+_KINDS: dict[str, WorkloadKind] = {kind.name: kind for kind in (cholesky.KIND, mlp.KIND, stencil.KIND)}
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all workloads, the main one first."""
+    return tuple(_KINDS)
+
+
+def get(name: str) -> WorkloadKind:
+    """Return the kind of workload called ``name``.
+
+    Parameters
+    ----------
+    name : str
+        One of `names`.
+
+    Returns
+    -------
+    WorkloadKind
+        ``get(name).build(get(name).options(...))`` makes one.
+
+    Raises
+    ------
+    ArgumentError
+        If there is none of that name.
+    """
+    try:
+        return _KINDS[name]
+    except KeyError:
+        raise ArgumentError(f"there is no workload {name!r}", hint=f"There are: {', '.join(_KINDS)}") from None

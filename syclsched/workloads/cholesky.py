@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tiled Cholesky factorisation A = L L^T, right-looking, of the lower triangle.
+
+Source of the algorithm: Buttari, Langou, Kurzak, Dongarra, "A class of parallel tiled linear algebra algorithms for
+multicore architectures", Parallel Computing 35 (2009). Every tile is one logical array ``A[i,j]``; for step k:
+
+    potrf(k)       A[k,k] = cholesky(A[k,k])
+    trsm(i,k)      A[i,k] = A[i,k] A[k,k]^-T            for i > k
+    syrk(i,k)      A[i,i] -= A[i,k] A[i,k]^T            for i > k
+    gemm(i,j,k)    A[i,j] -= A[i,k] A[j,k]^T            for i > j > k
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from syclsched import kernels
+from syclsched.errors import FormatError
+from syclsched.model.graph import TaskGraph
+from syclsched.model.task import LogicalArray
+from syclsched.workloads.base import (
+    Array,
+    Arrays,
+    CheckResult,
+    Workload,
+    WorkloadKind,
+    allocate,
+    blocks,
+    fetched,
+    judge,
+    limit_tasks,
+    require_count,
+    require_dtype,
+)
+from syclsched.workloads.files import read_npy
+
+NAME = "cholesky"
+
+#: Expected rounding errors by which an element of L L^T may be off.
+TOLERANCE = 8.0
+
+#: Columns of the random factor a random matrix is made from.
+_RANK = 512
+
+
+@dataclass(frozen=True, slots=True)
+class CholeskyOptions:
+    """What to factorise."""
+
+    n: int = field(default=2048, metadata={"help": "Rows and columns of the matrix; with an input, taken from it."})
+    tile: int = field(default=256, metadata={"help": "Rows and columns of a tile; the last ones may be smaller."})
+    dtype: str = field(default="float64", metadata={"help": "float64 or float32; with an input, taken from it."})
+    seed: int = field(default=0, metadata={"help": "Seed of the random matrix."})
+    input: Path | None = field(
+        default=None,
+        metadata={"help": "A .npy file with a symmetric positive-definite matrix, instead of a random one."},
+    )
+
+
+def build(options: CholeskyOptions | None = None) -> Workload:
+    """Make the workload.
+
+    Parameters
+    ----------
+    options : CholeskyOptions, optional
+        What to factorise.
+
+    Returns
+    -------
+    Workload
+        Its results are the tiles of L. ``check`` compares L L^T with A element by element: the backward error is at
+        most n eps |L| |L|^T <= n eps sqrt(a_ii a_jj) (Higham, "Accuracy and Stability of Numerical Algorithms",
+        10.1), and expected to be about sqrt(n) eps of it. LAPACK's norm is in the text; alone it would pass a
+        factorisation in float32 that leaves a whole update out.
+
+    Raises
+    ------
+    ArgumentError
+        If an option is out of range.
+    FormatError, StorageError
+        If the input is no symmetric matrix of finite numbers, or cannot be read.
+    """
+    options = options or CholeskyOptions()
+    size = require_count(options.tile, "tile", NAME)
+    matrix = _matrix(options)
+    cuts = blocks(len(matrix), size)
+    count = len(cuts)
+    limit_tasks(count * (count + 1) * (count + 2) // 6, NAME, "Take a larger tile")
+    graph = TaskGraph(NAME)
+    tiles = {
+        (i, j): graph.array(f"A[{i},{j}]", data=np.ascontiguousarray(matrix[cuts[i], cuts[j]]))
+        for j in range(count)
+        for i in range(j, count)
+    }
+    status = [graph.array(f"status[{k}]", (1,), "int32") for k in range(count)]
+    for k in range(count):
+        _step(graph, tiles, status[k], k, count)
+    results = tuple(t.name for t in tiles.values())
+    return Workload(NAME, graph, results, partial(_check, matrix, cuts))
+
+
+def random_spd(n: int, dtype: np.dtype[Any], seed: int) -> Array:
+    """Return a random symmetric positive-definite matrix.
+
+    It is I + B B^T / r for a random n x r matrix B, so that every tile depends on those before it by more than
+    rounding, which a diagonally dominant matrix does not give.
+
+    Parameters
+    ----------
+    n : int
+        Rows and columns.
+    dtype : dtype
+        float32 or float64.
+    seed : int
+        The same seed gives the same matrix.
+
+    Returns
+    -------
+    numpy.ndarray, shape (n, n)
+        C-contiguous.
+    """
+    rank = min(n, _RANK)
+    factor = np.random.default_rng(seed).standard_normal((n, rank))
+    product = factor @ factor.T / rank
+    matrix = np.tril(product) + np.tril(product, -1).T  # symmetric to the last bit
+    np.fill_diagonal(matrix, matrix.diagonal() + 1)
+    return matrix.astype(dtype)
+
+
+def _matrix(options: CholeskyOptions) -> Array:
+    if options.input is None:
+        n = require_count(options.n, "n", NAME)
+        dtype = require_dtype(options.dtype, NAME)
+        return allocate(lambda: random_spd(n, dtype, options.seed), NAME)
+    matrix, where = read_npy(options.input), str(options.input)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.size == 0:
+        raise FormatError(f"expected a square matrix, found shape {matrix.shape}", where=where)
+    difference = np.abs(matrix - matrix.T)
+    # A product B B^T computed in floating point is symmetric up to rounding only.
+    if difference.max() > 100 * np.finfo(matrix.dtype).eps * np.abs(matrix).max():
+        i, j = (int(x) for x in np.unravel_index(int(difference.argmax()), difference.shape))
+        raise FormatError(
+            f"the matrix is not symmetric: element [{i}, {j}] is {matrix[i, j]:g}, [{j}, {i}] is {matrix[j, i]:g}",
+            where=where,
+            hint="A Cholesky factorisation needs a symmetric positive-definite matrix",
+        )
+    return matrix
+
+
+def _step(
+    graph: TaskGraph, tiles: dict[tuple[int, int], LogicalArray], status: LogicalArray, k: int, count: int
+) -> None:
+    """Add the tasks of step ``k``; what lies on the critical path has the larger priority."""
+    potrf, trsm, syrk, gemm = (kernels.get(name) for name in ("potrf", "trsm", "syrk", "gemm"))
+    graph.kernel(potrf, name=f"potrf({k})", a=tiles[k, k], status=status, priority=3)
+    for i in range(k + 1, count):
+        graph.kernel(trsm, name=f"trsm({i},{k})", a=tiles[i, k], l=tiles[k, k], priority=2)
+    for i in range(k + 1, count):
+        graph.kernel(syrk, name=f"syrk({i},{k})", c=tiles[i, i], a=tiles[i, k], priority=1)
+        for j in range(k + 1, i):
+            graph.kernel(gemm, name=f"gemm({i},{j},{k})", c=tiles[i, j], a=tiles[i, k], b=tiles[j, k])
+
+
+def _check(matrix: Array, cuts: tuple[slice, ...], arrays: Arrays) -> CheckResult:
+    n, dtype = len(matrix), matrix.dtype
+    factor = np.zeros((n, n))
+    for j, columns in enumerate(cuts):
+        for i, rows in enumerate(cuts[j:], j):
+            shape = (rows.stop - rows.start, columns.stop - columns.start)
+            factor[rows, columns] = fetched(arrays, f"A[{i},{j}]", shape, dtype)
+    factor = np.tril(factor)  # above the diagonal a tile may hold anything
+    exact = np.tril(matrix).astype("float64")
+    exact += np.tril(exact, -1).T  # only the lower triangle was given to the tasks
+    error = np.abs(exact - factor @ factor.T)
+    eps = float(np.finfo(dtype).eps)
+    scale = np.sqrt(exact.diagonal())
+    residual = float((error / np.outer(scale, scale)).max() / (np.sqrt(n) * eps))
+    norm = float(error.sum(axis=0).max() / (n * np.abs(exact).sum(axis=0).max() * eps))
+    return judge(
+        residual,
+        TOLERANCE,
+        f"||A - L L^T||_1 / (n ||A||_1 eps) = {norm:.3g}; largest |A - L L^T|_ij / (sqrt(a_ii a_jj n) eps)",
+    )
+
+
+KIND = WorkloadKind(
+    NAME, "Tiled Cholesky factorisation of a symmetric positive-definite matrix.", CholeskyOptions, build
+)

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrays from the user's NumPy files, as data only: pickled objects are refused."""
+
+from __future__ import annotations
+
+import tokenize
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from syclsched.errors import FormatError, StorageError
+from syclsched.workloads.base import Array
+
+#: What NumPy and zipfile raise on files that are not what they claim.
+_MALFORMED = (
+    ValueError,
+    EOFError,
+    KeyError,
+    TypeError,
+    MemoryError,
+    OverflowError,
+    NotImplementedError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+    # NumPy reads a strange header as Python 2's literals, after tokenising it.
+    tokenize.TokenError,
+    SyntaxError,
+)
+
+
+def read_npy(path: str | Path) -> Array:
+    """Read a ``.npy`` file of real floating-point numbers.
+
+    Parameters
+    ----------
+    path : str or Path
+        A file written by `numpy.save`.
+
+    Returns
+    -------
+    numpy.ndarray
+        float32 or float64, C-contiguous, in native byte order, all finite.
+
+    Raises
+    ------
+    StorageError
+        If it cannot be read.
+    FormatError
+        If it is not a ``.npy`` file, holds objects, another dtype, or numbers that are not finite.
+    """
+    where = str(path)
+    try:
+        if not _has_magic(path, b"\x93NUMPY"):
+            raise FormatError("this is not a .npy file", where=where, hint="Write it with numpy.save")
+        # Mapped, so that a header that promises more than the file holds is found before memory is taken.
+        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError as error:
+        raise _unreadable(error, where) from error
+    except _MALFORMED as error:
+        raise _malformed(error, where) from error
+    return real_numbers(mapped, where)
+
+
+def read_npz(path: str | Path) -> dict[str, Array]:
+    """Read a ``.npz`` file of real floating-point arrays.
+
+    Parameters
+    ----------
+    path : str or Path
+        A file written by `numpy.savez`.
+
+    Returns
+    -------
+    dict of str to numpy.ndarray
+        By key; each as `read_npy` returns it.
+
+    Raises
+    ------
+    StorageError, FormatError
+        As `read_npy`; the key is named.
+    """
+    where = str(path)
+    try:
+        if not _has_magic(path, b"PK"):
+            raise FormatError("this is not a .npz file", where=where, hint="Write it with numpy.savez")
+        # Opened here: numpy.load leaves a damaged archive open.
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+            loaded = {key: archive[key] for key in archive.files}
+    except OSError as error:
+        raise _unreadable(error, where) from error
+    except _MALFORMED as error:
+        raise _malformed(error, where) from error
+    for key, value in loaded.items():
+        if not isinstance(value, np.ndarray):
+            raise FormatError("this member is not an array", where=f"{where}, {key}", hint="Write it with numpy.savez")
+    return {key: real_numbers(value, f"{where}, {key}") for key, value in loaded.items()}
+
+
+def real_numbers(array: Array, where: str) -> Array:
+    """Return an array as kernels need it, or say why it cannot be.
+
+    Parameters
+    ----------
+    array : numpy.ndarray
+        Any.
+    where : str
+        File and key, for errors.
+
+    Returns
+    -------
+    numpy.ndarray
+        float32 or float64, C-contiguous, in native byte order.
+
+    Raises
+    ------
+    FormatError
+        If it has another dtype, or a number in it is not finite.
+    """
+    if array.dtype.name not in ("float32", "float64"):
+        raise FormatError(
+            f"expected float32 or float64 numbers, found {array.dtype.name}", where=where, hint="Convert it with astype"
+        )
+    numbers: Array = np.array(array, dtype=np.dtype(array.dtype.name), order="C", subok=False)
+    finite = np.isfinite(numbers)
+    if not finite.all():
+        place = tuple(int(i) for i in np.argwhere(~finite)[0])
+        raise FormatError(f"element {list(place)} is {numbers[place]}, not a finite number", where=where)
+    return numbers
+
+
+def _has_magic(path: str | Path, magic: bytes) -> bool:
+    with open(path, "rb") as file:
+        return file.read(len(magic)) == magic
+
+
+def _unreadable(error: OSError, where: str) -> StorageError:
+    return StorageError(f"cannot read the file: {error.strerror or error}", where=where)
+
+
+def _malformed(error: BaseException, where: str) -> FormatError:
+    said = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return FormatError(f"the file is damaged or holds something else than numbers: {said}", where=where)

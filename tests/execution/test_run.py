@@ -1,0 +1,500 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans on live devices: right to the last bit wherever tasks run, and nothing lost when something goes wrong."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, plan_by, plan_on, plans, sequential
+
+from syclsched.api import with_lanes
+from syclsched.devices import discover, open_devices
+from syclsched.errors import (
+    ArgumentError,
+    ExecutionError,
+    IncompletePlanError,
+    RaceError,
+    RunCancelledError,
+    TaskFailedError,
+    UnknownArrayError,
+    WaitTimeoutError,
+)
+from syclsched.execution import execute
+from syclsched.execution import run as run_module
+from syclsched.model.graph import TaskGraph
+from syclsched.model.platform import Platform
+
+pytestmark = pytest.mark.sycl
+
+
+@lru_cache(maxsize=4)
+def live_on(sub_devices: int | None) -> tuple[Platform, Any]:
+    platform = with_lanes(discover(sub_devices=sub_devices), 2)
+    return platform, open_devices(platform)
+
+
+@pytest.fixture
+def live() -> tuple[Platform, Any]:
+    return live_on(None)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_running() -> Iterator[None]:
+    yield
+    assert not [r for r in run_module._unfinished if not r.dispatcher.cancelled]
+
+
+def chain(length: int = 5, size: int = 100) -> TaskGraph:
+    graph = TaskGraph("chain")
+    x = graph.array("x", data=np.arange(size, dtype=DTYPE))
+    y = graph.array("y", data=np.arange(size, dtype=DTYPE) * 7)
+    for i in range(length):
+        graph.kernel(MIX, name=f"mix{i}", x=x, y=y, a=i)
+    return graph
+
+
+class Gate:
+    """A host task that waits until it is let go, so that tests decide what has happened before."""
+
+    def __init__(self) -> None:
+        self.entered, self.opened = threading.Event(), threading.Event()
+
+    def __call__(self, y: Any) -> None:
+        self.entered.set()
+        assert self.opened.wait(60)
+        y += 1
+
+
+# --- same answer ----------------------------------------------------------------------------------
+
+
+@given(data=st.data())
+@settings(max_examples=40)
+@pytest.mark.parametrize("sub_devices", [None, 2])
+def test_random_graph_anywhere_gives_numpys_bits(sub_devices: int | None, data: st.DataObject) -> None:
+    platform, live = live_on(sub_devices)
+    graph = data.draw(graphs())
+    plan = data.draw(plans(graph, platform))
+    rng = np.random.default_rng(len(graph))
+    inputs = {name: rng.integers(-(2**40), 2**40, graph.arrays[name].shape) for name in graph.inputs()}
+    untouched = {name: value.copy() for name, value in inputs.items()}
+    with execute(plan, graph, live, inputs) as run:
+        run.wait()
+        expected = sequential(graph, inputs)
+        for array in plan.arrays:
+            if not array.temporary:
+                np.testing.assert_array_equal(run.result(array.name), expected[array.name], err_msg=array.name)
+        trace = run.trace()
+    for name, value in untouched.items():
+        np.testing.assert_array_equal(inputs[name], value, err_msg=f"input {name} was written to")
+    assert {s.task for s in trace.spans if s.kind != "copy"} == {t.name for t in graph.tasks}
+    assert all(s.outcome == "done" and s.start_s <= s.finish_s <= trace.makespan_s for s in trace.spans)
+    assert all(held <= plan.peak_bytes[space] for space, held in trace.peak_bytes.items())
+    assert trace.submissions == sum(1 for s in trace.spans if s.lane_kind != "host")
+
+
+@pytest.mark.parametrize("device", ["cpu", "accelerator", "host"])
+@pytest.mark.parametrize("like", ["numpy", "dpnp", "usm_ndarray"])
+def test_result_comes_as_asked(device: str, like: Any, live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    if device not in {d.name for d in platform.devices}:
+        pytest.skip(f"no device {device!r} here")
+    graph = chain()
+    implementation = "host" if device == "host" else "opencl-c"
+    plan = plan_by(graph, platform, lambda _: (device, 0, implementation))
+    expected = sequential(graph, graph.data)
+    with execute(plan, graph, devices) as run:
+        run.wait()
+        value, source = run.result("y", like=like), run.result(graph.arrays["x"], like=like)
+    kind = {"numpy": np.ndarray, "dpnp": "dpnp_array", "usm_ndarray": "usm_ndarray"}[like]
+    assert isinstance(value, kind) if isinstance(kind, type) else type(value).__name__ == kind
+    if like != "numpy":
+        from dpctl import tensor
+
+        value, source = (tensor.asnumpy(v.get_array() if like == "dpnp" else v) for v in (value, source))
+    np.testing.assert_array_equal(value, expected["y"])
+    np.testing.assert_array_equal(source, graph.data["x"])
+
+
+def test_inputs_may_be_device_arrays_and_strided(live: tuple[Platform, Any]) -> None:
+    import dpnp
+    from dpctl import tensor
+
+    platform, devices = live
+    graph = TaskGraph("inputs")
+    arrays = [graph.array(n, (6,), DTYPE) for n in "abc"]
+    graph.kernel(MIX, x=arrays[0], y=arrays[1], a=2)
+    graph.kernel(MIX, x=arrays[1], y=arrays[2], a=2)
+    inputs = {"a": dpnp.arange(6, dtype=DTYPE), "b": tensor.arange(6, dtype=DTYPE), "c": np.arange(12)[::2]}
+    with execute(plan_on(graph, platform, "cpu"), graph, devices, inputs) as run:
+        got = run.result("c")
+    values = {"a": np.arange(6), "b": np.arange(6), "c": np.arange(12)[::2]}
+    np.testing.assert_array_equal(got, sequential(graph, values)["c"])
+
+
+def test_many_waits_become_one_fence(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    platform = with_lanes(platform, 12)
+    graph = TaskGraph("fan-in")
+    x = graph.array("x", data=np.ones(10, DTYPE))
+    parts = [graph.array(f"p{i}", data=np.full(10, i)) for i in range(11)]
+    for i, part in enumerate(parts):
+        graph.kernel(MIX, name=f"part{i}", x=x, y=part, a=1)
+    graph.barrier(name="meet")
+    graph.kernel(MIX, name="after", x=x, y=x_copy(graph, x), a=1)
+
+    def place(name: str) -> tuple[str, int, str | None]:
+        lane = int(name[4:]) if name.startswith("part") else 11
+        implementation = graph.task(name).operation
+        return "cpu", lane, None if implementation is None else implementation.implementations[0].name
+
+    with execute(plan_by(graph, platform, place), graph, devices) as run:
+        run.wait()
+        assert run.trace().barriers >= 1
+        np.testing.assert_array_equal(run.result("copy"), sequential(graph, graph.data)["copy"])
+
+
+def x_copy(graph: TaskGraph, x: Any) -> Any:
+    copy = graph.array("copy", x.shape, x.dtype)
+    graph.kernel(ASSIGN, name="copy", x=x, y=copy)
+    return copy
+
+
+def test_result_of_an_early_task_does_not_wait_for_the_end(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    gate = Gate()
+    graph = chain(3)
+    z = graph.array("z", data=np.zeros(1, DTYPE))
+    graph.host(gate, y=z.update(), name="gate")
+    with execute(plan_on(graph, platform, "cpu"), graph, devices) as run:
+        assert gate.entered.wait(60)
+        np.testing.assert_array_equal(run.result("y"), sequential(chain(3), graph.data)["y"])
+        assert not run.done()
+        with pytest.raises(WaitTimeoutError):
+            run.result("z", timeout=0.01)
+        with pytest.raises(WaitTimeoutError):
+            run.wait(timeout=0.01)
+        gate.opened.set()
+        run.wait()
+        assert run.result("z").tolist() == [1]
+
+
+def test_arrays_no_task_touches(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    graph = chain(1)
+    graph.array("idle", data=np.arange(3))
+    graph.array("empty", (3,))
+    with execute(plan_on(graph, platform, "cpu"), graph, devices) as run:
+        assert run.result("idle").tolist() == [0, 1, 2]
+        with pytest.raises(UnknownArrayError, match="no value was given"):
+            run.result("empty")
+        with pytest.raises(ArgumentError, match="like="):
+            run.result("idle", like="torch")  # type: ignore[arg-type]
+
+
+def test_a_graph_without_tasks_is_done_at_once(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    graph = TaskGraph("nothing")
+    with execute(plan_on(graph, platform, "cpu"), graph, devices) as run:
+        run.wait()
+        assert run.trace().spans == ()
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+def test_temporaries_come_and_go_within_the_plans_peak(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    graph = TaskGraph("temporaries")
+    size = 1000
+    x = graph.array("x", data=np.arange(size, dtype=DTYPE))
+    y = graph.array("y", data=np.zeros(size, DTYPE))
+    for i in range(20):
+        temporary = graph.array(f"t{i}", (size,), DTYPE, temporary=True)
+        graph.kernel(ASSIGN, name=f"set{i}", x=x, y=temporary)
+        graph.kernel(MIX, name=f"use{i}", x=temporary, y=y, a=1)
+    plan = plan_by(graph, platform, lambda n: ("cpu", int(n[3:]) % 2, "library" if n[:3] == "set" else "opencl-c"))
+    assert plan.peak_bytes["cpu"] < 10 * 8 * size
+    with execute(plan, graph, devices) as run:
+        np.testing.assert_array_equal(run.result("y"), sequential(graph, graph.data)["y"])
+        assert run.trace().peak_bytes["cpu"] <= plan.peak_bytes["cpu"]
+        assert len(run._dispatcher.buffers) <= 4  # x and y, on the host and on the device
+        with pytest.raises(UnknownArrayError, match="temporary"):
+            run.result("t3")
+
+
+def test_memory_is_given_back(live: tuple[Platform, Any]) -> None:
+    import weakref
+
+    platform, devices = live
+    graph = chain()
+    with execute(plan_on(graph, platform, "cpu"), graph, devices) as run:
+        run.wait()
+        held = run._dispatcher.buffers["y", "cpu"]
+        alive = weakref.ref(held)
+        assert held.storage.nbytes == 800
+    del held
+    gc.collect()
+    assert alive() is None
+    with pytest.raises(ExecutionError, match="closed"):
+        run.result("y")
+
+
+def test_device_array_outlives_the_run(live: tuple[Platform, Any]) -> None:
+    from dpctl import tensor
+
+    platform, devices = live
+    graph = chain()
+    with execute(plan_on(graph, platform, "cpu"), graph, devices) as run:
+        run.wait()
+        value = run.result("y", like="usm_ndarray")
+    del run
+    gc.collect()
+    np.testing.assert_array_equal(tensor.asnumpy(value), sequential(graph, graph.data)["y"])
+
+
+def test_dropped_run_ends_and_gives_its_memory_back(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    gate = Gate()
+    graph = TaskGraph("dropped")
+    y = graph.array("y", data=np.zeros(4, DTYPE))
+    graph.host(gate, y=y.update(), name="gate")
+    graph.kernel(MIX, name="later", x=graph.array("x", data=np.zeros(4, DTYPE)), y=y, a=1)
+    run = execute(plan_on(graph, platform, "cpu"), graph, devices)
+    dispatcher = run._dispatcher
+    assert gate.entered.wait(60)
+    del run
+    gc.collect()
+    gate.opened.set()
+    dispatcher.join(60)
+    assert dispatcher.finished.is_set()
+    assert len(dispatcher.buffers) == 0
+    outcome = {dispatcher.program.nodes[n].instruction.task: r.outcome for n, r in dispatcher.records.items()}
+    assert outcome["later"] == "cancelled"
+
+
+# --- when something goes wrong --------------------------------------------------------------------
+
+
+def failing_graph() -> TaskGraph:
+    graph = chain(2)
+    bad = graph.array("bad", data=np.zeros(100, DTYPE))
+    good = graph.array("good", data=np.zeros(100, DTYPE))
+
+    def explode(y: Any) -> None:
+        raise ZeroDivisionError("on purpose")
+
+    graph.host(explode, y=bad.update(), name="explode")
+    graph.kernel(MIX, name="child", x=bad, y=graph.array("lost", data=np.zeros(100, DTYPE)), a=1)
+    graph.kernel(MIX, name="grandchild", x=graph.arrays["lost"], y=graph.arrays["y"], a=1)
+    graph.kernel(MIX, name="independent", x=graph.arrays["x"], y=good, a=1)
+    graph.kernel(ASSIGN, name="healed", x=good, y=bad)
+    return graph
+
+
+def test_failed_host_task_cancels_its_descendants_only(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    graph = failing_graph()
+    run = execute(plan_on(graph, platform, "cpu"), graph, devices)
+    with pytest.raises(TaskFailedError, match=r"task 'explode' \(arrays 'bad'\).*ZeroDivisionError: on purpose") as e:
+        run.wait()
+    assert e.value.task == "explode"
+    assert isinstance(e.value.__cause__, ZeroDivisionError)
+    outcome = {s.task: s.outcome for s in run.trace().spans if s.kind in ("launch", "host")}
+    assert outcome == {
+        "mix0": "done", "mix1": "done", "explode": "failed", "child": "cancelled",
+        "grandchild": "cancelled", "independent": "done", "healed": "done",
+    }  # fmt: skip
+    good = np.arange(100) + np.arange(100)
+    np.testing.assert_array_equal(run.result("good"), good)
+    np.testing.assert_array_equal(run.result("bad"), good)
+    for name in ("lost", "y"):
+        with pytest.raises(TaskFailedError, match="on purpose"):
+            run.result(name)
+    run.close()
+
+
+def test_failed_status_names_the_task(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    graph = TaskGraph("status")
+    for name, value in (("fine", 1), ("bad", -1)):
+        x = graph.array(f"x_{name}", data=np.full(3, value, DTYPE))
+        graph.kernel(JUDGE, name=name, x=x, status=graph.array(f"status_{name}", (1,), "int32", temporary=True))
+    run = execute(plan_on(graph, platform, "cpu"), graph, devices)
+    with pytest.raises(TaskFailedError, match=r"task 'bad'.*x is negative \(status 7\)"):
+        run.wait()
+    assert [s.outcome for s in run.trace().spans if s.kind == "launch"] == ["done", "failed"]
+    run.close()
+
+
+def test_result_that_rests_on_a_failed_status_is_not_given_out(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    graph = TaskGraph("status")
+    x = graph.array("x", data=np.full(3, -1, DTYPE))
+    status = graph.array("status", (1,), "int32")
+    graph.kernel(JUDGE, name="judge", x=x, status=status)
+    copy = graph.array("copy", (1,), "int32")
+    graph.kernel(ASSIGN, name="copy", x=status, y=copy)
+    with execute(plan_on(graph, platform, "cpu"), graph, devices) as run:
+        with pytest.raises(TaskFailedError, match="task 'judge'"):
+            run.result("copy")
+        assert run.result("x").tolist() == [-1, -1, -1]
+
+
+def test_input_cannot_be_written_by_a_host_task_that_reads_it(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    graph = TaskGraph("writes its input")
+    data = np.zeros(4, DTYPE)
+
+    def naughty(x: Any) -> None:
+        x[0] = 1
+
+    graph.host(naughty, x=graph.array("x", data=data).read(), name="naughty")
+    run = execute(plan_on(graph, platform, "cpu"), graph, devices)
+    with pytest.raises(TaskFailedError, match="read-only"):
+        run.wait()
+    run.close()
+    assert data.tolist() == [0, 0, 0, 0]
+
+
+def test_cancel(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    gate = Gate()
+    graph = chain(2)
+    z = graph.array("z", data=np.zeros(100, DTYPE))
+    graph.host(gate, y=z.update(), name="gate")
+    graph.kernel(MIX, name="later", x=z, y=graph.arrays["x"], a=1)
+    run = execute(plan_on(graph, platform, "cpu"), graph, devices)
+    assert gate.entered.wait(60)
+    run.cancel()
+    gate.opened.set()
+    with pytest.raises(RunCancelledError):
+        run.wait(60)
+    with pytest.raises(RunCancelledError):
+        run.result("x")
+    np.testing.assert_array_equal(run.result("y"), sequential(chain(2), graph.data)["y"])
+    assert {s.task: s.outcome for s in run.trace().spans if s.kind == "launch"}["later"] == "cancelled"
+    run.close()
+
+
+def test_interrupted_wait_ends_the_run_and_gives_memory_back(
+    live: tuple[Platform, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platform, devices = live
+    graph = TaskGraph("long")
+    y = graph.array("y", data=np.ones(1, DTYPE))
+    for i in range(50):
+        graph.kernel(SPIN, name=f"spin{i}", y=y, turns=100_000)
+    run = execute(plan_on(graph, platform, "cpu"), graph, devices)
+    finished = run._dispatcher.finished
+
+    def interrupted(timeout: float | None) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "_wait_finished", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run.wait()
+    assert finished.is_set()
+    assert len(run._dispatcher.buffers) == 0
+
+
+def test_exception_in_the_block_cancels_the_run(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    gate = Gate()
+    graph = TaskGraph("left early")
+    graph.host(gate, y=graph.array("y", data=np.zeros(1, DTYPE)).update(), name="gate")
+
+    def leave() -> None:
+        with execute(plan_on(graph, platform, "cpu"), graph, devices) as run:
+            assert gate.entered.wait(60)
+            run.cancel()
+            gate.opened.set()
+            raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        leave()
+
+
+def test_compile_error_reaches_the_caller(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    graph = chain(1)
+    broken = replace(MIX.implementations[0], load=lambda _: "not a kernel")
+    operation = replace(MIX, implementations=(broken,))
+    graph.kernel(operation, name="broken", x=graph.arrays["x"], y=graph.arrays["y"], a=1)
+    run = execute(plan_on(graph, platform, "cpu"), graph, devices)
+    with pytest.raises(ExecutionError, match=r"operation 'mix'.*load\(\) returned str"):
+        run.wait(60)
+    with pytest.raises(ExecutionError, match="returned str"):
+        run.result("y")
+    run.close()
+
+
+def test_crash_of_the_dispatcher_reaches_the_caller(
+    live: tuple[Platform, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platform, devices = live
+    from syclsched.execution.dispatcher import Dispatcher
+
+    def crash(self: Any, node: Any) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(Dispatcher, "_dispatch", crash)
+    graph = chain(1)
+    run = execute(plan_on(graph, platform, "cpu"), graph, devices)
+    with pytest.raises(ExecutionError, match="the dispatcher failed: RuntimeError: a bug"):
+        run.result("y", timeout=60)
+    run.close()
+
+
+# --- refused before anything runs -----------------------------------------------------------------
+
+
+def test_bad_inputs_are_refused(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    graph = TaskGraph("inputs")
+    graph.kernel(MIX, x=graph.array("x", (3,), DTYPE), y=graph.array("y", (3,), DTYPE), a=1)
+    plan = plan_on(graph, platform, "cpu")
+    good = {"x": np.zeros(3, DTYPE), "y": np.zeros(3, DTYPE)}
+    with pytest.raises(ArgumentError, match="no value is given for y"):
+        execute(plan, graph, devices, {"x": good["x"]})
+    with pytest.raises(UnknownArrayError, match="'typo'"):
+        execute(plan, graph, devices, {**good, "typo": good["x"]})
+    with pytest.raises(ArgumentError, match="shape \\(4,\\)"):
+        execute(plan, graph, devices, {**good, "x": np.zeros(4, DTYPE)})
+    with pytest.raises(ArgumentError, match="float32"):
+        execute(plan, graph, devices, {**good, "x": np.zeros(3, "float32")})
+
+
+def test_plan_for_another_graph_is_refused(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    with pytest.raises(IncompletePlanError, match="another graph"):
+        execute(plan_on(chain(2), platform, "cpu"), chain(3), devices)
+
+
+def test_plan_with_a_dropped_wait_is_refused(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    graph = chain(2)
+    plan = plan_by(graph, platform, lambda n: ("cpu", int(n[3:]), "opencl-c"))
+    lanes = tuple(replace(n, instructions=tuple(replace(i, waits=()) for i in n.instructions)) for n in plan.lanes)
+    with pytest.raises(RaceError):
+        execute(replace(plan, lanes=lanes), graph, devices)
+
+
+def test_plan_with_an_unknown_implementation_is_refused(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    graph = chain(1)
+    plan = plan_by(graph, platform, lambda _: ("cpu", 0, "no-such"))
+    with pytest.raises(IncompletePlanError, match="no implementation 'no-such'"):
+        execute(plan, graph, devices)
+    plan = plan_by(graph, platform, lambda _: ("cpu", 0, "host"))
+    with pytest.raises(IncompletePlanError, match="cannot be run by a launch"):
+        execute(plan, graph, devices)

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Digraphs there and back, and what is refused."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given
+from strategies import graphs, touching
+
+from syclsched.errors import ArgumentError, CycleError, GraphError, UnknownArrayError
+from syclsched.frontends import from_networkx, to_networkx
+from syclsched.model.access import AccessMode
+from syclsched.model.graph import TaskGraph
+
+UPDATE = touching((AccessMode.UPDATE,))
+
+
+def described(graph: TaskGraph) -> tuple[Any, ...]:
+    """Everything a graph says, but for the order of explicit edges and their repetitions."""
+    tasks = [(t.name, t.kind, t.family, t.accesses, t.arguments, t.signature, t.priority) for t in graph.tasks]
+    return graph.name, dict(graph.arrays), tasks, set(graph.edges), graph.data.keys()
+
+
+@given(graphs())
+def test_there_and_back(graph: TaskGraph) -> None:
+    back = from_networkx(to_networkx(graph))
+    assert described(back) == described(graph)
+    assert back.order() == graph.order()
+    assert set(back.dependencies()) == set(graph.dependencies())
+
+
+@given(graphs())
+def test_the_digraph_has_every_dependency(graph: TaskGraph) -> None:
+    digraph = to_networkx(graph)
+    pairs = {(b, a, kind, array) for b, a, d in digraph.edges(data="dependencies") for kind, array in d}
+    assert pairs == {(d.before, d.after, d.kind, d.array) for d in graph.dependencies()}
+    assert list(digraph.nodes) == [t.name for t in graph.tasks]
+    assert nx.is_directed_acyclic_graph(digraph)
+
+
+def test_there_and_back_with_host_tasks_copies_data_and_priorities() -> None:
+    graph = TaskGraph("all kinds")
+    x = graph.array("x", data=np.arange(4.0))
+    y = graph.array("y", (4,), temporary=True)
+
+    def double(source: Any, target: Any, factor: float) -> None:
+        target[...] = factor * source
+
+    graph.kernel(UPDATE, p0=x, name="k", priority=3)
+    graph.copy(x, y, name="c")
+    graph.barrier(name="b")
+    graph.host(double, source=x.read(), target=y.write(), factor=2.5, name="h", priority=1, flops=8.0)
+    back = from_networkx(to_networkx(graph))
+    assert described(back) == described(graph)
+    assert back.fingerprint() == graph.fingerprint()
+    assert back.data["x"] is graph.data["x"]
+    task = back.task("h")
+    assert task.operation is not None and task.signature is not None
+    assert task.operation.work(task.signature).flops == 8.0
+    assert task.operation.implementations[0].load(task.signature) is double
+
+
+def test_a_digraph_of_callables_keeps_its_edges() -> None:
+    digraph = nx.DiGraph([("read", "sum"), ("sum", "print"), ("read", "print")])
+    calls: list[str] = []
+    graph = from_networkx(digraph, {n: (lambda n=n: calls.append(n)) for n in digraph})
+    assert set(graph.edges) == set(digraph.edges)
+    assert graph.order() == ("read", "sum", "print")
+    assert {t.kind for t in graph.tasks} == {"host"}
+
+
+def test_arrays_and_accesses_of_a_callable() -> None:
+    def scale(x: Any, factor: float) -> None:
+        x *= factor
+
+    digraph = nx.DiGraph(name="scaled")
+    digraph.add_node(7, operation=scale, accesses={"x": "update"}, arguments={"factor": 3})
+    graph = from_networkx(digraph, arrays={"x": np.ones(3)})
+    (task,) = graph.tasks
+    assert (graph.name, task.name, task.accesses[0].mode) == ("scaled", "7", AccessMode.UPDATE)
+    assert task.signature is not None and task.signature.scalars == {"factor": 3}
+    assert graph.inputs() == ("x",)
+
+
+def test_submission_follows_the_edges_unless_the_nodes_say() -> None:
+    digraph = nx.DiGraph()
+    for node in ("second", "first"):
+        digraph.add_node(node, operation=UPDATE, arguments={"p0": "a"})
+    digraph.add_edge("first", "second")
+    digraph.graph["arrays"] = {"a": {"shape": (2,), "dtype": "float32"}}
+    graph = from_networkx(digraph)
+    assert [t.name for t in graph.tasks] == ["first", "second"]
+    assert graph.edges == (("first", "second"),)
+
+
+def test_an_edge_marked_implied_that_is_not_is_kept() -> None:
+    graph = TaskGraph()
+    a, b = graph.array("a", (1,)), graph.array("b", (1,))
+    graph.kernel(UPDATE, p0=a, name="s")
+    graph.kernel(UPDATE, p0=a, name="t")
+    digraph = to_networkx(graph)
+    digraph.nodes["t"]["arguments"] = {"p0": b.name}
+    assert from_networkx(digraph).edges == (("s", "t"),)
+
+
+def test_a_cycle_is_named() -> None:
+    digraph = nx.DiGraph([("a", "b"), ("b", "c"), ("c", "a"), ("a", "d")])
+    with pytest.raises(CycleError) as caught:
+        from_networkx(digraph, dict.fromkeys(digraph, print))
+    cycle = caught.value.what.split(": ")[1].split(" -> ")
+    assert cycle[0] == cycle[-1]
+    assert set(cycle) == {"a", "b", "c"}
+    assert all(digraph.has_edge(*pair) for pair in pairwise(cycle))
+
+
+def test_a_graph_with_a_cycle_can_be_looked_at_as_a_digraph() -> None:
+    graph = TaskGraph()
+    for name in ("s", "t"):
+        graph.host(print, name=name)
+    graph.edge("s", "t")
+    graph.edge("t", "s")
+    assert not nx.is_directed_acyclic_graph(to_networkx(graph))
+
+
+@pytest.mark.parametrize(
+    ("digraph", "said"),
+    [
+        (nx.Graph([("a", "b")]), "undirected"),
+        (nx.MultiDiGraph([("a", "b")]), "multigraph"),
+        ({"a": ["b"]}, "dict"),
+    ],
+)
+def test_other_graphs_are_refused(digraph: Any, said: str) -> None:
+    with pytest.raises(GraphError, match=said):
+        from_networkx(digraph)
+
+
+def one(**attributes: Any) -> nx.DiGraph:
+    digraph = nx.DiGraph()
+    digraph.add_node("t", **attributes)
+    digraph.graph["arrays"] = {"a": {"shape": (2,), "dtype": "float32"}}
+    return digraph
+
+
+@pytest.mark.parametrize(
+    ("attributes", "kind", "said"),
+    [
+        ({}, GraphError, "'operation' is missing"),
+        ({"operation": 3}, GraphError, "neither an Operation nor a callable"),
+        ({"operation": print, "kind": "kernel"}, GraphError, "'kernel' task cannot be made"),
+        ({"operation": print, "kind": "magic"}, GraphError, "'magic' task"),
+        ({"operation": print, "arguments": {"x": "a"}}, ArgumentError, "does not say how"),
+        ({"operation": print, "arguments": {"x": "a"}, "accesses": {"x": "look"}}, GraphError, "'look'"),
+        ({"operation": print, "arguments": ["a"]}, GraphError, "'arguments' must map"),
+        ({"operation": print, "arguments": {"name": 1}}, ArgumentError, "cannot be called 'name'"),
+        ({"operation": print, "priority": "high"}, GraphError, "'high', not an integer"),
+        ({"operation": UPDATE}, ArgumentError, "'p0' is missing"),
+        ({"operation": UPDATE, "arguments": {"p0": "b"}}, UnknownArrayError, "'b' is not declared"),
+        ({"operation": UPDATE, "arguments": {"p0": "a"}, "accesses": {"p0": "read"}}, ArgumentError, "not a read"),
+        ({"kind": "copy", "arguments": {"source": "a"}}, GraphError, "'source' and 'destination'"),
+    ],
+)
+def test_bad_attributes_are_refused_by_name(attributes: Any, kind: type[Exception], said: str) -> None:
+    with pytest.raises(kind, match=said) as caught:
+        from_networkx(one(**attributes))
+    assert "'t'" in str(caught.value)
+
+
+def test_bad_arrays_are_refused() -> None:
+    with pytest.raises(GraphError, match="unknown key 'size'"):
+        from_networkx(nx.DiGraph(), arrays={"a": {"size": 3}})
+    with pytest.raises(GraphError, match="declared by its shape"):
+        from_networkx(nx.DiGraph(), arrays={"a": 3})
+
+
+def test_two_nodes_of_one_name_are_refused() -> None:
+    digraph = nx.DiGraph()
+    digraph.add_nodes_from([1, "1"])
+    with pytest.raises(GraphError, match="both named '1'"):
+        from_networkx(digraph, {1: print, "1": print})

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Platforms: finding, routing, selecting."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from strategies import platforms
+
+from syclsched.errors import DeviceNotFoundError, EmptyPlatformError, PlatformError
+from syclsched.model.operation import DeviceLimits
+from syclsched.model.platform import HOST, Device, Interference, Link, MemorySpace, Platform
+
+
+def device(name: str, space: str, *more: str, kind: str = "gpu") -> Device:
+    return Device(name, name, kind, "opencl", "", space, (space, *more), max_work_group_size=8, compute_units=2)  # type: ignore[arg-type]
+
+
+THE_HOST = Device(HOST, HOST, HOST, HOST, "", HOST, (HOST, "cpu"))
+PLATFORM = Platform(
+    "desk",
+    (device("cpu", "cpu", kind="cpu"), device("gpu", "gpu"), device("gpu1", "gpu1", "gpu"), THE_HOST),
+    tuple(MemorySpace(n, 100) for n in ("cpu", "gpu", "gpu1", HOST)),
+    (
+        Link("cpu", HOST, 1e-6, 1e9),
+        Link(HOST, "cpu", 1e-6, 1e9),
+        Link(HOST, "gpu", 1e-5, 1e8),
+        Link("gpu", "gpu1", 1e-7, 1e10),
+    ),
+    (Interference("cpu", HOST, 0.5), Interference("gpu", "gpu", 1.0)),
+)
+
+
+def test_finding_by_name() -> None:
+    assert PLATFORM.device("gpu").space == "gpu"
+    assert PLATFORM.space("gpu").capacity_bytes == 100
+    assert PLATFORM.host is THE_HOST
+    assert [d.name for d in PLATFORM.compute_devices] == ["cpu", "gpu", "gpu1"]
+    assert PLATFORM.device("cpu").limits == DeviceLimits(8, 2, 0)
+    assert THE_HOST.is_host
+    assert not PLATFORM.device("cpu").is_host
+
+
+def test_what_is_not_there_is_named_with_what_is() -> None:
+    with pytest.raises(DeviceNotFoundError, match=r"'desk': no device 'tpu'.*cpu, gpu, gpu1, host"):
+        PLATFORM.device("tpu")
+    with pytest.raises(PlatformError, match="no memory space 'disk'"):
+        PLATFORM.space("disk")
+    with pytest.raises(PlatformError, match="no host device"):
+        _ = Platform("bare", (), ()).host
+    with pytest.raises(DeviceNotFoundError, match="It has none"):
+        Platform("bare", (), ()).device("cpu")
+
+
+def test_routes_are_direct_or_through_the_host() -> None:
+    assert PLATFORM.route("gpu", "gpu") == ()
+    assert PLATFORM.route("gpu", "gpu1") == (PLATFORM.links[3],)
+    assert PLATFORM.route("cpu", "gpu") == (PLATFORM.links[0], PLATFORM.links[2])
+    with pytest.raises(PlatformError, match="no link from 'gpu1' to 'cpu'"):
+        PLATFORM.route("gpu1", "cpu")
+    assert PLATFORM.link("gpu1", "gpu") is None
+
+
+def test_a_link_costs_latency_and_bandwidth() -> None:
+    assert Link("a", "b", 2.0, 10.0).seconds(50) == 7.0
+    assert Link("a", "b", 2.0, 10.0).seconds(0) == 2.0
+
+
+def test_interference_is_the_same_both_ways() -> None:
+    assert PLATFORM.interference("cpu", HOST) == PLATFORM.interference(HOST, "cpu") == 0.5
+    assert PLATFORM.interference("gpu", "gpu") == 1.0
+    assert PLATFORM.interference("cpu", "cpu") == 0.0
+
+
+def test_selecting_keeps_the_host_and_what_is_still_reached() -> None:
+    for keep in (["cpu"], lambda d: d.kind == "cpu"):
+        small = PLATFORM.select(keep)
+        assert [d.name for d in small.devices] == ["cpu", HOST]
+        assert [s.name for s in small.spaces] == ["cpu", HOST]
+        assert small.links == PLATFORM.links[:2]
+        assert small.interferences == PLATFORM.interferences[:1]
+    assert PLATFORM.select(["gpu"]).host.reaches == (HOST,)
+    assert PLATFORM.select(["gpu1"]).device("gpu1").reaches == ("gpu1",)
+
+
+def test_selecting_nothing_or_what_is_not_there() -> None:
+    for keep in ([], [HOST], lambda d: False):
+        with pytest.raises(EmptyPlatformError, match=r"no device is left.*It has cpu, gpu, gpu1"):
+            PLATFORM.select(keep)
+    with pytest.raises(DeviceNotFoundError, match="'tpu'"):
+        PLATFORM.select(["cpu", "tpu"])
+
+
+@given(platforms())
+def test_a_selection_is_whole(platform: Platform) -> None:
+    assert platform.select([d.name for d in platform.compute_devices]) == platform
+    first = platform.compute_devices[0]
+    small = platform.select([first.name])
+    spaces = {s.name for s in small.spaces}
+    assert {s for d in small.devices for s in d.reaches} <= spaces
+    assert {s for n in small.links for s in (n.source, n.destination)} <= spaces
+    for one in small.devices:
+        assert small.space(one.space)
+        small.route(HOST, one.space)

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans as text: everything a reader asks for, whatever the plan, and never too much of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from strategies import Case, cases
+
+from syclsched.errors import GraphError
+from syclsched.model.access import AccessMode
+from syclsched.model.plan import (
+    BufferUse,
+    Candidate,
+    Counters,
+    Instruction,
+    Lane,
+    Option,
+    Plan,
+    PlannedTask,
+)
+from syclsched.model.platform import HOST, Device, MemorySpace, Platform
+from syclsched.model.printing import explain_task, plan_text
+from syclsched.model.schedule import Assignment, Schedule
+from syclsched.planning import build_plan
+from syclsched.simulation import predict
+
+READ, WRITE, UPDATE = AccessMode.READ, AccessMode.WRITE, AccessMode.UPDATE
+
+
+def two_devices() -> Plan:
+    """``first`` on the CPU, a copy of its result, then ``second`` on the GPU after ``other``."""
+    cpu_0 = Lane(
+        "cpu:0", "cpu", "compute",
+        (
+            Instruction(0, "alloc", "first", uses=(BufferUse("x", "cpu", WRITE),), nbytes=2048),
+            Instruction(1, "launch", "first", "opencl-c", (BufferUse("x", "cpu", WRITE),), (), 2e-3, 0.0, 2e-3),
+        ),
+    )  # fmt: skip
+    gpu_copy = Lane(
+        "gpu:copy", "gpu", "copy",
+        (
+            Instruction(
+                3, "copy", "second", None, (BufferUse("x", "cpu", READ), BufferUse("x", "gpu", WRITE)), (1,),
+                1e-3, 2e-3, 3e-3, 2048,
+            ),
+        ),
+    )  # fmt: skip
+    gpu_0 = Lane(
+        "gpu:0", "gpu", "compute",
+        (
+            Instruction(2, "launch", "other", "onemkl", (BufferUse("y", "gpu", UPDATE),), (), 5e-4, 0.0, 5e-4),
+            Instruction(4, "launch", "second", "onemkl", (BufferUse("x", "gpu", UPDATE),), (3,), 1e-3, 3e-3, 4e-3),
+        ),
+    )  # fmt: skip
+    devices = (
+        Device("cpu", "c", "cpu", "opencl", "", "cpu", ("cpu",)),
+        Device("gpu", "g", "gpu", "level_zero", "", "gpu", ("gpu",), lanes=2),
+        Device(HOST, HOST, HOST, HOST, "", HOST, (HOST,)),
+    )
+    platform = Platform("desk", devices, (MemorySpace("cpu", 0), MemorySpace("gpu", 1 << 20), MemorySpace(HOST, 0)))
+    tasks = tuple(PlannedTask(n, "kernel", f) for n, f in (("first", "make"), ("other", "use"), ("second", "use")))
+    assignments = (
+        Assignment("first", "cpu", 0, "opencl-c", 0.0, 1.0),
+        Assignment("other", "gpu", 0, "onemkl", 0.0, 1.0),
+        Assignment("second", "gpu", 0, "onemkl", 1.0, 2.0),
+    )
+    return Plan(
+        "small", "0", "auto: heft", platform, (), tasks, Schedule("heft", assignments), (cpu_0, gpu_0, gpu_copy),
+        makespan_s=4e-3, peak_bytes={"cpu": 2048, "gpu": 4096}, counters=Counters(7, 6, 5, 4, 3, 1, 2048),
+        candidates=(
+            Candidate("single:cpu", 8e-3), Candidate("single:gpu", None, "needs fp64"), Candidate("heft", 4e-3),
+        ),
+        options=(
+            Option("second", "gpu", "onemkl", 1e-3, "measured"),
+            Option("second", "cpu", "opencl-c", 3e-3, "modelled"),
+            Option("first", "cpu", "opencl-c", 2e-3, "measured"),
+            Option("other", "gpu", "onemkl", 5e-4, "measured"),
+            Option("other", "cpu", "opencl-c", 1e-4, "spec-sheet"),
+        ),
+    )  # fmt: skip
+
+
+def test_the_whole_plan() -> None:
+    assert plan_text(two_devices()).splitlines() == [
+        "Plan of small, policy auto: heft",
+        "  predicted    4.000 ms for 3 tasks on 3 lanes",
+        "  platform     desk: cpu (1 lane), gpu (2 lanes), host (1 lane)",
+        "Candidates (3 considered)",
+        "  * heft         4.000 ms",
+        "    single:cpu   8.000 ms  2.00x",
+        "    single:gpu  refused: needs fp64",
+        "Lanes",
+        "  cpu:0 (compute): 1 instruction, busy 50.0 %, 1 alloc or free",
+        "    #1           0 s + 2.000 ms  first                             opencl-c",
+        "  gpu:0 (compute): 2 instructions, busy 37.5 %",
+        "    #2           0 s + 500.0 µs  other                             onemkl",
+        "    #4      3.000 ms + 1.000 ms  second                            onemkl  after #3",
+        "  gpu:copy (copy): 1 instruction, busy 25.0 %",
+        "    #3      2.000 ms + 1.000 ms  x cpu -> gpu                      copy  after #1",
+        "Where each family of tasks goes",
+        "  use                        2  gpu onemkl: 2",
+        "  make                       1  cpu opencl-c: 1",
+        "Peak memory",
+        "  cpu                    2.000 KiB",
+        "  gpu                    4.000 KiB of 1.000 MiB",
+        "Synchronisation",
+        "  7 dependencies of the graph; 6 edges between instructions, 5 waits left after reduction, on 4 events; "
+        "3 barriers",
+        "  1 copy between memory spaces, 2.000 KiB",
+    ]
+
+
+def test_print_and_explain_of_a_plan_are_these() -> None:
+    plan = two_devices()
+    assert str(plan) == plan_text(plan)
+    assert plan.explain("second") == explain_task(plan, "second")
+
+
+def test_why_a_task_runs_where_it_does() -> None:
+    assert explain_task(two_devices(), "second").splitlines() == [
+        "second: use, kernel task 3 of 3",
+        "  runs         on gpu, lane gpu:0, implementation onemkl",
+        "  predicted    3.000 ms to 4.000 ms: takes 1.000 ms, 1.000 ms alone on the machine",
+        "  touches      update x in gpu",
+        "  waits for    x cpu -> gpu on gpu:copy, until 3.000 ms; the last to finish",
+        "               other before it on the lane, until 500.0 µs",
+        "  copied       2.000 KiB in 1 copy: x cpu -> gpu 2.000 KiB in 1.000 ms",
+        "  would cost, alone on the machine",
+        "    * gpu                  onemkl            1.000 ms  measured",
+        "      cpu                  opencl-c          3.000 ms  modelled  3.00x",
+        "  margin       2.000 ms to the second best, cpu, 3.00 times as long",
+    ]
+
+
+def test_a_task_that_is_slower_here_or_can_run_nowhere_else() -> None:
+    slower = explain_task(two_devices(), "other")
+    assert "alone, cpu would be faster by 400.0 µs" in slower
+    only = explain_task(two_devices(), "first")
+    assert "waits for    nothing" in only
+    assert "copied       nothing" in only
+    assert "no other device can run it" in only
+
+
+def test_without_options_it_says_so() -> None:
+    assert "does not record" in explain_task(replace(two_devices(), options=()), "first")
+
+
+def test_a_task_left_out_by_an_edited_plan() -> None:
+    plan = two_devices()
+    assert "nowhere" in explain_task(replace(plan, lanes=plan.lanes[:1]), "second")
+
+
+def test_an_unknown_task_is_an_error_that_names_some() -> None:
+    with pytest.raises(GraphError, match=r"no task 'third'.*first, other, second"):
+        explain_task(two_devices(), "third")
+
+
+@given(cases())
+def test_any_plan_can_be_printed_and_every_task_explained(case: Case) -> None:
+    plan = predict(build_plan(case.graph, case.platform, case.schedule, case.durations_s))
+    text = plan_text(plan)
+    assert all(lane.name in text for lane in plan.lanes)
+    assert all(task.family in text for task in case.graph.tasks)
+    unpredicted = replace(plan, makespan_s=0.0, lanes=(), schedule=Schedule("none", ()), peak_bytes={})
+    assert plan_text(unpredicted)
+    where = {a.task: a.device for a in plan.schedule.assignments}
+    for task in case.graph.tasks:
+        explained = explain_task(plan, task.name)
+        assert f"on {where[task.name]}, lane" in explained
+        copies = [i for _, i in plan.instructions() if i.kind == "copy" and i.task == task.name]
+        assert ("copied       nothing" in explained) == (not copies)
+
+
+def test_a_large_plan_stays_readable() -> None:
+    plan = two_devices()
+    many = tuple(Instruction(i, "launch", f"t{i}", "k", waits=tuple(range(100))) for i in range(20_000))
+    lanes = tuple(Lane(f"cpu:{n}", "cpu", "compute", many) for n in range(40))
+    big = replace(
+        plan,
+        lanes=lanes,
+        candidates=tuple(Candidate(f"p{n}", float(n)) for n in range(100)),
+        tasks=tuple(PlannedTask(f"t{i}", "kernel", f"f{i}") for i in range(1000)),
+        schedule=Schedule("s", tuple(Assignment(f"t{i}", "cpu", 0, "k", 0.0, 0.0) for i in range(1000))),
+        peak_bytes={f"m{n}": n for n in range(100)},
+    )
+    lines = plan_text(big).splitlines()
+    assert len(lines) < 250
+    assert max(len(line) for line in lines) < 200
+    assert any("19,992 more" in line for line in lines)
+    assert any("24 more" in line for line in lines)
+    assert len(explain_task(big, "t999").splitlines()) < 40
+
+
+def test_names_from_a_file_cannot_steer_a_terminal() -> None:
+    nasty = "\x1b[31m\n" + "x" * 500
+    plan = two_devices()
+    task = replace(plan.tasks[0], name=nasty, family=nasty)
+    lane = replace(plan.lanes[0], name=nasty, instructions=(Instruction(0, "launch", nasty, nasty),))
+    plan = replace(
+        plan, name=nasty, policy=nasty, tasks=(task,), lanes=(lane,), candidates=(Candidate(nasty, None, nasty),),
+        options=(Option(nasty, nasty, nasty, 1.0, "measured"),), peak_bytes={nasty: 1},
+    )  # fmt: skip
+    for text in (plan_text(plan), explain_task(plan, nasty)):
+        assert "\x1b" not in text
+        assert max(len(line) for line in text.splitlines()) < 300

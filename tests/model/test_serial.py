@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files are data: what is written is read back, and anything else ends in one kind of error that says where."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import Case, cases, platforms
+from synthetic import random_trace
+
+from syclsched.errors import FormatError
+from syclsched.model.plan import Plan
+from syclsched.model.platform import Link, Platform
+from syclsched.model.profile import DeviceProfile
+from syclsched.model.serial import from_json, json_schema, to_json
+from syclsched.model.trace import Trace
+from syclsched.planning import build_plan, verify
+from syclsched.simulation import predict
+
+PROFILES = sorted((Path(__file__).parents[2] / "device_profiles").glob("*.json"))
+
+
+def planned(case: Case) -> Plan:
+    return predict(build_plan(case.graph, case.platform, case.schedule, case.durations_s))
+
+
+@given(cases())
+def test_a_plan_there_and_back(case: Case) -> None:
+    plan = planned(case)
+    for indent in (1, None):
+        back = Plan.from_json(plan.to_json(indent=indent))
+        assert back == plan
+        verify(back, case.graph)
+    assert Plan.from_json(plan.to_json().encode()) == plan
+
+
+@given(platforms())
+def test_a_platform_there_and_back(platform: Platform) -> None:
+    assert from_json(Platform, to_json(platform), where="here") == platform
+
+
+def test_a_trace_there_and_back() -> None:
+    trace = random_trace(50)
+    assert from_json(Trace, to_json(trace), where="here") == trace
+
+
+@pytest.mark.parametrize("path", PROFILES, ids=lambda p: p.stem)
+def test_shipped_profiles_there_and_back(path: Path) -> None:
+    profile = from_json(DeviceProfile, path.read_bytes(), where=path.name)
+    assert from_json(DeviceProfile, to_json(profile), where=path.name) == profile
+
+
+def some_plan() -> dict[str, Any]:
+    from test_printing import two_devices  # type: ignore[import-not-found]
+
+    found: dict[str, Any] = json.loads(two_devices().to_json())
+    return found
+
+
+def refused(document: Any) -> str:
+    text = document if isinstance(document, (str, bytes)) else json.dumps(document)
+    with pytest.raises(FormatError) as caught:
+        Plan.from_json(text, where="plan.json")
+    assert str(caught.value).startswith("plan.json: at ")
+    assert "Expected a Plan" in str(caught.value)
+    return caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        (("makespan_s",), "NaN", "at makespan_s"),
+        (("makespan_s",), -1.0, "at makespan_s: Input should be greater than or equal to 0, it is -1.0"),
+        (("makespan_s",), 1e999, "finite number, it is inf"),
+        (("format",), "syclsched-plan/2", "at format: Input should be 'syclsched-plan/1'"),
+        (("surprise",), 1, "at surprise"),
+        (("lanes", 0, "kind"), "magic", "at lanes.0.kind: Input should be 'compute', 'copy' or 'host', it is 'magic'"),
+        (("lanes", 0, "instructions", 1, "id"), -4, "at lanes.0.instructions.1.id"),
+        (("lanes", 0, "instructions", 1, "waits"), [1.5], "at lanes.0.instructions.1.waits.0"),
+        (("lanes", 0, "instructions", 1, "kind"), "exec", "at lanes.0.instructions.1.kind"),
+        (("tasks", 0, "name"), "", "at tasks.0.name"),
+        (("tasks", 0, "name"), "x" * 600, "at tasks.0.name"),
+        (("platform", "devices", 0, "lanes"), 0, "at platform.devices.0.lanes"),
+        (("platform", "devices"), {}, "at platform.devices"),
+        (("peak_bytes",), {"cpu": -1}, "at peak_bytes.cpu"),
+        (("options", 0, "seconds"), None, "at options.0.seconds"),
+    ],
+)
+def test_a_wrong_value_is_named_by_its_place(place: tuple[Any, ...], value: Any, said: str) -> None:
+    document = some_plan()
+    inner = document
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    what = refused(document)
+    assert said in what
+    assert len(what) < 300
+
+
+@pytest.mark.parametrize("field", ["name", "lanes", "schedule", "platform", "fingerprint"])
+def test_a_missing_field_is_named(field: str) -> None:
+    document = some_plan()
+    del document[field]
+    assert f"at {field}: Field required" in refused(document)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "null",
+        "[]",
+        '"plan"',
+        "{}",
+        "\x00",
+        b"\xff\xfe\x00",
+        "[" * 100_000,
+        '{"name": "\\ud800"}',
+        "NaN",
+        "1" * 5000,
+    ],
+)
+def test_what_is_no_plan_at_all(text: str | bytes) -> None:
+    refused(text)
+
+
+def test_a_half_written_file_is_refused_wherever_it_ends() -> None:
+    text = json.dumps(some_plan())
+    for end in range(0, len(text) - 1, 37):
+        refused(text[:end])
+
+
+@given(st.data())
+def test_a_damaged_file_is_refused_or_is_a_plan(data: st.DataObject) -> None:
+    text = json.dumps(some_plan())
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, min(len(text), start + 20)))
+    junk = data.draw(st.text(max_size=8))
+    try:
+        plan = Plan.from_json(text[:start] + junk + text[end:], where="plan.json")
+    except FormatError as error:
+        assert str(error).startswith("plan.json: ")
+    else:
+        assert Plan.from_json(plan.to_json()) == plan
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(), lambda s: st.lists(s) | st.dictionaries(st.text(), s)
+    )
+)
+def test_any_json_at_all(document: Any) -> None:
+    refused(document)
+
+
+@pytest.mark.parametrize("kind", [Plan, Platform, Trace, DeviceProfile])
+def test_a_schema_for_other_tools(kind: type[Any]) -> None:
+    schema = json.loads(json_schema(kind))
+    assert schema["type"] == "object"
+    assert schema["additionalProperties"] is False
+
+
+def test_a_larger_file_than_any_of_ours_is_refused_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("syclsched.model.serial.MAX_TEXT_BYTES", 10)
+    with pytest.raises(FormatError, match="larger than 10 bytes"):
+        Plan.from_json("x" * 11)
+
+
+def test_profiles_are_not_carried_by_plans() -> None:
+    (path, *_) = PROFILES
+    profile = from_json(DeviceProfile, path.read_bytes(), where=path.name)
+    platform = from_json(Platform, json.dumps(some_plan()["platform"]), where="here")
+    rich = replace(platform, devices=tuple(replace(d, profile=profile) for d in platform.devices))
+    assert rich.without_profiles() == platform
+    assert from_json(Platform, to_json(rich), where="here") == rich
+
+
+def test_numbers_that_json_cannot_hold_do_not_come_back_as_others() -> None:
+    link = Link("a", "b", 0.0, float("inf"))
+    with pytest.raises(FormatError, match="at bandwidth_bytes_per_s"):
+        from_json(Link, to_json(link), where="here")

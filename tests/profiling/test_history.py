@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measured durations on disk: several processes, damage, and places that cannot be written."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syclsched.costs.history import HistoryKey
+from syclsched.errors import FormatError, MeasurementError
+from syclsched.profiling.history import KEPT_SAMPLES, HistoryStore
+
+KEY = HistoryKey("device", "gemm", "numba-dpex", "1", "a:float64[64,64]")
+
+
+def test_samples_become_median_and_spread(tmp_path: Path) -> None:
+    with HistoryStore(tmp_path / "new" / "h.sqlite3") as history:
+        assert history.note is None
+        assert history.lookup(KEY) is None
+        history.record(KEY, [1.0, 1.1, 0.9, 1.0, 7.0])
+        quantity = history.lookup(KEY)
+    assert quantity is not None
+    assert (quantity.value, quantity.samples, quantity.spikes) == (1.0, 4, 1)
+    assert quantity.mad == pytest.approx(0.05)
+
+
+@given(st.lists(st.floats(0, 1e3), min_size=1, max_size=20), st.lists(st.floats(0, 1e3), min_size=1, max_size=20))
+def test_what_is_recorded_in_pieces_is_one(first: list[float], second: list[float]) -> None:
+    with HistoryStore(":memory:") as pieces, HistoryStore(":memory:") as whole:
+        pieces.record(KEY, first)
+        pieces.record(KEY, second)
+        whole.record(KEY, first + second)
+        assert pieces.lookup(KEY) == whole.lookup(KEY)
+
+
+def test_keys_differ_in_every_part() -> None:
+    with HistoryStore(":memory:") as history:
+        history.record(KEY, [1.0])
+        for part in ("device_key", "operation", "implementation", "revision", "signature"):
+            values = {n: getattr(KEY, n) for n in KEY.__dataclass_fields__}
+            assert history.lookup(HistoryKey(**{**values, part: "other"})) is None
+        assert len(history) == 1
+
+
+def test_only_the_newest_samples_are_kept() -> None:
+    with HistoryStore(":memory:") as history:
+        history.record(KEY, [1.0] * KEPT_SAMPLES)
+        history.record(KEY, [2.0] * KEPT_SAMPLES)
+        quantity = history.lookup(KEY)
+    assert quantity is not None
+    assert (quantity.value, quantity.samples) == (2.0, KEPT_SAMPLES)
+
+
+@pytest.mark.parametrize("sample", [float("nan"), float("inf"), -1.0])
+def test_impossible_durations_are_refused_whole(sample: float) -> None:
+    with HistoryStore(":memory:") as history:
+        with pytest.raises(MeasurementError):
+            history.record(KEY, [1.0, sample])
+        assert history.lookup(KEY) is None
+
+
+def test_another_store_sees_what_was_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "h.sqlite3"
+    with HistoryStore(path) as one, HistoryStore(path) as two:
+        assert two.lookup(KEY) is None
+        one.record(KEY, [3.0])
+        two.refresh()
+        quantity = two.lookup(KEY)
+        assert quantity is not None
+        assert quantity.value == 3.0
+        two.forget("device")
+        assert two.lookup(KEY) is None
+
+
+_WRITER = """
+import sys
+from syclsched.costs.history import HistoryKey
+from syclsched.profiling.history import HistoryStore
+with HistoryStore(sys.argv[1]) as history:
+    assert history.note is None, history.note
+    for i in range(10):
+        history.record(HistoryKey("device", f"op{sys.argv[2]}", "i", "1", f"s{i}"), [1.0, 2.0, 3.0])
+"""
+
+
+def test_processes_writing_at_once_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "h.sqlite3"
+    writers = [subprocess.Popen([sys.executable, "-c", _WRITER, str(path), str(n)]) for n in range(3)]
+    assert [w.wait(timeout=120) for w in writers] == [0, 0, 0]
+    with HistoryStore(path) as history:
+        assert len(history) == 30
+
+
+def test_threads_may_share_a_store() -> None:
+    with HistoryStore(":memory:") as history:
+
+        def write(name: str) -> None:
+            for i in range(20):
+                history.record(HistoryKey("d", name, "i", "1", str(i)), [1.0])
+
+        threads = [threading.Thread(target=write, args=(f"t{n}",)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(history) == 80
+
+
+@pytest.mark.parametrize("content", [b"not a database at all" * 100, b"SQLite format 3\0" + b"\xff" * 4096])
+def test_a_damaged_file_is_an_error_that_names_it(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "h.sqlite3"
+    path.write_bytes(content)
+    with pytest.raises(FormatError, match=r"h\.sqlite3"):
+        HistoryStore(path)
+
+
+def test_durations_that_are_none_are_an_error(tmp_path: Path) -> None:
+    import sqlite3
+
+    path = tmp_path / "h.sqlite3"
+    with HistoryStore(path) as history:
+        history.record(KEY, [1.0])
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE samples SET seconds = 'quick'")
+    connection.commit()
+    connection.close()
+    with HistoryStore(path) as history, pytest.raises(FormatError, match="gemm"):
+        history.lookup(KEY)
+
+
+def test_without_a_writable_folder_it_works_in_memory_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with HistoryStore(tmp_path / "file" / "h.sqlite3") as history:
+        assert history.note is not None
+        assert "memory only" in history.note
+        history.record(KEY, [1.0])
+        assert history.lookup(KEY) is not None
+
+
+def test_a_file_that_cannot_be_written_is_still_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sqlite3
+
+    path = tmp_path / "h.sqlite3"
+    with HistoryStore(path) as history:
+        history.record(KEY, [2.0])
+    connect = sqlite3.connect
+
+    def read_only(name: str, **options: object) -> sqlite3.Connection:
+        if name == str(path):  # root may write anywhere, so the refusal is made here
+            return connect(f"{path.as_uri()}?mode=ro", uri=True, **options)  # type: ignore[call-overload, no-any-return]
+        return connect(name, **options)  # type: ignore[call-overload, no-any-return]
+
+    monkeypatch.setattr(sqlite3, "connect", read_only)
+    with HistoryStore(path) as history:
+        assert history.note is not None
+        quantity = history.lookup(KEY)
+        assert quantity is not None
+        assert quantity.value == 2.0
+        history.record(KEY, [4.0])
+        again = history.lookup(KEY)
+        assert again is not None
+        assert again.value == 3.0

@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tiny profiling sessions and calibrations on the CPU device: structure, verification, interruption."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from syclsched.costs.history import history_key
+from syclsched.errors import MeasurementError
+from syclsched.model.access import AccessMode
+from syclsched.model.graph import TaskGraph
+from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Work
+from syclsched.model.platform import HOST, Device, Platform
+from syclsched.profiling import microkernels, overlap, throughput
+from syclsched.profiling.attaching import with_profiles
+from syclsched.profiling.bandwidth import last_level_cache_bytes, triad, triad_bytes
+from syclsched.profiling.bench import Bench
+from syclsched.profiling.budget import QUICK
+from syclsched.profiling.calibration import calibrate, synthetic
+from syclsched.profiling.files import ProfileSet, parse_profile_set
+from syclsched.profiling.history import HistoryStore
+from syclsched.profiling.session import Surroundings, profile_platform
+from syclsched.profiling.statistics import InterruptedMeasurement, Sampler
+
+TINY = replace(
+    QUICK,
+    total_s=5.0,
+    number_s=0.0,
+    point_s=0.0,
+    kernel_s=1e-4,
+    curve_bytes=(3 << 10, 3 << 14),
+    transfer_bytes=(1 << 10, 1 << 14),
+    watch_s=0.0,
+    power_s=0.06,
+)
+
+
+# --- without a device -------------------------------------------------------------------------------
+
+
+def cpu(**changes: Any) -> Device:
+    device = Device("cpu", "key", "cpu", "opencl", "a CPU", "cpu", ("cpu",), dtypes=("float32", "float64", "int32"))
+    return replace(device, **changes)
+
+
+def test_the_reference_of_the_fma_chain_is_the_closed_form() -> None:
+    x = np.array([0.0, 1.0], np.float32)
+    result = microkernels.fma_reference(x, np.array([2, 1], np.float32), 3)
+    assert result.tolist() == [12 * 7.0, 78 * 8 + 12 * 7.0]
+
+
+@pytest.mark.parametrize("dtype", throughput.DTYPES)
+def test_known_answers_are_exact_in_every_dtype(dtype: str) -> None:
+    for multiplier, addend, n in throughput._KNOWN_ANSWERS:
+        wide = microkernels.fma_reference(np.arange(2).astype("float64"), np.array([multiplier, addend], "float64"), n)
+        narrow = microkernels.fma_reference(np.arange(2).astype(dtype), np.array([multiplier, addend], dtype), n)
+        assert narrow.astype("float64").tolist() == wide.tolist()
+
+
+def test_the_triad_is_larger_than_the_caches_and_smaller_than_the_memory(tmp_path: Path) -> None:
+    large = cpu(global_memory_bytes=1 << 40)
+    assert triad_bytes(large, 64 << 20) == 256 << 20
+    assert triad_bytes(large, 0) == 48 << 20
+    assert triad_bytes(cpu(global_memory_bytes=64 << 20), 64 << 20) == 8 << 20
+    (tmp_path / "index3").mkdir()
+    (tmp_path / "index3" / "size").write_text("36608K\n")
+    assert last_level_cache_bytes(tmp_path) == 36608 << 10
+    assert last_level_cache_bytes(tmp_path / "none") == 0
+
+
+def test_half_precision_is_measured_only_where_it_can_be() -> None:
+    assert throughput.measurable_dtypes(cpu()) == ("float32", "float64", "int32")
+    half = (*cpu().dtypes, "float16")
+    assert "float16" in throughput.measurable_dtypes(cpu(dtypes=half))
+    assert "float16" not in throughput.measurable_dtypes(cpu(dtypes=half, backend="level_zero"))
+
+
+def test_overlap_factor() -> None:
+    assert overlap.overlap_factor([1.0, 1.0], 1.0) == 0.0
+    assert overlap.overlap_factor([1.0, 1.0], 2.0) == 1.0
+    assert overlap.overlap_factor([1.0, 3.0], 3.5) == 0.5
+    assert overlap.overlap_factor([1.0, 1.0], 0.9) == 0.0
+
+
+class VirtualDevice:
+    """Loads on a virtual clock: each runs alone on a core, or all take turns; every third wait is disturbed."""
+
+    def __init__(self, shared: bool) -> None:
+        self.now, self.shared, self.queued, self.waits = 0.0, shared, 0, 0
+
+    def submit(self) -> None:
+        self.queued += 1
+
+    def wait(self) -> None:
+        self.now += self.queued if self.shared else min(self.queued, 1)
+        self.queued = 0
+        self.waits += 1
+        self.now += 5.0 if self.waits % 3 == 0 else 0.0
+
+
+@pytest.mark.parametrize(("shared", "factor"), [(True, 1.0), (False, 0.0)])
+def test_disturbances_do_not_change_what_overlaps(shared: bool, factor: float) -> None:
+    device = VirtualDevice(shared)
+    load = overlap.Load(device.submit, device.wait)
+    sampler = Sampler(clock=lambda: device.now)
+    quantity = overlap.measure_overlap(sampler, [load, load], budget_s=300.0)
+    assert quantity.value == factor
+    assert quantity.samples > 1
+
+
+def test_synthetic_matrices_are_well_conditioned() -> None:
+    signature = Signature({"a": (32, 32), "out": (4,), "k": (8,)}, {"a": "float64", "out": "float64", "k": "int32"})
+    matrix = synthetic(Parameter("a", AccessMode.UPDATE), signature)
+    lower = np.tril(matrix)
+    assert np.linalg.eigvalsh(lower + np.tril(matrix, -1).T).min() > 0
+    assert not synthetic(Parameter("out", AccessMode.WRITE), signature).any()
+    assert set(synthetic(Parameter("k", AccessMode.READ), signature)) <= set(range(7))
+
+
+# --- on the CPU device ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[tuple[Platform, Any]]:
+    from syclsched.devices import discover, open_devices
+
+    platform = discover(selector="cpu")
+    with open_devices(platform) as live:
+        yield platform, live
+
+
+@pytest.mark.sycl
+def test_a_session_measures_everything_and_its_profile_survives_a_file(machine: tuple[Platform, Any]) -> None:
+    from syclsched.model.serial import to_json
+
+    platform, live = machine
+    told: list[tuple[str, int, int, str]] = []
+    where = Surroundings("a processor", {"dpctl": "x"}, {"CL_CONFIG_CPU_TARGET_ARCH": "y"})
+    result = profile_platform(platform, live, TINY, progress=lambda *t: told.append(t), where=where)
+    assert result.complete
+    (profile,) = result.devices
+    assert profile.key == platform.compute_devices[0].key
+    assert profile.provenance.complete
+    assert profile.provenance.host == "a processor"
+    assert not [n for n in profile.provenance.notes if "wrong" in n]
+    assert set(profile.peak_flops) == set(throughput.measurable_dtypes(platform.compute_devices[0]))
+    assert set(profile.transfers) == {"h2d", "d2h", "d2d"}
+    assert [size for size, _ in profile.bandwidth_curve] == [3 << 10, 3 << 14]
+    assert {"device", "shared", "host"} == set(profile.usm)
+    for quantity in (profile.launch.chain_task_s, profile.launch.cross_queue_s, profile.launch.jit_first_launch_s):
+        assert quantity is not None
+        assert quantity.value > 0
+    assert profile.overlap.kernel_kernel is not None
+    assert profile.overlap.copy_kernel is not None
+    assert profile.identity.host_accessible
+    assert 1 <= profile.identity.lanes <= profile.identity.compute_units
+    profiles = ProfileSet(result.devices, result.pairs)
+    assert parse_profile_set(to_json(profiles), where="memory") == profiles
+    assert told[0][1] == 0
+    assert told[-1][1] == told[-1][2]
+    assert with_profiles(platform, {profile.key: profile}, ()).submission_s == profile.launch.submission_s.value
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize(("steps", "kept"), [(1, 0), (6, 1)])
+def test_an_interrupted_session_keeps_what_is_done(machine: tuple[Platform, Any], steps: int, kept: int) -> None:
+    platform, live = machine
+    begun: list[str] = []
+    result = profile_platform(
+        platform,
+        live,
+        TINY,
+        sampler=Sampler(interrupted=lambda: len(begun) > steps),
+        progress=lambda device, done, total, label: begun.append(label),
+    )
+    assert not result.complete
+    assert len(result.devices) == kept
+    assert any("interrupted" in note for note in result.notes)
+    for profile in result.devices:
+        assert not profile.provenance.complete
+        assert profile.transfers == {} or "d2d" not in profile.transfers
+
+
+@pytest.mark.sycl
+def test_a_wrong_result_is_found_out(machine: tuple[Platform, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    platform, live = machine
+    monkeypatch.setattr(throughput, "fma_reference", lambda x, c, n: x + 1)
+    bench = Bench(live, platform.compute_devices[0], Sampler())
+    with bench, pytest.raises(MeasurementError, match="wrong float32 results"):
+        throughput.FmaChain(bench, "float32")
+    result = profile_platform(platform, live, TINY)
+    assert result.devices == ()
+    assert any("wrong" in note for note in result.notes)
+
+
+@pytest.mark.sycl
+def test_the_triad_counts_three_arrays(machine: tuple[Platform, Any]) -> None:
+    platform, live = machine
+    with Bench(live, platform.compute_devices[0], Sampler()) as bench:
+        sample, moved = triad(bench, 1001)
+        assert moved == 41 * 24
+        assert sample() >= 0
+
+
+# --- calibration ------------------------------------------------------------------------------------
+
+
+def scale_operation(fails: bool = False) -> Operation:
+    """Scale an array in place: on the host, and as OpenCL C (which may be wrong on purpose)."""
+    from syclsched.model.operation import Launch, OpenCLSource
+
+    source = "kernel void scale(global float* x) { x[get_global_id(0)] *= 2.0f; }"
+
+    def on_host(x: Any) -> None:
+        x *= 2
+        assert x.max() < 4, "the data was not restored"
+
+    return Operation(
+        "scale",
+        (Parameter("x", AccessMode.UPDATE, ndim=1, dtypes=("float32",)),),
+        (
+            Implementation(
+                "opencl-c", "opencl-c",
+                load=lambda s: OpenCLSource("broken" if fails else source, "scale"),
+                launch=lambda s, d: Launch(s.shapes["x"]),
+            ),
+            Implementation("host", "host", load=lambda s: on_host),
+        ),
+        work=lambda s: Work(s.shapes["x"][0], 8 * s.shapes["x"][0], "float32"),
+    )  # fmt: skip
+
+
+def scale_graph(operation: Operation) -> TaskGraph:
+    graph = TaskGraph("scaling")
+    arrays = [graph.array(f"x{i}", data=np.ones(64, np.float32)) for i in range(3)]
+    other = graph.array("other", (128,), "float32")
+    for array in (*arrays, other):
+        graph.kernel(operation, x=array)
+    return graph
+
+
+@pytest.mark.sycl
+def test_each_kind_of_task_is_timed_once_on_every_device(machine: tuple[Platform, Any]) -> None:
+    platform, live = machine
+    graph = scale_graph(scale_operation())
+    with HistoryStore(":memory:") as history:
+        told: list[tuple[int, int, str]] = []
+        done = calibrate(graph, platform, live, history, seconds_each=0.0, progress=lambda *t: told.append(t))
+        assert (done.measured, done.known, done.failures, done.complete) == (4, 0, (), True)
+        assert told[0] == (0, 4, "scale (opencl-c) on cpu")
+        assert told[-1] == (4, 4, "")
+        task = graph.tasks[0]
+        assert task.operation is not None
+        assert task.signature is not None
+        for device, implementation in (("cpu", "opencl-c"), (HOST, "host")):
+            found = task.operation.implementation(implementation)
+            key = history_key(platform.device(device).key, task.operation, found, task.signature)
+            quantity = history.lookup(key)
+            assert quantity is not None
+            assert quantity.value > 0
+        again = calibrate(graph, platform, live, history, seconds_each=0.0)
+        assert (again.measured, again.known) == (0, 4)
+    assert np.array_equal(graph.data["x0"], np.ones(64, np.float32))
+
+
+@pytest.mark.sycl
+def test_sample_data_comes_first(machine: tuple[Platform, Any]) -> None:
+    platform, live = machine
+    asked: list[str] = []
+
+    def sample_data(task: Any, parameter: str) -> Any:
+        asked.append(f"{task.name}.{parameter}")
+        return np.full(task.signature.shapes[parameter], 1.5, np.float32)
+
+    with HistoryStore(":memory:") as history:
+        done = calibrate(
+            scale_graph(scale_operation()), platform, live, history, sample_data=sample_data, seconds_each=0.0
+        )
+    assert done.failures == ()
+    assert set(asked) == {"scale_0.x", "scale_3.x"}
+
+
+@pytest.mark.sycl
+def test_what_does_not_compile_is_listed_and_the_rest_measured(machine: tuple[Platform, Any]) -> None:
+    platform, live = machine
+    with HistoryStore(":memory:") as history:
+        done = calibrate(scale_graph(scale_operation(fails=True)), platform, live, history, seconds_each=0.0)
+    assert done.measured == 2
+    assert [label for label, _ in done.failures] == ["scale (opencl-c) on cpu"] * 2
+
+
+@pytest.mark.sycl
+def test_calibration_can_be_interrupted(machine: tuple[Platform, Any]) -> None:
+    platform, live = machine
+    with HistoryStore(":memory:") as history:
+        sampler = Sampler(interrupted=lambda: len(history) >= 1)
+        done = calibrate(scale_graph(scale_operation()), platform, live, history, sampler=sampler, seconds_each=0.0)
+        assert (done.measured, done.complete) == (1, False)
+        assert len(history) == 1
+
+
+def test_interruption_is_an_error_of_this_project() -> None:
+    assert issubclass(InterruptedMeasurement, MeasurementError)

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The profile command: numbers as text, what is saved when, Ctrl-C, and the command as a whole on the CPU device."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from syclsched.cli.numbers import pair_row, profile_rows, scaled, with_unit
+from syclsched.cli.profile import export_profile, interruption, profile_command, save, write_set
+from syclsched.errors import MeasurementError, SelectionError
+from syclsched.profiling import budget
+from syclsched.profiling.files import parse_profile_set
+from syclsched.profiling.session import SessionResult
+from syclsched.profiling.store import ProfileStore
+
+sys.path.insert(0, str(Path(__file__).parent))
+from sample_profiles import device_profile, pair_profile
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (1.234e-5, "s", "12.3 µs"),
+        (0.9999, "s", "1 s"),
+        (999.6, "B/s", "1 kB/s"),
+        (2.82e11, "FLOP/s", "282 GFLOP/s"),
+        (0.0, "s", "0 s"),
+        (1e-12, "s", "0.001 ns"),
+        (0.93, "", "0.93"),
+    ],
+)
+def test_numbers_have_three_digits_and_a_prefix(value: float, unit: str, text: str) -> None:
+    assert with_unit(value, unit) == text
+
+
+@given(st.floats(1e-9, 1e17))
+def test_prefixes_keep_the_value(value: float) -> None:
+    number, unit = scaled(value, "s")
+    factors = {"P": 1e15, "T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3, "": 1.0, "m": 1e-3, "µ": 1e-6, "n": 1e-9}
+    assert float(number) * factors[unit[:-1]] == pytest.approx(value, rel=0.006)
+
+
+def test_every_number_is_in_the_table_with_unit_and_spread() -> None:
+    rows = {row[0]: row[1:] for row in profile_rows(device_profile())}
+    assert rows["submission"] == ("10", "µs", "±1.0%", "9")
+    assert rows["launch latency"] == ("30", "µs", "±3.3%", "9 (2)")
+    assert rows["float64 multiply-add"] == ("50", "GFLOP/s", "±2.0%", "8")
+    assert rows["copy h2d bandwidth"] == ("5", "GB/s", "±10%", "2 sizes")
+    assert rows["slow-down, kernel beside kernel"] == ("0.1", "", "±0.01", "5")
+    assert "power, idle" not in rows
+    assert pair_row(pair_profile("a", "b")) == ("100 µs", "40 µs", "4 GB/s", "0.90 ±0.10")
+
+
+# --- saving -----------------------------------------------------------------------------------------
+
+
+def result(*profiles: Any, complete: bool = True) -> SessionResult:
+    return SessionResult(profiles, (), complete, ())
+
+
+def test_an_interrupted_profile_does_not_replace_a_complete_one(tmp_path: Path) -> None:
+    store = ProfileStore(tmp_path)
+    whole, part = device_profile("k"), device_profile("k", complete=False)
+    save(result(part, complete=False), store)
+    assert store.load("k") == part
+    save(result(whole), store)
+    assert store.load("k") == whole
+    said = save(result(part, complete=False), store)
+    assert store.load("k") == whole
+    assert "kept" in said[0]
+
+
+def test_a_damaged_profile_is_replaced(tmp_path: Path) -> None:
+    store = ProfileStore(tmp_path)
+    store.save(device_profile("k")).write_text("{")
+    save(result(device_profile("k", complete=False), complete=False), store)
+    assert store.load("k") == device_profile("k", complete=False)
+
+
+def test_exported_profiles_are_keyed_by_name(tmp_path: Path) -> None:
+    path = export_profile(device_profile("machine-specific"), str(tmp_path / "mine"))
+    assert path == tmp_path / "mine.json"
+    assert json.loads(path.read_text())["identity"]["key"] == "mine"
+
+
+def test_nothing_measured_is_said_not_written(tmp_path: Path) -> None:
+    with pytest.raises(MeasurementError, match="no device"):
+        write_set(result(), tmp_path / "out.json")
+    assert not (tmp_path / "out.json").exists()
+
+
+# --- Ctrl-C -----------------------------------------------------------------------------------------
+
+
+def test_the_first_interrupt_is_a_question_and_the_second_acts() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), interruption() as interrupted:
+        assert not interrupted()
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interrupted()
+        os.kill(os.getpid(), signal.SIGINT)
+        pytest.fail("the second interrupt was swallowed")
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_interruption_does_nothing_in_other_threads() -> None:
+    seen: list[bool] = []
+
+    def work() -> None:
+        with interruption() as interrupted:
+            seen.append(interrupted())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [False]
+
+
+# --- the command ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = replace(
+        budget.QUICK, total_s=5.0, number_s=0.0, point_s=0.0, kernel_s=1e-4, watch_s=0.0,
+        curve_bytes=(3 << 10, 3 << 14), transfer_bytes=(1 << 10, 1 << 14),
+    )  # fmt: skip
+    monkeypatch.setattr(budget, "QUICK", small)
+
+
+def run(*arguments: str) -> Any:
+    app = typer.Typer()
+    app.command()(profile_command)
+    return CliRunner().invoke(app, list(arguments))
+
+
+@pytest.mark.sycl
+@pytest.mark.usefixtures("tiny")
+def test_the_command_prints_saves_writes_and_exports(tmp_path: Path) -> None:
+    done = run(
+        "--quick", "--device", "cpu", "--store", str(tmp_path / "store"),
+        "--output", str(tmp_path / "all.json"), "--export", str(tmp_path / "cpu"),
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    for words in ("float32 multiply-add", "GFLOP/s", "triad bandwidth", "copy h2d latency", "lanes worth using"):
+        assert words in done.output
+    profiles = parse_profile_set((tmp_path / "all.json").read_bytes(), where="all.json")
+    assert ProfileStore(tmp_path / "store").load(profiles.devices[0].key) == profiles.devices[0]
+    assert json.loads((tmp_path / "cpu.json").read_text())["identity"]["key"] == "cpu"
+
+
+@pytest.mark.sycl
+@pytest.mark.usefixtures("tiny")
+def test_json_is_nothing_but_json(tmp_path: Path) -> None:
+    done = run("--quick", "--device", "cpu", "--json", "--store", str(tmp_path))
+    assert done.exit_code == 0
+    assert len(parse_profile_set(done.stdout, where="stdout").devices) == 1
+
+
+@pytest.mark.sycl
+@pytest.mark.usefixtures("tiny")
+def test_ctrl_c_keeps_what_is_done_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from syclsched.profiling import bandwidth
+
+    measure = bandwidth.measure_triad
+
+    def interrupted_after(*arguments: Any, **options: Any) -> Any:
+        quantity = measure(*arguments, **options)
+        os.kill(os.getpid(), signal.SIGINT)
+        return quantity
+
+    monkeypatch.setattr(bandwidth, "measure_triad", interrupted_after)
+    done = run("--quick", "--device", "cpu", "--store", str(tmp_path), "--output", str(tmp_path / "part.json"))
+    assert done.exit_code == 130
+    assert "interrupted" in done.stderr
+    assert "Interrupted" in done.stdout
+    (profile,) = parse_profile_set((tmp_path / "part.json").read_bytes(), where="part").devices
+    assert not profile.provenance.complete
+    assert set(profile.peak_flops) == {"float32"}
+    assert ProfileStore(tmp_path).load(profile.key) == profile
+
+
+@pytest.mark.sycl
+def test_only_one_device_can_be_exported(tmp_path: Path) -> None:
+    done = run("--device", "cpu.0,cpu.1", "--export", str(tmp_path / "x"), "--store", str(tmp_path))
+    assert isinstance(done.exception, SelectionError)
+    assert not list(tmp_path.iterdir())

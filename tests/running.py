@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""For tests that run plans: small operations with several implementations, arbitrary plans, a sequential reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from syclsched.model.access import AccessMode
+from syclsched.model.graph import TaskGraph
+from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Signature, Work
+from syclsched.model.plan import Plan
+from syclsched.model.platform import Platform
+from syclsched.model.schedule import Assignment, Schedule
+from syclsched.planning import build_plan
+from syclsched.simulation import predict
+
+# Whole numbers that wrap around: every device and NumPy agree to the last bit.
+DTYPE = "int64"
+
+OPENCL = """
+__kernel void mix(__global const long *x, __global long *y, long a) {
+    size_t i = get_global_id(0);
+    y[i] = a * x[i] + 3 * y[i] + (long)i;
+}
+__kernel void spin(__global long *y, long turns) {
+    long value = y[0];
+    for (long i = 0; i < turns; i++) value = value * 6364136223846793005L + 1442695040888963407L;
+    y[0] = value;
+}
+__kernel void judge(__global const long *x, __global int *status) {
+    status[0] = x[0] < 0 ? 7 : 0;
+}
+"""
+
+
+def _whole_range(signature: Signature, _: object) -> Launch:
+    return Launch(next(iter(signature.shapes.values())))
+
+
+def _cheap(_: Signature) -> Work:
+    return Work(flops=1e3, bytes=1e3, dtype=DTYPE)
+
+
+@lru_cache(maxsize=1)
+def _mix_kernel() -> Any:
+    import numba_dpex
+    from numba_dpex import kernel_api
+
+    @numba_dpex.kernel
+    def mix(item: kernel_api.Item, x, y, a):  # type: ignore[no-untyped-def]
+        i = item.get_id(0)
+        y[i] = a * x[i] + 3 * y[i] + i
+
+    return mix
+
+
+def mix_on_host(x: Any, y: Any, a: int) -> None:
+    y[...] = a * x + 3 * y + np.arange(x.size)
+
+
+MIX = Operation(
+    "mix",
+    (Parameter("x", AccessMode.READ, ndim=1), Parameter("y", AccessMode.UPDATE, ndim=1), Parameter("a")),
+    (
+        Implementation("opencl-c", "opencl-c", lambda _: OpenCLSource(OPENCL, "mix"), _whole_range),
+        Implementation("numba-dpex", "numba-dpex", lambda _: _mix_kernel(), _whole_range),
+        Implementation("host", "host", lambda _: mix_on_host),
+    ),
+    _cheap,
+)
+
+
+def _set_by_copy(queue: Any, arguments: Mapping[str, Any], depends: list[Any]) -> Any:
+    x, y = arguments["x"], arguments["y"]
+    return queue.memcpy_async(y.usm_data, x.usm_data, x.nbytes, depends)
+
+
+ASSIGN = Operation(
+    "assign",
+    (Parameter("x", AccessMode.READ), Parameter("y", AccessMode.WRITE, like="x")),
+    (
+        Implementation("library", "library", lambda _: _set_by_copy),
+        Implementation("host", "host", lambda _: lambda x, y: np.copyto(y, x)),
+    ),
+    _cheap,
+)
+
+SPIN = Operation(
+    "spin",
+    (Parameter("y", AccessMode.UPDATE), Parameter("turns")),
+    (Implementation("opencl-c", "opencl-c", lambda _: OpenCLSource(OPENCL, "spin"), launch=lambda s, d: Launch((1,))),),
+    _cheap,
+)
+
+JUDGE = Operation(
+    "judge",
+    (Parameter("x", AccessMode.READ), Parameter("status", AccessMode.WRITE, dtypes=("int32",))),
+    (
+        Implementation(
+            "opencl-c", "opencl-c", lambda _: OpenCLSource(OPENCL, "judge"), launch=lambda s, d: Launch((1,))
+        ),
+    ),
+    _cheap,
+    status="status",
+    explain_status=lambda value: f"x is negative (status {value})",
+)
+
+
+def plan_by(graph: TaskGraph, platform: Platform, place: Callable[[str], tuple[str, int, str | None]]) -> Plan:
+    """Plan a graph as ``place`` says: device, lane and implementation by task name."""
+    assignments = tuple(
+        Assignment(name, *place(name), start_s=float(position), finish_s=position + 1.0)
+        for position, name in enumerate(graph.order())
+    )
+    durations = dict.fromkeys((t.name for t in graph.tasks), 1e-5)
+    return predict(build_plan(graph, platform, Schedule("by hand", assignments), durations))
+
+
+def plan_on(graph: TaskGraph, platform: Platform, device: str) -> Plan:
+    """Plan everything on one device; host tasks go to the host."""
+
+    def place(name: str) -> tuple[str, int, str | None]:
+        task = graph.task(name)
+        if task.operation is None:
+            return device, 0, None
+        first = task.operation.implementations[0]
+        return ("host", 0, first.name) if first.kind == "host" else (device, 0, first.name)
+
+    return plan_by(graph, platform, place)
+
+
+def sequential(graph: TaskGraph, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return every array's last value by NumPy, one task after another."""
+    values = {name: np.array(inputs.get(name, np.zeros(a.shape, a.dtype))) for name, a in graph.arrays.items()}
+    for name in graph.order():
+        task = graph.task(name)
+        if task.operation is None or task.signature is None:
+            continue
+        host = next(i for i in task.operation.implementations if i.kind == "host")
+        arguments = {parameter: values[array] for parameter, array in task.arguments.items()}
+        with np.errstate(over="ignore"):
+            host.load(task.signature)(**arguments, **task.signature.scalars)
+    return values
+
+
+@st.composite
+def graphs(draw: st.DrawFn, max_tasks: int = 16) -> TaskGraph:
+    """Random graphs of `MIX` and `ASSIGN`, with barriers, explicit edges and temporaries."""
+    graph = TaskGraph("random")
+    size = draw(st.sampled_from([0, 1, 5, 64, 1000]))
+    arrays = [
+        graph.array(f"a{i}", (size,), DTYPE, temporary=draw(st.integers(0, 3)) == 0)
+        for i in range(draw(st.integers(2, 5)))
+    ]
+    for index in range(draw(st.integers(1, max_tasks))):
+        x, y = draw(st.permutations(arrays))[:2]
+        choice = draw(st.integers(0, 9))
+        if choice == 0:
+            graph.barrier(name=f"t{index}")
+        elif choice < 4:
+            graph.kernel(ASSIGN, name=f"t{index}", x=x, y=y)
+        else:
+            graph.kernel(MIX, name=f"t{index}", x=x, y=y, a=draw(st.integers(-3, 3)))
+    names = [t.name for t in graph.tasks]
+    first, second = sorted(draw(st.tuples(*[st.sampled_from(range(len(names)))] * 2)))
+    if first != second:
+        graph.edge(names[first], names[second])
+    return graph
+
+
+@st.composite
+def plans(draw: st.DrawFn, graph: TaskGraph, platform: Platform) -> Plan:
+    """Put every task anywhere it can run."""
+
+    def place(name: str) -> tuple[str, int, str | None]:
+        device = draw(st.sampled_from(platform.devices))
+        lane = draw(st.integers(0, device.lanes - 1))
+        operation = graph.task(name).operation
+        if operation is None:
+            return device.name, lane, None
+        fitting = [i.name for i in operation.implementations if (i.kind == "host") == device.is_host]
+        return device.name, lane, draw(st.sampled_from(fitting))
+
+    return plan_by(graph, platform, place)

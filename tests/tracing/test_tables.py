@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report on the terminal."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+from rich.console import Console
+from synthetic import random_trace, span
+
+from syclsched.model.trace import Trace
+from syclsched.tracing import make_report, render_report
+
+
+def rendered(trace: Trace, width: int = 120) -> str:
+    buffer = io.StringIO()
+    render_report(make_report(trace), Console(file=buffer, width=width, color_system=None))
+    return buffer.getvalue()
+
+
+def test_a_measured_run() -> None:
+    trace = random_trace(60)
+    text = rendered(trace)
+    for word in ("gemm", "cpu", "emu", "numba-dpex", "utilisation", "on emu:copy", "predicted / measured"):
+        assert word in text
+    report = make_report(trace)
+    assert f"{100 * report.makespan_error:+.1f} %" in text
+    assert f"{report.waits} waits between lanes on {trace.events} events, 2 barriers, 1 host wait" in text
+    assert "7.500 MiB in 15 copies" in text
+
+
+def test_a_simulated_run_claims_no_measurement() -> None:
+    text = rendered(replace(random_trace(60), simulated=True))
+    assert "measured" not in text
+    assert "by simulation" in text
+
+
+def test_nothing_moved_and_nothing_ran() -> None:
+    text = rendered(Trace("empty", "none", (), 0.0, 0.0))
+    assert "nothing between memory spaces" in text
+    assert "nothing was measured" in text
+
+
+def test_failures_are_said_and_long_tables_end() -> None:
+    spans = tuple(span(i, "cpu:0", i, i + 1.0, family=f"[bold]f{i:03}") for i in range(100))
+    spans += (span(100, "cpu:0", 100.0, 101.0, outcome="failed"),)
+    text = rendered(Trace("long", "[red]p", spans, 101.0, 101.0))
+    assert "1 failed, 0 cancelled" in text
+    assert "[bold]f000" in text  # names are text, not markup
+    assert "[red]p" in text
+    assert "and 77 rows more" in text
+    assert len(text.splitlines()) < 100

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every workload by name, with options a command line can be made from."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from sequential import run_on_host
+
+from syclsched import workloads
+from syclsched.errors import ArgumentError
+
+
+def test_the_three_are_there() -> None:
+    assert workloads.names() == ("cholesky", "mlp", "stencil")
+
+
+@pytest.mark.parametrize("name", workloads.names())
+def test_every_option_has_a_default_and_a_help_text(name: str) -> None:
+    kind = workloads.get(name)
+    assert kind.name == name
+    assert kind.description
+    for option in dataclasses.fields(kind.options):
+        assert option.metadata["help"].endswith(".")
+        assert option.default is not dataclasses.MISSING
+    options = kind.options()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        options.seed = 3
+
+
+@pytest.mark.parametrize(
+    ("name", "small"),
+    [
+        ("cholesky", {"n": 32, "tile": 8}),
+        ("mlp", {"sizes": (4, 4), "batch": 8, "chunks": 2}),
+        ("stencil", {"n": 16, "tile": 8, "steps": 3}),
+    ],
+)
+def test_each_builds_runs_and_checks(name: str, small: dict[str, object]) -> None:
+    kind = workloads.get(name)
+    workload = kind.build(kind.options(**small))
+    assert workload.name == name
+    assert set(workload.results) <= set(workload.graph.arrays)
+    assert set(workload.graph.inputs()) == set(workload.sample_data)
+    assert not any(workload.graph.arrays[r].temporary for r in workload.results)
+    assert workload.check(run_on_host(workload.graph)).ok
+    first, second = (kind.build(kind.options(**small)).graph.fingerprint() for _ in range(2))
+    assert first == second
+
+
+def test_another_name_is_refused_with_what_there_is() -> None:
+    with pytest.raises(ArgumentError, match=r"no workload 'lu'.*cholesky, mlp, stencil"):
+        workloads.get("lu")
