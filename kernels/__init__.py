@@ -47,6 +47,4 @@ def get(name: str) -> Operation:
     try:
         return _OPERATIONS[name]
     except KeyError:
-        raise ArgumentError(
-            f"there is no operation {name!r}", hint=f"There are: {', '.join(names())}"
-        ) from None
+        raise ArgumentError(f"there is no operation {name!r}", hint=f"There are: {', '.join(names())}") from None

@@ -82,8 +82,12 @@ __kernel void dense(__global T* restrict y, __global const T* restrict x, __glob
     const T v = w[(size_t)k * {n} + j];
     {" ".join(f"s{i} = fma(x{i}[k], v, s{i});" for i in rows)}
   }}
-  {newline.join(f"if (i0 + {i} < {m}) y[(size_t)(i0 + {i}) * {n} + j] = activation == {RELU} && s{i} < 0 ? 0 : s{i};"
-                for i in rows)}
+  {
+        newline.join(
+            f"if (i0 + {i} < {m}) y[(size_t)(i0 + {i}) * {n} + j] = activation == {RELU} && s{i} < 0 ? 0 : s{i};"
+            for i in rows
+        )
+    }
 }}
 """
     return OpenCLSource(source, "dense")

@@ -99,16 +99,16 @@ def describe(profiles: Iterable[str], name: str = "described") -> Platform:
     Returns
     -------
     Platform
-        To plan for and to simulate on.
+        To plan for and to simulate on; its devices have the names given.
 
     Raises
     ------
     FormatError, StorageError
         If a file is not a profile or cannot be read.
     """
-    from syclsched.profiling import load_profile, platform_from_profiles
+    from syclsched.profiling import load_platform
 
-    return platform_from_profiles([load_profile(p) for p in profiles], name)
+    return load_platform(profiles, name)
 
 
 def calibrate(

@@ -9,7 +9,8 @@ from pathlib import Path
 from hypothesis import HealthCheck, settings
 
 # Shared helpers (tests/strategies.py) are imported as plain modules under importlib mode.
-sys.path.insert(0, str(Path(__file__).parent))
+for _folder in ("", "cli"):
+    sys.path.insert(0, str(Path(__file__).parent / _folder))
 
 settings.register_profile(
     "ci", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], derandomize=True

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traces made by a few lines of arithmetic, for tests of what is drawn, exported and counted."""
+"""Traces and a plan made by a few lines, for tests of what is drawn, exported and counted."""
 
 from __future__ import annotations
 
 import random
 
+from syclsched.model.access import AccessMode
+from syclsched.model.plan import BufferUse, Candidate, Counters, Instruction, Lane, Option, Plan, PlannedTask
+from syclsched.model.platform import HOST, Device, MemorySpace, Platform
+from syclsched.model.schedule import Assignment, Schedule
 from syclsched.model.trace import Span, Trace
 
 
@@ -69,3 +73,59 @@ def random_trace(
         submissions=count,
         peak_bytes={"cpu": 3 << 20, "host": 0},
     )
+
+
+READ, WRITE, UPDATE = AccessMode.READ, AccessMode.WRITE, AccessMode.UPDATE
+
+
+def two_devices() -> Plan:
+    """``first`` on the CPU, a copy of its result, then ``second`` on the GPU after ``other``."""
+    cpu_0 = Lane(
+        "cpu:0", "cpu", "compute",
+        (
+            Instruction(0, "alloc", "first", uses=(BufferUse("x", "cpu", WRITE),), nbytes=2048),
+            Instruction(1, "launch", "first", "opencl-c", (BufferUse("x", "cpu", WRITE),), (), 2e-3, 0.0, 2e-3),
+        ),
+    )  # fmt: skip
+    gpu_copy = Lane(
+        "gpu:copy", "gpu", "copy",
+        (
+            Instruction(
+                3, "copy", "second", None, (BufferUse("x", "cpu", READ), BufferUse("x", "gpu", WRITE)), (1,),
+                1e-3, 2e-3, 3e-3, 2048,
+            ),
+        ),
+    )  # fmt: skip
+    gpu_0 = Lane(
+        "gpu:0", "gpu", "compute",
+        (
+            Instruction(2, "launch", "other", "onemkl", (BufferUse("y", "gpu", UPDATE),), (), 5e-4, 0.0, 5e-4),
+            Instruction(4, "launch", "second", "onemkl", (BufferUse("x", "gpu", UPDATE),), (3,), 1e-3, 3e-3, 4e-3),
+        ),
+    )  # fmt: skip
+    devices = (
+        Device("cpu", "c", "cpu", "opencl", "", "cpu", ("cpu",)),
+        Device("gpu", "g", "gpu", "level_zero", "", "gpu", ("gpu",), lanes=2),
+        Device(HOST, HOST, HOST, HOST, "", HOST, (HOST,)),
+    )
+    platform = Platform("desk", devices, (MemorySpace("cpu", 0), MemorySpace("gpu", 1 << 20), MemorySpace(HOST, 0)))
+    tasks = tuple(PlannedTask(n, "kernel", f) for n, f in (("first", "make"), ("other", "use"), ("second", "use")))
+    assignments = (
+        Assignment("first", "cpu", 0, "opencl-c", 0.0, 1.0),
+        Assignment("other", "gpu", 0, "onemkl", 0.0, 1.0),
+        Assignment("second", "gpu", 0, "onemkl", 1.0, 2.0),
+    )
+    return Plan(
+        "small", "0", "auto: heft", platform, (), tasks, Schedule("heft", assignments), (cpu_0, gpu_0, gpu_copy),
+        makespan_s=4e-3, peak_bytes={"cpu": 2048, "gpu": 4096}, counters=Counters(7, 6, 5, 4, 3, 1, 2048),
+        candidates=(
+            Candidate("single:cpu", 8e-3), Candidate("single:gpu", None, "needs fp64"), Candidate("heft", 4e-3),
+        ),
+        options=(
+            Option("second", "gpu", "onemkl", 1e-3, "measured"),
+            Option("second", "cpu", "opencl-c", 3e-3, "modelled"),
+            Option("first", "cpu", "opencl-c", 2e-3, "measured"),
+            Option("other", "gpu", "onemkl", 5e-4, "measured"),
+            Option("other", "cpu", "opencl-c", 1e-4, "spec-sheet"),
+        ),
+    )  # fmt: skip

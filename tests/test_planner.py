@@ -98,7 +98,11 @@ def test_a_kernel_no_device_can_run_names_the_missing_aspect() -> None:
         (Parameter("x", AccessMode.UPDATE),),
         (
             Implementation(
-                "kernel", "opencl-c", load=lambda s: s, launch=lambda s, d: Launch((1,)), requires=Requirements(aspects=("fp16",))
+                "kernel",
+                "opencl-c",
+                load=lambda s: s,
+                launch=lambda s, d: Launch((1,)),
+                requires=Requirements(aspects=("fp16",)),
             ),
         ),
         work=lambda s: Work(1.0, 1.0),

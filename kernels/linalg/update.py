@@ -38,8 +38,7 @@ def opencl_source(dtype: str, m: int, n: int, k: int, *, lower: bool) -> OpenCLS
     for i in range(OPENCL_ROWS):
         bound = f"min((size_t){n}, i0 + {i + 1})" if lower else f"(size_t){n}"
         stores.append(
-            f"if (i0 + {i} < {m}) subtract(c + (i0 + {i}) * {n}, j0, {bound}, "
-            f"fold(p{i}_0, p{i}_1, p{i}_2, p{i}_3));"
+            f"if (i0 + {i} < {m}) subtract(c + (i0 + {i}) * {n}, j0, {bound}, fold(p{i}_0, p{i}_1, p{i}_2, p{i}_3));"
         )
     newline = "\n  "
     source = f"""{preamble(dtype)}
@@ -96,7 +95,7 @@ def numba_gemm(dtype: str) -> Any:
         sums = kapi.PrivateArray(NUMBA_ROWS, real)
         held = kapi.PrivateArray(NUMBA_DEPTH, real)
         for i in range(NUMBA_ROWS):
-            sums[i] = 0
+            sums[i] = c[min(i0 + i, m - 1), jb]
         whole = depth // NUMBA_DEPTH * NUMBA_DEPTH
         for k in range(0, whole, NUMBA_DEPTH):
             for p in range(NUMBA_DEPTH):
@@ -105,16 +104,16 @@ def numba_gemm(dtype: str) -> Any:
                 row = min(i0 + i, m - 1)
                 total = sums[i]
                 for p in range(NUMBA_DEPTH):
-                    total += a[row, k + p] * held[p]
+                    total -= a[row, k + p] * held[p]
                 sums[i] = total
         for k in range(whole, depth):
             value = b[jb, k]
             for i in range(NUMBA_ROWS):
-                sums[i] += a[min(i0 + i, m - 1), k] * value
+                sums[i] -= a[min(i0 + i, m - 1), k] * value
         if j < n:
             for i in range(NUMBA_ROWS):
                 if i0 + i < m:
-                    c[i0 + i, j] -= sums[i]
+                    c[i0 + i, j] = sums[i]
 
     return numba_dpex.kernel(gemm)
 
@@ -141,7 +140,7 @@ def numba_syrk(dtype: str) -> Any:
             sums = kapi.PrivateArray(NUMBA_ROWS, real)
             held = kapi.PrivateArray(NUMBA_DEPTH, real)
             for i in range(NUMBA_ROWS):
-                sums[i] = 0
+                sums[i] = c[min(i0 + i, n - 1), jb]
             whole = depth // NUMBA_DEPTH * NUMBA_DEPTH
             for k in range(0, whole, NUMBA_DEPTH):
                 for p in range(NUMBA_DEPTH):
@@ -150,14 +149,14 @@ def numba_syrk(dtype: str) -> Any:
                     row = min(i0 + i, n - 1)
                     total = sums[i]
                     for p in range(NUMBA_DEPTH):
-                        total += a[row, k + p] * held[p]
+                        total -= a[row, k + p] * held[p]
                     sums[i] = total
             for k in range(whole, depth):
                 value = a[jb, k]
                 for i in range(NUMBA_ROWS):
-                    sums[i] += a[min(i0 + i, n - 1), k] * value
+                    sums[i] -= a[min(i0 + i, n - 1), k] * value
             for i in range(NUMBA_ROWS):
                 if i0 + i < n and j <= i0 + i:
-                    c[i0 + i, j] -= sums[i]
+                    c[i0 + i, j] = sums[i]
 
     return numba_dpex.kernel(syrk)

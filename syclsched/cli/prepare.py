@@ -64,12 +64,12 @@ def find_platform(
 
 
 def _measure_quickly(platform: Platform, console: Console) -> None:
-    from syclsched.cli.profile import _measure, save
+    from syclsched.cli.profile import measure, save
     from syclsched.devices import open_devices
     from syclsched.profiling import ProfileStore
 
     with open_devices(platform) as live:
-        result = _measure(platform, live, True, console)
+        result = measure(platform, live, True, console)
     save(result, ProfileStore())
     if not result.complete:
         raise KeyboardInterrupt

@@ -70,7 +70,7 @@ def profile_command(
         )
     errors = Console(stderr=True, highlight=False)
     with open_devices(platform) as live:
-        result = _measure(platform, live, quick, errors)
+        result = measure(platform, live, quick, errors)
     saved = save(result, ProfileStore(store_folder))
     if output is not None:
         write_set(result, output)
@@ -83,7 +83,7 @@ def profile_command(
         raise typer.Exit(INTERRUPTED)
 
 
-def _measure(platform: Platform, live: Any, quick: bool, console: Console) -> SessionResult:
+def measure(platform: Platform, live: Any, quick: bool, console: Console) -> SessionResult:
     from syclsched.profiling.budget import DEFAULT, QUICK
     from syclsched.profiling.session import profile_platform, surroundings
     from syclsched.profiling.statistics import Sampler

@@ -64,5 +64,5 @@ def _scratch_for(queue: Any) -> tuple[Any, Any]:
     key = (queue.sycl_context, queue.sycl_device)
     with _lock:
         if key not in _scratch:
-            _scratch[key] = tuple(memory.MemoryUSMDevice(64, queue=queue) for _ in range(2))  # type: ignore[assignment]
+            _scratch[key] = tuple(memory.MemoryUSMDevice(64, queue=queue) for _ in range(2))
         return _scratch[key]

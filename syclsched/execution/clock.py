@@ -2,7 +2,7 @@
 """Device clocks mapped to the host's.
 
 Event times are on a clock of the driver's choosing: the CPU device's is the host's monotonic clock, the FPGA emulator's
-is the calendar. A barrier on an idle queue, bracketed by two readings of the host's clock, gives the offset.
+is the calendar. A fence on an idle queue, bracketed by two readings of the host's clock, gives the offset.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+from syclsched.devices.fences import submit_fence
 
 #: Readings per anchor; the one in the narrowest bracket is taken.
 READINGS = 5
@@ -79,9 +81,10 @@ def take_anchor(queue: Any, *, clock: Callable[[], int] = now_ns, readings: int 
         From the narrowest bracket.
     """
     found: list[Anchor] = []
+    queue.wait()
     for _ in range(readings):
         before = clock()
-        event = queue.submit_barrier([])
+        event = submit_fence(queue, [])
         event.wait()
         after = clock()
         middle = (event.profiling_info_start + event.profiling_info_end) // 2

@@ -70,6 +70,7 @@ class Dispatcher:
         self._watched: dict[int, threading.Event] = {}
         self._watcher = Worker("syclsched memory")
         self._watching = False
+        self._signals_due = 0
         self._lanes: dict[int, DeviceLane] = {}
         self._hosts: dict[int, HostLane] = {}
         self._thread = threading.Thread(target=self._run, name=f"syclsched {program.plan.name}", daemon=True)
@@ -167,7 +168,9 @@ class Dispatcher:
         self._executables = compile_work(self.program, self._work, self._queues)
         for index, lane in enumerate(self.program.plan.lanes):
             if lane.name in self._queues:
-                self._lanes[index] = DeviceLane(self._queues[lane.name], self.buffers, self.counts)
+                self._lanes[index] = DeviceLane(
+                    lane.name, self._queues[lane.name], self.buffers, self.counts, self._inbox.put
+                )
             else:
                 self._hosts[index] = HostLane(lane.name, self.buffers, self._inbox.put, lambda: self.cancelled)
         if self.recording:
@@ -222,7 +225,7 @@ class Dispatcher:
         self.records[node.id] = Record(now_ns(), "cancelled")
         self._passed(node, None)
         self._readiness.submitted(node)
-        if node.on_host:
+        if node.on_host or node.id in self.program.signals:
             self._readiness.completed(node)
 
     def _submit(self, node: Node) -> None:
@@ -243,6 +246,12 @@ class Dispatcher:
             self.records[node.id] = record
         self._passed(node, event if self.recording or node.id in self.program.event_holders else None)
         self._readiness.submitted(node)
+        if node.id in self.program.signals:
+            if event is None:
+                self._readiness.completed(node)
+            else:
+                self._signals_due += 1
+                lane.watch(node, event)
 
     def _start_on_host(self, node: Node) -> None:
         self.records[node.id] = Record(now_ns())
@@ -257,8 +266,13 @@ class Dispatcher:
         return [event for number in node.events if (event := self._events[number]) is not None]
 
     def _handle(self, message: Completion | None) -> None:
-        if message is not None:
+        if message is not None and message.node.on_host:
             self._completed(message)
+        elif message is not None:
+            self._signals_due -= 1
+            if message.error is not None:
+                self._failed(message.node, task_failed(message.node.instruction, message.error, "failed:"))
+            self._readiness.completed(message.node)
         else:  # memory may have come free, or the run was cancelled
             self._watching = False
             self._reap()
@@ -322,7 +336,7 @@ class Dispatcher:
                 events = [e for number in free.after if (e := self._events[number]) is not None]
                 self._watcher.post(lambda: self._wait_and_wake(events))
             return False
-        if self._readiness.running:
+        if self._readiness.running or self._signals_due:
             return False
         # Nothing that was submitted will free anything: the plan's numbers are not in order. Better over than stuck.
         node = self._readiness.take_parked()
@@ -367,6 +381,7 @@ class Dispatcher:
             host.worker.stop()
         for lane in self._lanes.values():
             lane.wait()
+            lane.watcher.stop()
         self._watcher.stop()
         self._reap()
         if self.recording and self._lanes and self.error is None:

@@ -44,23 +44,51 @@ def queue_of(lane: Lane, live: Any) -> Any:
     return chained_queue(live.queue(lane.device, lane.kind, int(suffix) if suffix.isdecimal() else 0))
 
 
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What a lane's thread reports of one instruction.
+
+    Parameters
+    ----------
+    node : Node
+        Which.
+    start_ns, finish_ns : int or None
+        Host's clock; None if it did not start.
+    error : BaseException or None
+        What it raised.
+    """
+
+    node: Node
+    start_ns: int | None = None
+    finish_ns: int | None = None
+    error: BaseException | None = None
+
+
 class DeviceLane:
     """A queue that instructions are submitted to, each after the one before it.
 
     Parameters
     ----------
+    name : str
+        Of the lane.
     queue : dpctl.SyclQueue
         Out-of-order; nobody else submits to it.
     buffers : BufferTable
         The run's buffers.
     counts : Counts
         The run's counters.
+    report : callable
+        Takes the `Completion` of each instruction given to `watch`, on a thread of the lane's.
     """
 
-    def __init__(self, queue: Any, buffers: BufferTable, counts: Counts) -> None:
+    def __init__(
+        self, name: str, queue: Any, buffers: BufferTable, counts: Counts, report: Callable[[Completion], None]
+    ) -> None:
         import dpctl
 
         self.queue = queue
+        self.watcher = Worker(f"syclsched {name} events")
+        self._report = report
         self.last_event: Any = None
         self._buffers = buffers
         self._counts = counts
@@ -102,6 +130,10 @@ class DeviceLane:
         if self.last_event is not None:
             self.last_event.wait()
 
+    def watch(self, node: Node, event: Any) -> None:
+        """Have it reported when an instruction that was submitted here has completed."""
+        self.watcher.post(lambda: self._report(_watch(node, event)))
+
     def release(self) -> None:
         """Let go of what only had to live until the last event."""
         self._kept.clear()
@@ -136,26 +168,6 @@ class DeviceLane:
             node.instruction.nbytes,
             depends,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """What a host lane's thread reports of one instruction.
-
-    Parameters
-    ----------
-    node : Node
-        Which.
-    start_ns, finish_ns : int or None
-        Host's clock; None if it did not start.
-    error : BaseException or None
-        What it raised.
-    """
-
-    node: Node
-    start_ns: int | None = None
-    finish_ns: int | None = None
-    error: BaseException | None = None
 
 
 class HostLane:
@@ -233,6 +245,14 @@ def host_arguments(work: Work, buffers: BufferTable | Mapping[Buffer, Any]) -> d
         view = buffers[work.buffers[parameter.name]].numpy(writable=parameter.mode.writes)
         arguments[parameter.name] = view
     return arguments
+
+
+def _watch(node: Node, event: Any) -> Completion:
+    try:
+        event.wait()  # lets other threads run
+    except BaseException as error:  # what the runtime raises must reach the caller, not end the thread
+        return Completion(node, error=error)
+    return Completion(node)
 
 
 def _perform(node: Node, events: list[Any], call: Callable[[], object], cancelled: Callable[[], bool]) -> Completion:

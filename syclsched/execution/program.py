@@ -31,9 +31,9 @@ class Node:
     submitted_first : tuple of int
         Instructions that must have been submitted.
     completed_first : tuple of int
-        Host instructions that must have completed.
+        Instructions that the host must know to have completed: host functions, and work of another SYCL context.
     events : tuple of int
-        Device instructions whose events it waits for.
+        Device instructions whose events it is given to wait for.
     """
 
     instruction: Instruction
@@ -77,7 +77,13 @@ class Program:
     @cached_property
     def waited_for(self) -> frozenset[int]:
         """Device instructions whose events some other lane waits for."""
-        return frozenset(event for node in self.nodes.values() for event in node.events)
+        return self.signals.union(*(node.events for node in self.nodes.values()))
+
+    @cached_property
+    def signals(self) -> frozenset[int]:
+        """Device instructions whose completion the host must be told of, because another context waits for them."""
+        awaited = {number for node in self.nodes.values() for number in node.completed_first}
+        return frozenset(number for number in awaited if not self._is_host_work(number))
 
     @cached_property
     def event_holders(self) -> frozenset[int]:
@@ -162,10 +168,25 @@ class Program:
             # Host work that holds nothing up; a free's waits are looked at when it may take effect.
             return Node(instruction, lane_index, on_host)
         targets = self._expand(instruction.waits)
-        host = tuple(i for i in targets if self._is_host_work(i))
-        device = tuple(i for i in targets if i not in host)
-        events = tuple(i for i in device if self._instruction(i).kind not in MEMORY_KINDS)
-        return Node(instruction, lane_index, on_host, device, host, events)
+        host = {i for i in targets if self._is_host_work(i)}
+        device = [i for i in targets if i not in host and self._instruction(i).kind not in MEMORY_KINDS]
+        remote = set() if on_host else {i for i in device if self._context(i) != self._context(instruction.id)}
+        return Node(
+            instruction,
+            lane_index,
+            on_host,
+            submitted_first=tuple(i for i in targets if i not in host and i not in remote),
+            completed_first=tuple(i for i in targets if i in host or i in remote),
+            events=tuple(i for i in device if i not in remote),
+        )
+
+    def _context(self, number: int) -> str:
+        """Return what stands for the SYCL context of a device instruction: the memory space of its device.
+
+        Events are not handed from one context to another. The runtime allows it, but then takes another road, on which
+        submission blocks for milliseconds and oneAPI 2024.2 crashes when several threads are on it.
+        """
+        return self.plan.platform.device(self.plan.lanes[self._place[number][0]].device).space
 
     def _is_host_work(self, number: int) -> bool:
         lane, _ = self._place[number]

@@ -17,7 +17,8 @@ class Readiness:
     """Walks all lanes at once; each goes on as soon as its next instruction may be handed on.
 
     A device instruction may go when what it waits for has been submitted: the event list does the rest. What
-    waits for a host instruction may go when that has completed. A host lane has one instruction on its way at a time.
+    waits for a host instruction, or for one of another context, may go when that has completed. A host lane has one
+    instruction on its way at a time.
 
     Parameters
     ----------
@@ -86,14 +87,20 @@ class Readiness:
         self._advance(node)
 
     def completed(self, node: Node) -> None:
-        """Note that a host instruction has completed, failed, or been cancelled before it started."""
-        self._running.discard(node.id)
+        """Note that an instruction has completed, failed, or been cancelled before it started."""
         self._completed.add(node.id)
-        self._advance(node)
+        if node.on_host:
+            self._running.discard(node.id)
+            self._advance(node)
+        else:
+            self._wake(node)
 
     def _advance(self, node: Node) -> None:
         self._next[node.lane] += 1
         self._offer(node.lane)
+        self._wake(node)
+
+    def _wake(self, node: Node) -> None:
         for lane in self._blocked.pop(node.id, ()):
             self._offer(lane)
 

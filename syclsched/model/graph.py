@@ -359,7 +359,7 @@ class TaskGraph:
                 ]
                 for t in self.tasks
             ],
-            "edges": self._edges,
+            "edges": sorted(set(self._edges)),  # their order and repetitions mean nothing
         }
         return hashlib.sha256(json.dumps(content, default=repr).encode()).hexdigest()[:32]
 

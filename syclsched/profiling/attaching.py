@@ -123,7 +123,8 @@ def _interferences(
             found[frozenset((first.name,))] = Interference(first.name, first.name, own.value, "measured")
         for second in compute[index + 1 :]:
             pair = pairs.get((first.key, second.key)) or pairs.get((second.key, first.key))
-            if pair is not None and pair.interference is not None:
-                names = frozenset((first.name, second.name))
+            names = frozenset((first.name, second.name))
+            # On a busy machine devices that share cores can seem not to: then what was assumed is the better guess.
+            if pair is not None and pair.interference is not None and not (pair.provenance.busy and names in found):
                 found[names] = Interference(first.name, second.name, pair.interference.value, "measured")
     return tuple(found.values())

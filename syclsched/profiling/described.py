@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -89,13 +89,17 @@ def load_platform(names_or_paths: Iterable[str | Path], name: str | None = None)
     """
     given = [str(n) for n in names_or_paths]
     sets = [load_profile_set(n) for n in given]
-    platform = platform_from_profiles([d for s in sets for d in s.devices], name or " + ".join(given))
+    # A device is called what the user called it; one file with several devices names them by kind.
+    stems = [Path(n).stem if len(s.devices) == 1 else None for s, n in zip(sets, given, strict=True) for _ in s.devices]
+    platform = platform_from_profiles([d for s in sets for d in s.devices], name or " + ".join(given), stems)
     pairs: list[PairProfile] = [p for s in sets for p in s.pairs]
     profiles = {d.key: d.profile for d in platform.compute_devices if d.profile is not None}
     return with_profiles(platform, profiles, pairs) if pairs else platform
 
 
-def platform_from_profiles(profiles: Iterable[DeviceProfile], name: str) -> Platform:
+def platform_from_profiles(
+    profiles: Iterable[DeviceProfile], name: str, device_names: Sequence[str | None] | None = None
+) -> Platform:
     """Describe a platform from device profiles alone.
 
     Parameters
@@ -104,14 +108,16 @@ def platform_from_profiles(profiles: Iterable[DeviceProfile], name: str) -> Plat
         At least one; each is a device of its own with a memory space of its own.
     name : str
         The platform's.
+    device_names : sequence of (str or None), optional
+        What to call each device; by kind where there is none. One that comes twice gets a number.
 
     Returns
     -------
     Platform
-        Devices are named by kind and number, as discovery does (``gpu``, ``gpu1``); memory that the host can address
-        is reached by it directly; links to and from the host are those of the profiles, or PCI Express 4.0 x16 if
-        they have none; other copies go through the host. CPU devices and emulators profiled on one processor take
-        turns on its cores.
+        Devices without a name are named by kind and number, as discovery does (``gpu``, ``gpu1``); memory that the
+        host can address is reached by it directly; links to and from the host are those of the profiles, or PCI
+        Express 4.0 x16 if they have none; other copies go through the host. CPU devices and emulators profiled on one
+        processor take turns on its cores.
 
     Raises
     ------
@@ -121,7 +127,8 @@ def platform_from_profiles(profiles: Iterable[DeviceProfile], name: str) -> Plat
     given = tuple(profiles)
     if not given:
         raise EmptyPlatformError("no profile was given", where=f"platform {name!r}")
-    devices = tuple(_device(device_name, profile) for device_name, profile in zip(_names(given), given, strict=True))
+    names = _names(given, device_names)
+    devices = tuple(_device(device_name, profile) for device_name, profile in zip(names, given, strict=True))
     accessible = tuple(d.space for d, p in zip(devices, given, strict=True) if p.identity.host_accessible)
     host = Device(HOST, HOST, "host", "host", "the host", HOST, (HOST, *accessible), copy_lane=False)
     spaces = tuple(
@@ -139,13 +146,13 @@ def platform_from_profiles(profiles: Iterable[DeviceProfile], name: str) -> Plat
     return with_profiles(platform, {p.key: p for p in given}, ())
 
 
-def _names(profiles: tuple[DeviceProfile, ...]) -> list[str]:
+def _names(profiles: tuple[DeviceProfile, ...], wanted: Sequence[str | None] | None) -> list[str]:
     seen: Counter[str] = Counter()
     names = []
-    for profile in profiles:
-        kind = profile.identity.kind
-        names.append(f"{kind}{seen[kind]}" if seen[kind] else kind)
-        seen[kind] += 1
+    for profile, given in zip(profiles, wanted or [None] * len(profiles), strict=True):
+        base = given if given and given != HOST else profile.identity.kind
+        names.append(f"{base}.{seen[base]}" if given and seen[base] else f"{base}{seen[base]}" if seen[base] else base)
+        seen[base] += 1
     return names
 
 

@@ -156,7 +156,8 @@ def measure_first_launch(bench: Bench, budget: Budget) -> Quantity:
 def measure_hop(first: Bench, second: Bench, budget: Budget) -> Quantity:
     """Measure what it takes until a kernel on one device starts after the one on another device it waits for.
 
-    A kernel on the first device followed by one on the second, less the kernel on the first alone. Never more than one
+    A kernel on the first device followed by one on the second, less the kernel on the second alone: both end with the
+    same observation, and devices differ in how soon the host sees that they are done. Never more than one
     hop is under way: on a chain that goes back and forth between two contexts, the 2024.2 runtime's clean-up of
     finished commands (``Scheduler::cleanupCommands`` after a host task) crashes the process.
 
@@ -170,17 +171,15 @@ def measure_hop(first: Bench, second: Bench, budget: Budget) -> Quantity:
     Returns
     -------
     Quantity
-        Seconds from the end of the first kernel to the observed end of the second, an empty one.
+        Seconds by which the first kernel, an empty one, and its event delay the second.
     """
     kernels = EmptyKernel(first), EmptyKernel(second)
     clock = first.sampler.clock
 
     def seconds(hop: bool) -> float:
         start = clock()
-        event = kernels[0].submit(first.queue, [])
-        if hop:
-            event = kernels[1].submit(second.queue, [event])
-        event.wait()
+        depends = [kernels[0].submit(first.queue, [])] if hop else []
+        kernels[1].submit(second.queue, depends).wait()
         taken = clock() - start
         first.wait()
         second.wait()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from syclsched.model.profile import Quantity
@@ -24,7 +24,11 @@ MAX_LANES = 16
 COPY_BYTES = 4 * MIB
 
 #: Each of the two must run long enough that starting it does not matter.
-_MIN_KERNEL_S = 0.01
+_MIN_KERNEL_S = 0.005
+
+#: Least times need many turns, however little the factors of the first few scatter.
+_MIN_TURNS = 40
+_LEAST_S = 0.5
 
 #: Overlap gets more time than a single number: what it says decides where everything runs.
 _TIMES_THE_BUDGET = 3
@@ -108,7 +112,9 @@ def measure_overlap(sampler: Sampler, loads: Sequence[Load], budget_s: float) ->
         return 1.0 + overlap_factor(alone, together)
 
     turn()
-    turns = sampler.sample_until(turn, budget_s)
+    # A session that has run out of time still takes several turns: one would be chance.
+    deadline = max(sampler.deadline_s, sampler.clock() + _LEAST_S)
+    turns = replace(sampler, min_samples=_MIN_TURNS, deadline_s=deadline).sample_until(turn, budget_s)
     return Quantity(overlap_factor(best_alone, best_together), turns.mad, turns.samples, turns.spikes)
 
 

@@ -66,7 +66,9 @@ def surroundings() -> Surroundings:
     from syclsched.devices.identity import processor_model
 
     runtime = oneapi.load()
-    system = f"{operating_system.system()} {operating_system.release()}"
+    # Major and minor version only: the rest of the release names a private build as often as not.
+    version = ".".join(operating_system.release().split(".")[:2])
+    system = f"{operating_system.system()} {version}"
     return Surroundings(f"{processor_model()}, {system}", runtime.versions, runtime.boot_environment)
 
 

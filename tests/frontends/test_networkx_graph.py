@@ -30,6 +30,7 @@ def described(graph: TaskGraph) -> tuple[Any, ...]:
 def test_there_and_back(graph: TaskGraph) -> None:
     back = from_networkx(to_networkx(graph))
     assert described(back) == described(graph)
+    assert back.fingerprint() == graph.fingerprint()
     assert back.order() == graph.order()
     assert set(back.dependencies()) == set(graph.dependencies())
 

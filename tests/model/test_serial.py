@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import Case, cases, platforms
-from synthetic import random_trace
+from synthetic import random_trace, two_devices
 
 from syclsched.errors import FormatError
 from syclsched.model.plan import Plan
@@ -57,8 +57,6 @@ def test_shipped_profiles_there_and_back(path: Path) -> None:
 
 
 def some_plan() -> dict[str, Any]:
-    from test_printing import two_devices  # type: ignore[import-not-found]
-
     found: dict[str, Any] = json.loads(two_devices().to_json())
     return found
 

@@ -74,12 +74,12 @@ def test_published_peaks_are_as_published() -> None:
 
 def test_a_platform_of_several_devices() -> None:
     platform = load_platform(["a100", "a100", "xeon-8480"])
-    assert [d.name for d in platform.devices] == ["gpu", "gpu1", "cpu", HOST]
-    assert platform.host.reaches == (HOST, "cpu")
-    assert not platform.space("gpu").host_accessible
-    assert platform.space("cpu").host_accessible
-    assert [n.source for n in platform.route("gpu", "gpu1")] == ["gpu", HOST]
-    link = platform.link(HOST, "gpu")
+    assert [d.name for d in platform.devices] == ["a100", "a100.1", "xeon-8480", HOST]
+    assert platform.host.reaches == (HOST, "xeon-8480")
+    assert not platform.space("a100").host_accessible
+    assert platform.space("xeon-8480").host_accessible
+    assert [n.source for n in platform.route("a100", "a100.1")] == ["a100", HOST]
+    link = platform.link(HOST, "a100")
     assert link is not None
     assert link.origin == "spec-sheet"
     assert platform.submission_s > 0

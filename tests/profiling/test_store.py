@@ -119,6 +119,17 @@ def test_profiles_give_lanes_links_submission_and_interference(tmp_path: Path) -
     assert attached.interference("cpu", "cpu") == 0.1  # two lanes of it, as its profile has measured
 
 
+def test_a_busy_machine_does_not_prove_that_cores_are_not_shared() -> None:
+    from dataclasses import replace
+
+    quiet = pair_profile("key-cpu", "key-accelerator", interference=0.0)
+    noisy = replace(quiet, provenance=replace(quiet.provenance, busy=True))
+    assert with_profiles(platform(), {}, [quiet]).interference("cpu", "accelerator") == 0.0
+    assert with_profiles(platform(), {}, [noisy]).interference("cpu", "accelerator") == 1.0
+    elsewhere = replace(platform(), interferences=())
+    assert with_profiles(elsewhere, {}, [noisy]).interferences == (Interference("cpu", "accelerator", 0.0, "measured"),)
+
+
 def test_spec_sheets_are_not_called_measured() -> None:
     from dataclasses import replace
 

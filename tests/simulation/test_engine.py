@@ -18,7 +18,7 @@ from syclsched.simulation import predict, simulate, time_plan
 
 
 def plan_of(*lanes: list[tuple[float, tuple[int, ...]]], factor: float = 0.0, submission_s: float = 0.0) -> Plan:
-    """Lanes of launches (seconds, waits), numbered lane by lane in steps of 10: lane 0 has 0, 1, ..., lane 1 has 10, ..."""
+    """Lanes of launches (seconds, waits), numbered from 10 times the lane's number."""
     devices = [Device(f"d{n}", f"k{n}", "cpu", "opencl", "", f"d{n}", (f"d{n}",)) for n in range(len(lanes))]
     devices.append(Device(HOST, HOST, HOST, HOST, "", HOST, (HOST,)))
     pairs = tuple(Interference(f"d{a}", f"d{b}", factor) for a in range(len(lanes)) for b in range(a))
@@ -26,7 +26,10 @@ def plan_of(*lanes: list[tuple[float, tuple[int, ...]]], factor: float = 0.0, su
     made = tuple(
         Lane(
             f"d{n}:0", f"d{n}", "compute",
-            tuple(Instruction(10 * n + k, "launch", f"t{10 * n + k}", duration_s=s, waits=w) for k, (s, w) in enumerate(lane)),
+            tuple(
+                Instruction(10 * n + k, "launch", f"t{10 * n + k}", duration_s=s, waits=w)
+                for k, (s, w) in enumerate(lane)
+            ),
         )
         for n, lane in enumerate(lanes)
     )  # fmt: skip

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls the command line in this process, as a shell would."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from syclsched.cli.main import main
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> Outcome:
+    """Run ``syclsched arguments...`` and return its exit code and what it printed."""
+    before = sys.argv
+    sys.argv = ["syclsched", *(str(a) for a in arguments)]
+    try:
+        with pytest.raises(SystemExit) as left:
+            main()
+    finally:
+        sys.argv = before
+    captured = capsys.readouterr()
+    code = left.value.code
+    assert isinstance(code, int) or code is None
+    return Outcome(code or 0, captured.out, captured.err)
