@@ -84,6 +84,7 @@ def profile_command(
 
 
 def measure(platform: Platform, live: Any, quick: bool, console: Console) -> SessionResult:
+    """Measure the devices of a platform with progress bars; Ctrl-C ends it early and keeps what is done."""
     from syclsched.profiling.budget import DEFAULT, QUICK
     from syclsched.profiling.session import profile_platform, surroundings
     from syclsched.profiling.statistics import Sampler

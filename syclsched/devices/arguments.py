@@ -120,6 +120,23 @@ def flatten_array(array: Any) -> list[Any]:
     return [*before, pointer(array), *after]
 
 
+class BoundArray:
+    """An array with what a kernel is passed of it, worked out once for many launches.
+
+    Parameters
+    ----------
+    array : dpctl.tensor.usm_ndarray
+        C-contiguous.
+    """
+
+    __slots__ = ("array", "flat", "pointer")
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self.flat = flatten_array(array)
+        self.pointer = [pointer(array)]
+
+
 def pointer(array: Any) -> Any:
     """Return the USM memory object of an array, beginning at its first element.
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from syclsched.devices.arguments import flatten_array, flatten_scalar, pointer, scalar_dtype
+from syclsched.devices.arguments import BoundArray, flatten_scalar, scalar_dtype
 from syclsched.devices.fences import submit_fence
 from syclsched.errors import ExecutionError
 from syclsched.model.operation import Operation, Scalar, Signature
 
-#: What is bound: a ``dpctl.tensor.usm_ndarray``, or a number.
+#: What is bound: a ``dpctl.tensor.usm_ndarray``, or a `BoundArray` of one.
 Argument = Any
 
 
@@ -50,8 +50,8 @@ class Executable(Protocol):
 
         Parameters
         ----------
-        arguments : Mapping[str, usm_ndarray or number]
-            By parameter name; arrays C-contiguous, scalars may be left out (the signature has them).
+        arguments : Mapping[str, usm_ndarray or BoundArray]
+            Arrays by parameter name, C-contiguous. Scalars are the signature's; other entries are left alone.
 
         Returns
         -------
@@ -105,7 +105,6 @@ class LibrarySubmission:
         return event
 
 
-@dataclass(frozen=True, slots=True)
 class KernelExecutable:
     """A SYCL kernel with its index space.
 
@@ -123,33 +122,48 @@ class KernelExecutable:
         Whether arrays are passed as numba-dpex flattens them, instead of as bare pointers.
     """
 
-    kernel: Any
-    operation: Operation
-    signature: Signature
-    global_range: list[int]
-    local_range: list[int] | None
-    descriptors: bool
+    __slots__ = ("_descriptors", "_global_range", "_kernel", "_local_range", "_parts", "function")
 
-    @property
-    def function(self) -> None:
-        """None: it is submitted."""
-        return None
+    def __init__(
+        self,
+        kernel: Any,
+        operation: Operation,
+        signature: Signature,
+        global_range: list[int],
+        local_range: list[int] | None,
+        *,
+        descriptors: bool,
+    ) -> None:
+        #: None: it is submitted.
+        self.function = None
+        self._kernel = kernel
+        self._global_range = global_range
+        self._local_range = local_range
+        self._descriptors = descriptors
+        # In order: the name of an array, or a scalar ready to be passed.
+        self._parts: list[str | list[Any]] = [
+            p.name
+            if p.is_array
+            else flatten_scalar(
+                p.name, signature.scalars[p.name], scalar_dtype(p, signature), complex_as_parts=descriptors
+            )
+            for p in operation.parameters
+        ]
 
     def bind(self, arguments: Mapping[str, Argument]) -> Submission:
         """Flatten the arguments; see `Executable.bind`."""
-        if 0 in self.global_range:
+        if 0 in self._global_range:
             return EmptySubmission()
         flat: list[Any] = []
-        for parameter in self.operation.parameters:
-            name = parameter.name
-            if parameter.is_array:
-                array = arguments[name]
-                flat.extend(flatten_array(array) if self.descriptors else (pointer(array),))
-            else:
-                value = arguments.get(name, self.signature.scalars.get(name))
-                dtype = scalar_dtype(parameter, self.signature)
-                flat.extend(flatten_scalar(name, value, dtype, complex_as_parts=self.descriptors))
-        return KernelSubmission(self.kernel, flat, self.global_range, self.local_range)
+        for part in self._parts:
+            if not isinstance(part, str):
+                flat += part
+                continue
+            array = arguments[part]
+            if not isinstance(array, BoundArray):
+                array = BoundArray(array)
+            flat += array.flat if self._descriptors else array.pointer
+        return KernelSubmission(self._kernel, flat, self._global_range, self._local_range)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +181,8 @@ class LibraryExecutable:
 
     def bind(self, arguments: Mapping[str, Argument]) -> Submission:
         """Keep the arguments; see `Executable.bind`."""
-        return LibrarySubmission(self.call, {**self.scalars, **arguments}, self.where)
+        arrays = {name: a.array if isinstance(a, BoundArray) else a for name, a in arguments.items()}
+        return LibrarySubmission(self.call, {**self.scalars, **arrays}, self.where)
 
 
 @dataclass(frozen=True, slots=True)

@@ -221,12 +221,13 @@ def _links(spaces: Sequence[MemorySpace], contexts: dict[str, tuple[str, str]]) 
 
 
 def _interferences(candidates: Sequence[Candidate]) -> tuple[Interference, ...]:
-    """Return the pairs that are one piece of silicon: whatever the names, they take turns on the same cores."""
-    return tuple(
-        Interference(first.name, second.name, 1.0, "assumed")
-        for first, second in combinations(candidates, 2)
-        if _same_cores(first, second)
-    )
+    """Return the pairs that are one piece of silicon: whatever the names, they take turns on the same cores.
+
+    The host is among them: its functions (BLAS calls, most often) run on the cores a CPU device computes on.
+    """
+    pairs = [(a.name, b.name) for a, b in combinations(candidates, 2) if _same_cores(a, b)]
+    pairs += [(c.name, HOST) for c in candidates if c.facts.on_host_processor]
+    return tuple(Interference(first, second, 1.0, "assumed") for first, second in pairs)
 
 
 def _same_cores(first: Candidate, second: Candidate) -> bool:

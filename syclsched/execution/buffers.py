@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from syclsched.devices import memory
+from syclsched.devices.arguments import BoundArray
 from syclsched.errors import MemoryLimitError
 from syclsched.execution.program import Buffer
 from syclsched.model.plan import PlannedArray
@@ -37,20 +38,31 @@ class LiveBuffer:
         self.storage = storage
         self.on_host = on_host
         self.owned = owned
-        self._views: dict[Any, Any] = {}
+        self._views: dict[int, BoundArray] = {}
 
     @property
     def is_usm(self) -> bool:
         """Whether it is USM memory."""
         return not isinstance(self.storage, np.ndarray)
 
+    def bound(self, lane: int, queue: Any) -> BoundArray:
+        """Return it as an argument for a lane's queue, without a copy.
+
+        Parameters
+        ----------
+        lane : int
+            Index of the lane; hashing it is cheaper than hashing the queue.
+        queue : dpctl.SyclQueue
+            Of that lane.
+        """
+        view = self._views.get(lane)
+        if view is None:
+            view = self._views[lane] = BoundArray(self.usm_array(queue))
+        return view
+
     def usm_array(self, queue: Any) -> Any:
         """Return it as `usm_ndarray` on a queue, without a copy."""
-        view = self._views.get(queue)
-        if view is None:
-            view = memory.as_usm_array(self.storage, self.array.shape, self.array.dtype, queue)
-            self._views[queue] = view
-        return view
+        return memory.as_usm_array(self.storage, self.array.shape, self.array.dtype, queue)
 
     def numpy(self, *, writable: bool) -> NumpyArray:
         """Return it as NumPy array, without a copy.

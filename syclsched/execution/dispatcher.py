@@ -6,7 +6,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from syclsched.devices.executables import Executable
 from syclsched.errors import ExecutionError, MemoryLimitError, SyclschedError, TaskFailedError
@@ -20,8 +20,12 @@ from syclsched.execution.program import Node, Program
 from syclsched.execution.readiness import Readiness
 from syclsched.execution.records import Counts, Record
 from syclsched.execution.statuses import failed_status
+from syclsched.execution.waiting import wait_flag
 from syclsched.execution.work import Work, compile_work
 from syclsched.execution.worker import Worker
+
+#: What else the dispatcher is woken for: memory may have come free, a lane has room again, the run was cancelled.
+Wake = Literal["memory", "room", "cancel"]
 
 
 class Dispatcher:
@@ -66,11 +70,12 @@ class Dispatcher:
         self._pinned = {piece.status for piece in work.values() if piece.status is not None}
         # Per instruction handed on: its event, or None once it has completed without one.
         self._events: dict[int, Any] = {}
-        self._inbox: queue.SimpleQueue[Completion | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Completion | Wake] = queue.SimpleQueue()
         self._watched: dict[int, threading.Event] = {}
         self._watcher = Worker("syclsched memory")
         self._watching = False
         self._signals_due = 0
+        self._paced = 0
         self._lanes: dict[int, DeviceLane] = {}
         self._hosts: dict[int, HostLane] = {}
         self._thread = threading.Thread(target=self._run, name=f"syclsched {program.plan.name}", daemon=True)
@@ -85,7 +90,7 @@ class Dispatcher:
         """Submit nothing more; what was submitted ends. Returns at once."""
         if not self.finished.is_set():
             self.cancelled = True
-            self._inbox.put(None)
+            self._inbox.put("cancel")
 
     def wait_submitted(self, number: int, timeout_s: float | None) -> bool:
         """Wait until an instruction has been submitted or, on a host lane, has completed; or the run has ended.
@@ -106,7 +111,7 @@ class Dispatcher:
             return True
         flag = self._watched.setdefault(number, threading.Event())
         # Looked at again because the dispatcher may have passed between the two lines.
-        return number in self._events or self.finished.is_set() or flag.wait(timeout_s)
+        return number in self._events or self.finished.is_set() or wait_flag(flag, timeout_s)
 
     def event(self, number: int) -> Any:
         """Return the event of a submitted device instruction, None if it has completed without one."""
@@ -229,8 +234,13 @@ class Dispatcher:
             self._readiness.completed(node)
 
     def _submit(self, node: Node) -> None:
-        lane, events = self._lanes[node.lane], self._events_before(node)
-        record = Record(now_ns())
+        lane = self._lanes[node.lane]
+        if not lane.pacing.has_room():
+            self._readiness.park(node)
+            self._paced += 1
+            lane.when_room(lambda: self._inbox.put("room"))
+            return
+        events, record = self._events_before(node), Record(now_ns())
         try:
             event = lane.submit(node, self._work.get(node.id), self._executables.get(node.id), events)
         except Exception as error:
@@ -265,19 +275,25 @@ class Dispatcher:
     def _events_before(self, node: Node) -> list[Any]:
         return [event for number in node.events if (event := self._events[number]) is not None]
 
-    def _handle(self, message: Completion | None) -> None:
-        if message is not None and message.node.on_host:
-            self._completed(message)
-        elif message is not None:
-            self._signals_due -= 1
-            if message.error is not None:
-                self._failed(message.node, task_failed(message.node.instruction, message.error, "failed:"))
-            self._readiness.completed(message.node)
-        else:  # memory may have come free, or the run was cancelled
+    def _handle(self, message: Completion | Wake) -> None:
+        if isinstance(message, Completion):
+            if message.node.on_host:
+                self._completed(message)
+            else:
+                self._signalled(message)
+            return
+        if message == "memory":
             self._watching = False
             self._reap()
-            if self.cancelled:
-                self._readiness.unpark()
+        elif message == "room":
+            self._paced -= 1
+        self._readiness.unpark()
+
+    def _signalled(self, completion: Completion) -> None:
+        self._signals_due -= 1
+        if completion.error is not None:
+            self._failed(completion.node, task_failed(completion.node.instruction, completion.error, "failed:"))
+        self._readiness.completed(completion.node)
 
     def _completed(self, completion: Completion) -> None:
         node, record = completion.node, self.records[completion.node.id]
@@ -336,7 +352,7 @@ class Dispatcher:
                 events = [e for number in free.after if (e := self._events[number]) is not None]
                 self._watcher.post(lambda: self._wait_and_wake(events))
             return False
-        if self._readiness.running or self._signals_due:
+        if self._readiness.running or self._signals_due or self._paced:
             return False
         # Nothing that was submitted will free anything: the plan's numbers are not in order. Better over than stuck.
         node = self._readiness.take_parked()
@@ -349,7 +365,7 @@ class Dispatcher:
             for event in events:
                 event.wait()
         finally:
-            self._inbox.put(None)
+            self._inbox.put("memory")
 
     def _reap(self) -> bool:
         """Let frees take effect whose time has come; return whether any did."""
@@ -381,7 +397,7 @@ class Dispatcher:
             host.worker.stop()
         for lane in self._lanes.values():
             lane.wait()
-            lane.watcher.stop()
+            lane.stop()
         self._watcher.stop()
         self._reap()
         if self.recording and self._lanes and self.error is None:

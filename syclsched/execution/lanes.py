@@ -13,6 +13,7 @@ from syclsched.devices.executables import Executable
 from syclsched.devices.fences import chained_queue, submit_fence
 from syclsched.execution.buffers import BufferTable
 from syclsched.execution.clock import now_ns
+from syclsched.execution.pacing import Pacing
 from syclsched.execution.program import Buffer, Node
 from syclsched.execution.records import Counts
 from syclsched.execution.work import Work
@@ -88,6 +89,8 @@ class DeviceLane:
 
         self.queue = queue
         self.watcher = Worker(f"syclsched {name} events")
+        self.pacer = Worker(f"syclsched {name} pace")
+        self.pacing = Pacing(lambda event: bool(event.execution_status == self._complete))
         self._report = report
         self.last_event: Any = None
         self._buffers = buffers
@@ -117,12 +120,13 @@ class DeviceLane:
             depends = [self._fence(depends)]
         if node.instruction.kind == "copy" and node.instruction.nbytes:
             event = self._copy(node, depends)
-        elif work is not None and executable is not None and self._writes_anything(work):
-            event = self._launch(work, executable, depends)
+        elif work is not None and executable is not None and not work.writes_nothing:
+            event = self._launch(node.lane, work, executable, depends)
         else:
             event = self._fence(depends)
         self._counts.submissions += 1
         self.last_event = event
+        self.pacing.add(event, node.instruction.duration_s)
         return event
 
     def wait(self) -> None:
@@ -133,6 +137,16 @@ class DeviceLane:
     def watch(self, node: Node, event: Any) -> None:
         """Have it reported when an instruction that was submitted here has completed."""
         self.watcher.post(lambda: self._report(_watch(node, event)))
+
+    def when_room(self, wake: Callable[[], None]) -> None:
+        """Have something called, on a thread of the lane's, once submission may go on."""
+        event = self.pacing.half_way()
+        self.pacer.post(lambda: _wait_and(event, wake))
+
+    def stop(self) -> None:
+        """Let the lane's threads end."""
+        self.watcher.stop()
+        self.pacer.stop()
 
     def release(self) -> None:
         """Let go of what only had to live until the last event."""
@@ -147,13 +161,8 @@ class DeviceLane:
         self._counts.barriers += 1
         return submit_fence(self.queue, depends)
 
-    def _writes_anything(self, work: Work) -> bool:
-        """Return False if all a task writes is empty: libraries and drivers lose the order of empty work."""
-        written = [p.name for p in work.operation.arrays if p.mode is not None and p.mode.writes]
-        return not written or any(self._buffers[work.buffers[name]].array.nbytes for name in written)
-
-    def _launch(self, work: Work, executable: Executable, depends: list[Any]) -> Any:
-        arguments = {name: self._buffers[buffer].usm_array(self.queue) for name, buffer in work.buffers.items()}
+    def _launch(self, lane: int, work: Work, executable: Executable, depends: list[Any]) -> Any:
+        arguments = {name: self._buffers[buffer].bound(lane, self.queue) for name, buffer in work.buffers.items()}
         submission = executable.bind(arguments)
         if work.implementation.kind == "library":
             # A kernel's scalars are copied when it is submitted and its arrays are the run's; a library's may not be.
@@ -245,6 +254,13 @@ def host_arguments(work: Work, buffers: BufferTable | Mapping[Buffer, Any]) -> d
         view = buffers[work.buffers[parameter.name]].numpy(writable=parameter.mode.writes)
         arguments[parameter.name] = view
     return arguments
+
+
+def _wait_and(event: Any, wake: Callable[[], None]) -> None:
+    try:
+        event.wait()
+    finally:
+        wake()
 
 
 def _watch(node: Node, event: Any) -> Completion:

@@ -29,6 +29,7 @@ class Readiness:
     def __init__(self, lanes: Sequence[Sequence[Node]]) -> None:
         self._lanes = lanes
         self._next = [0] * len(lanes)
+        self._left = sum(len(lane) for lane in lanes)
         self._submitted: set[int] = set()
         self._completed: set[int] = set()
         self._blocked: dict[int, list[int]] = {}
@@ -41,8 +42,7 @@ class Readiness:
     @property
     def finished(self) -> bool:
         """Whether every instruction has been handed on and every host instruction has completed."""
-        at_end = all(n == len(lane) for n, lane in zip(self._next, self._lanes, strict=True))
-        return at_end and not self._running
+        return self._left == 0 and not self._running
 
     @property
     def running(self) -> int:
@@ -97,6 +97,7 @@ class Readiness:
 
     def _advance(self, node: Node) -> None:
         self._next[node.lane] += 1
+        self._left -= 1
         self._offer(node.lane)
         self._wake(node)
 

@@ -15,6 +15,7 @@ from syclsched.execution.dispatcher import Dispatcher
 from syclsched.execution.reading import Like, read
 from syclsched.execution.records import make_trace
 from syclsched.execution.statuses import failed_status
+from syclsched.execution.waiting import wait_flag
 from syclsched.model.trace import Trace
 
 #: How long the end of the interpreter, or an interrupted wait, is held up for kernels that were submitted.
@@ -213,7 +214,7 @@ class Run:
         if self._closed:
             return
         self._dispatcher.cancel()
-        self._dispatcher.finished.wait()
+        wait_flag(self._dispatcher.finished, None)
         self._release()
 
     def __enter__(self) -> Run:
@@ -239,7 +240,7 @@ class Run:
         if finished.is_set():
             return
         self._dispatcher.counts.host_waits += 1
-        if not finished.wait(timeout):
+        if not wait_flag(finished, timeout):
             raise WaitTimeoutError(f"not done after {timeout} s", where=f"plan {self.plan.name!r}")
 
     def _wait_instruction(self, number: int, array: str, timeout: float | None) -> None:
@@ -315,7 +316,7 @@ class Run:
     def _interrupted(self) -> None:
         """Ctrl-C: end what runs and give the memory back before the exception goes on its way."""
         self._dispatcher.cancel()
-        if self._dispatcher.finished.wait(GRACE_S):
+        if wait_flag(self._dispatcher.finished, GRACE_S):
             self._release()
 
     def _release(self) -> None:

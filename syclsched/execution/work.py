@@ -33,6 +33,8 @@ class Work:
         The task's.
     buffers : dict of str to (array, space)
         Buffer by parameter name.
+    writes_nothing : bool
+        Whether all it writes is empty: libraries and drivers lose the order of empty work.
     """
 
     task: Task
@@ -40,6 +42,7 @@ class Work:
     implementation: Implementation
     signature: Signature
     buffers: dict[str, Buffer]
+    writes_nothing: bool
 
     @property
     def scalars(self) -> dict[str, Scalar]:
@@ -97,7 +100,9 @@ def _work(lane: Lane, instruction: Instruction, graph: TaskGraph) -> Work:
         )
     spaces = {use.array: use.space for use in instruction.uses}
     buffers = {parameter: (array, spaces[array]) for parameter, array in task.arguments.items()}
-    return Work(task, task.operation, implementation, task.signature, buffers)
+    written = [p.name for p in task.operation.arrays if p.mode is not None and p.mode.writes]
+    nothing = bool(written) and all(0 in task.signature.shapes[name] for name in written)
+    return Work(task, task.operation, implementation, task.signature, buffers, nothing)
 
 
 def compile_work(program: Program, work: dict[int, Work], queues: dict[str, Any]) -> dict[int, Executable]:

@@ -212,6 +212,11 @@ def _shared_cores(devices: tuple[Device, ...]) -> tuple[Interference, ...]:
             host = _processor(first)
             if host and host == _processor(second):
                 pairs.append(Interference(first.name, second.name, 1.0, "assumed"))
+    # The host is the machine of the first CPU device: its functions run on those cores.
+    cpu = next((d for d in devices if d.kind == "cpu"), None)
+    if cpu is not None:
+        processor = _processor(cpu)
+        pairs += [Interference(d.name, HOST, 1.0, "assumed") for d in devices if d is cpu or _processor(d) == processor]
     return tuple(pairs)
 
 

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 #: Rows shown of each table; what is left is counted in the last one.
 MAX_ROWS = 24
 
+#: Columns of terminal from which there is room for bars.
+_WIDE = 110
+
 
 def render_report(report: Report, console: Console) -> None:
     """Print a report: where the work went, how busy the devices were, what moved, and the makespans.
@@ -27,13 +30,18 @@ def render_report(report: Report, console: Console) -> None:
     console : rich.console.Console
         Where to.
     """
-    for block in (_family_table(report), _device_table(report), _link_table(report), _summary(report)):
+    for block in (
+        _family_table(report),
+        _device_table(report, console.width >= _WIDE),
+        _link_table(report),
+        _summary(report),
+    ):
         if block is not None:
             console.print(block)
 
 
 def _family_table(report: Report) -> RenderableType:
-    table = _table("Where every kind of task ran", ("task", "device", "implementation"), _times(report, "tasks"))
+    table = _table("Where every kind of task ran", ("task", "device", "by"), _times(report, "tasks"))
     by_family = sorted(report.families, key=lambda r: (r.family, -r.seconds))
     groups = [(name, list(rows)) for name, rows in groupby(by_family, key=lambda r: r.family)]
     groups.sort(key=lambda pair: -sum(r.seconds for r in pair[1]))
@@ -59,20 +67,21 @@ def _family_cells(row: FamilyRow, name: str, simulated: bool) -> list[Renderable
     return cells
 
 
-def _device_table(report: Report) -> RenderableType:
+def _device_table(report: Report, wide: bool) -> RenderableType:
     from rich.progress_bar import ProgressBar
     from rich.text import Text
 
-    table = _table(
-        "How busy every device was", ("device",), ("lanes", "tasks", "busy", "idle", "copying", "utilisation")
-    )
-    table.add_column("", width=20)
+    table = _table("How busy every device was", ("device",), ("lanes", "tasks", "busy", "idle", "copying", "used"))
+    if wide:
+        table.add_column("", width=20)
     if not report.simulated:
         table.add_column("predicted", justify="right")
     for row in report.devices[:MAX_ROWS]:
         cells: list[RenderableType] = [Text(row.device, "bold"), f"{row.lanes}", f"{row.tasks:,}"]
         cells += [format_seconds(row.busy_s), format_seconds(row.idle_s), format_seconds(row.copying_s)]
-        cells += [format_ratio(row.utilisation), ProgressBar(1.0, min(1.0, row.utilisation), width=20)]
+        cells.append(format_ratio(row.utilisation))
+        if wide:
+            cells.append(ProgressBar(1.0, min(1.0, row.utilisation), width=20))
         table.add_row(*cells, *([] if report.simulated else [format_ratio(row.predicted_utilisation)]))
     if len(report.devices) > MAX_ROWS:
         table.caption = f"and {plural(len(report.devices) - MAX_ROWS, 'device')} more"
@@ -129,7 +138,7 @@ def _summary(report: Report) -> RenderableType:
 
 
 def _times(report: Report, *before: str) -> tuple[str, ...]:
-    return (*before, "predicted") if report.simulated else (*before, "predicted", "measured", "predicted / measured")
+    return (*before, "predicted") if report.simulated else (*before, "predicted", "measured", "ratio")
 
 
 def _ratio(predicted_s: float, measured_s: float) -> str:
@@ -140,9 +149,9 @@ def _table(title: str, texts: tuple[str, ...], numbers: tuple[str, ...]) -> Tabl
     from rich import box
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in texts:
-        table.add_column(name, overflow="fold")
+        table.add_column(name, overflow="fold", no_wrap=True)
     for name in numbers:
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     return table

@@ -19,7 +19,7 @@ from syclsched.devices.topology import (
     build_platform,
     device_dtypes,
 )
-from syclsched.model.platform import HOST, Platform
+from syclsched.model.platform import HOST, Interference, Platform
 from syclsched.model.serial import from_json, to_json
 
 
@@ -98,7 +98,7 @@ def test_cards_have_memory_of_their_own_and_go_through_the_host_unless_they_are_
     assert down is not None and down.bandwidth_bytes_per_s == ASSUMED_PCIE_BYTES_PER_S
     across = platform.link(HOST, "cpu")
     assert across is not None and across.bandwidth_bytes_per_s == ASSUMED_HOST_COPY_BYTES_PER_S
-    assert platform.interferences == ()
+    assert platform.interferences == (Interference("cpu", HOST, 1.0, "assumed"),)
 
 
 def test_the_host_reaches_an_integrated_gpu() -> None:

@@ -14,6 +14,8 @@ from syclsched.execution.memory_limit import MemoryLimit
 from syclsched.execution.program import MEMORY_KINDS, Node, Program
 from syclsched.execution.readiness import Readiness
 from syclsched.model.plan import Instruction, Lane, Plan
+from syclsched.model.platform import Device, MemorySpace, Platform
+from syclsched.model.schedule import Schedule
 from syclsched.planning import build_plan
 
 
@@ -158,11 +160,9 @@ def instruction(number: int, kind: str = "barrier", waits: tuple[int, ...] = ())
 
 
 def plan_of(*lanes: Lane) -> Plan:
-    from machines import two_devices
-
-    from syclsched.model.schedule import Schedule
-
-    return Plan("p", "f", "by hand", two_devices(), (), (), Schedule("by hand", ()), lanes)
+    device = Device("d0", "key", "cpu", "opencl", "a device", "m0", ("m0",))
+    platform = Platform("p", (device,), (MemorySpace("m0", 0),))
+    return Plan("p", "f", "by hand", platform, (), (), Schedule("by hand", ()), lanes)
 
 
 @pytest.mark.parametrize("kind", ["alloc", "free"])

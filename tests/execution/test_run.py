@@ -498,3 +498,25 @@ def test_plan_with_an_unknown_implementation_is_refused(live: tuple[Platform, An
     plan = plan_by(graph, platform, lambda _: ("cpu", 0, "host"))
     with pytest.raises(IncompletePlanError, match="cannot be run by a launch"):
         execute(plan, graph, devices)
+
+
+# --- pace -----------------------------------------------------------------------------------------
+
+
+def test_a_long_chain_is_paced_and_right(live: tuple[Platform, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    from syclsched.execution import pacing
+
+    monkeypatch.setattr(pacing, "FEWEST_AHEAD", 1)
+    monkeypatch.setattr(pacing, "MOST_AHEAD", 4)
+    platform, devices = live
+    graph = chain(60)
+    x, y = graph.arrays["x"], graph.arrays["y"]
+    for i in range(20):
+        temporary = graph.array(f"t{i}", x.shape, x.dtype, temporary=True)
+        graph.kernel(ASSIGN, name=f"set{i}", x=y, y=temporary)
+        graph.kernel(MIX, name=f"use{i}", x=temporary, y=y, a=1)
+    place = {"mix": "opencl-c", "set": "library", "use": "opencl-c"}
+    names = sorted(d.name for d in platform.compute_devices)
+    plan = plan_by(graph, platform, lambda n: (names[len(n) % len(names)], int(n[3:]) % 2, place[n[:3]]))
+    with execute(plan, graph, devices) as run:
+        np.testing.assert_array_equal(run.result("y", timeout=120), sequential(graph, graph.data)["y"])

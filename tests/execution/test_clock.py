@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Device clocks on the host's clock."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syclsched.execution import clock
+from syclsched.execution.clock import Anchor, ClockMap
+
+
+@given(offset=st.integers(-(2**62), 2**62), drift_ppm=st.integers(-500, 500), at=st.integers(0, 10**10))
+def test_two_anchors_undo_offset_and_drift(offset: int, drift_ppm: int, at: int) -> None:
+    def device(host_ns: int) -> int:
+        return host_ns + host_ns * drift_ppm // 1_000_000 + offset
+
+    mapped = ClockMap(Anchor(device(0), 0, 10), Anchor(device(10**10), 10**10, 10))
+    assert abs(mapped.to_host_ns(device(at)) - at) <= 3_000, "second order in 500 ppm over ten seconds"
+
+
+def test_one_anchor_gives_the_offset() -> None:
+    anchor = Anchor(1_000, 50, 10)
+    assert ClockMap(anchor, anchor).to_host_ns(1_200) == 250
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("device", ["cpu", "accelerator"])
+def test_event_times_map_into_the_hosts_bracket(device: str) -> None:
+    from syclsched.devices import discover, open_devices
+    from syclsched.devices.fences import chained_queue, submit_fence
+
+    platform = discover()
+    if device not in {d.name for d in platform.devices}:
+        pytest.skip(f"no device {device!r} here")
+    with open_devices(platform) as live:
+        queue: Any = chained_queue(live.queue(device))
+        first = clock.take_anchor(queue)
+        before = clock.now_ns()
+        event = submit_fence(queue, [])
+        event.wait()
+        after = clock.now_ns()
+        mapped = ClockMap(first, clock.take_anchor(queue))
+        start, end = (mapped.to_host_ns(t) for t in (event.profiling_info_start, event.profiling_info_end))
+    slack = max(mapped.first.bracket_ns, mapped.last.bracket_ns)
+    assert before - slack <= start <= end <= after + slack

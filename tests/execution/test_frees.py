@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Frees take effect when what precedes them has completed, lane by lane."""
+
+from __future__ import annotations
+
+from syclsched.execution.frees import PendingFree, PendingFrees
+
+
+def test_only_what_is_complete_is_taken_and_only_once() -> None:
+    frees = PendingFrees(2)
+    first, behind, other = PendingFree(("a", "m"), (1,)), PendingFree(("b", "m"), (2,)), PendingFree(("c", "m"), (3, 4))
+    frees.add(0, first)
+    frees.add(0, behind)
+    frees.add(1, other)
+    assert frees.take({2, 3}.__contains__) == [], "a lane completes in order, its first free holds the next up"
+    assert frees.take({1, 2, 3}.__contains__) == [first, behind]
+    assert frees.take({1, 2, 3, 4}.__contains__) == [other]
+    assert len(frees) == 0 and frees.take(lambda _: True) == []
+
+
+def test_waitable_is_one_whose_instructions_are_on_their_way() -> None:
+    frees = PendingFrees(2)
+    frees.add(0, PendingFree(("a", "m"), (1, 7)))
+    frees.add(1, PendingFree(("b", "m"), (2,)))
+    assert frees.waitable({1}.__contains__) is None
+    found = frees.waitable({1, 2}.__contains__)
+    assert found is not None and found.buffer == ("b", "m")

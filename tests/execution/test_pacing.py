@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Submission runs ahead of a device, but not without end."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syclsched.execution.pacing import AHEAD_S, FEWEST_AHEAD, MOST_AHEAD, Pacing
+
+
+def submit_until_full(pacing: Pacing, duration_s: float) -> int:
+    count = 0
+    while pacing.has_room():
+        pacing.add(count, duration_s)
+        count += 1
+    return count
+
+
+@given(duration_s=st.floats(0, 10))
+def test_predicted_seconds_bound_what_is_ahead(duration_s: float) -> None:
+    count = submit_until_full(Pacing(lambda _: False), duration_s)
+    assert FEWEST_AHEAD <= count <= MOST_AHEAD
+    assert count == FEWEST_AHEAD or (count - 1) * duration_s < AHEAD_S + 1e-9
+
+
+def test_what_has_completed_makes_room() -> None:
+    done: set[int] = set()
+    pacing = Pacing(done.__contains__)
+    count = submit_until_full(pacing, 1.0)
+    assert pacing.half_way() == count // 2
+    done.update(range(count // 2 + 1))
+    assert pacing.has_room()
