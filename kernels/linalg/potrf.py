@@ -212,6 +212,8 @@ def _host(*, a: Any, status: Any) -> None:
 
 
 def _load_host(signature: Signature) -> Any:
+    import scipy.linalg  # noqa: F401  # here, not in the first task that is run
+
     return _host
 
 

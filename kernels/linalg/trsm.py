@@ -159,6 +159,8 @@ def _host(*, a: Any, l: Any) -> None:  # noqa: E741
 
 
 def _load_host(signature: Signature) -> Any:
+    import scipy.linalg  # noqa: F401  # here, not in the first task that is run
+
     return _host
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from syclsched.devices import memory
 from syclsched.devices.arguments import BoundArray
 from syclsched.errors import MemoryLimitError
 from syclsched.execution.program import Buffer
+from syclsched.execution.reserve import Reserve, touch
 from syclsched.model.plan import PlannedArray
 from syclsched.model.platform import HOST, MemorySpace, Platform
 
@@ -103,14 +104,20 @@ class BufferTable:
         Where USM memory comes from.
     arrays : Mapping[str, PlannedArray]
         The plan's arrays.
+    limits : Mapping[str, int]
+        The plan's peak per space, in bytes.
     """
 
-    def __init__(self, platform: Platform, live: Any, arrays: Mapping[str, PlannedArray]) -> None:
+    def __init__(
+        self, platform: Platform, live: Any, arrays: Mapping[str, PlannedArray], limits: Mapping[str, int]
+    ) -> None:
         self._spaces: dict[str, MemorySpace] = {s.name: s for s in platform.spaces}
         self._live = live
         self._arrays = arrays
         self._buffers: dict[Buffer, LiveBuffer] = {}
         self._held_bytes: dict[str, int] = {}
+        self._reserve = Reserve(limits)
+        self._prepared: dict[Buffer, LiveBuffer] = {}
         self.peak_bytes: dict[str, int] = {}
 
     def add_input(self, name: str, data: NumpyArray, *, private: bool) -> None:
@@ -128,6 +135,31 @@ class BufferTable:
         storage = data.copy() if private else data
         self._buffers[name, HOST] = LiveBuffer(self._arrays[name], storage, on_host=True, owned=private)
 
+    def prepare(self, buffers: Iterable[Buffer], users: Mapping[Buffer, Mapping[int, Any]]) -> None:
+        """Get and touch memory, and make the views that kernels take, before the plan starts.
+
+        Parameters
+        ----------
+        buffers : iterable of (str, str)
+            From `syclsched.execution.reserve.buffers_to_prepare`.
+        users : Mapping[(str, str), Mapping[int, dpctl.SyclQueue]]
+            For each buffer the lanes, with their queues, whose kernels take it.
+
+        Raises
+        ------
+        MemoryLimitError
+            If it cannot be had.
+        """
+        for buffer in buffers:
+            if buffer[1] == HOST:
+                continue
+            made = self._make(buffer)
+            if made.on_host:
+                touch(made.storage)
+            for lane, queue in users.get(buffer, {}).items():
+                made.bound(lane, queue)
+            self._prepared[buffer] = made
+
     def allocate(self, buffer: Buffer) -> None:
         """Allocate a buffer.
 
@@ -139,19 +171,24 @@ class BufferTable:
         name, space = buffer
         self.free(buffer)
         array = self._arrays[name]
-        self._buffers[buffer] = LiveBuffer(
-            array, self._storage(array, space), on_host=self._spaces[space].host_accessible or space == HOST, owned=True
-        )
+        prepared = buffer in self._prepared
+        self._buffers[buffer] = self._prepared.pop(buffer) if prepared else self._make(buffer)
         held = self._held_bytes.get(space, 0) + array.nbytes
         self._held_bytes[space] = held
         self.peak_bytes[space] = max(held, self.peak_bytes.get(space, 0))
+
+    def _make(self, buffer: Buffer) -> LiveBuffer:
+        name, space = buffer
+        array = self._arrays[name]
+        on_host = self._spaces[space].host_accessible or space == HOST
+        return LiveBuffer(array, self._storage(array, space), on_host=on_host, owned=True)
 
     def _storage(self, array: PlannedArray, space: str) -> Any:
         try:
             if space == HOST:
                 return np.empty(array.shape, array.dtype)
-            kind: memory.UsmKind = "shared" if self._spaces[space].host_accessible else "device"
-            return memory.allocate(self._live.allocator_queue(space), array.nbytes, kind)
+            waiting = self._reserve.take(space, array.nbytes, self._held_bytes.get(space, 0))
+            return self._usm(space, array.nbytes) if waiting is None else waiting
         except (MemoryError, MemoryLimitError) as error:
             raise MemoryLimitError(
                 f"{array.nbytes} bytes for array {array.name!r} could not be allocated",
@@ -159,12 +196,18 @@ class BufferTable:
                 hint="Give memory back, or use smaller tiles",
             ) from error
 
+    def _usm(self, space: str, nbytes: int) -> Any:
+        kind: memory.UsmKind = "shared" if self._spaces[space].host_accessible else "device"
+        return memory.allocate(self._live.allocator_queue(space), nbytes, kind)
+
     def free(self, buffer: Buffer) -> int:
         """Give a buffer back, if it is there; return its bytes."""
         found = self._buffers.pop(buffer, None)
         if found is None:
             return 0
         self._held_bytes[buffer[1]] -= found.array.nbytes
+        if found.is_usm:
+            self._reserve.give(buffer[1], found.array.nbytes, found.storage)
         return found.array.nbytes
 
     def get(self, buffer: Buffer) -> LiveBuffer | None:
@@ -183,4 +226,6 @@ class BufferTable:
     def clear(self) -> None:
         """Give everything back."""
         self._buffers.clear()
+        self._reserve.clear()
+        self._prepared.clear()
         self._held_bytes.clear()

@@ -15,10 +15,12 @@ from syclsched.execution.clock import Anchor, ClockMap, now_ns, take_anchor
 from syclsched.execution.failures import Failures, task_failed
 from syclsched.execution.frees import PendingFree, PendingFrees
 from syclsched.execution.lanes import Completion, DeviceLane, HostLane
+from syclsched.execution.lending import Lender, computes_on_host_cores
 from syclsched.execution.memory_limit import MemoryLimit
-from syclsched.execution.program import Node, Program
+from syclsched.execution.program import Buffer, Node, Program
 from syclsched.execution.readiness import Readiness
 from syclsched.execution.records import Counts, Record
+from syclsched.execution.reserve import buffers_to_prepare
 from syclsched.execution.statuses import failed_status
 from syclsched.execution.waiting import wait_flag
 from syclsched.execution.work import Work, compile_work
@@ -78,6 +80,7 @@ class Dispatcher:
         self._paced = 0
         self._lanes: dict[int, DeviceLane] = {}
         self._hosts: dict[int, HostLane] = {}
+        self._lenders: dict[str, Lender] = {}
         self._thread = threading.Thread(target=self._run, name=f"syclsched {program.plan.name}", daemon=True)
 
     # --- for other threads ------------------------------------------------------------------------
@@ -169,17 +172,32 @@ class Dispatcher:
                     self.when_finished = None
 
     def _prepare(self) -> None:
-        """Compile everything, make the lanes, and read the clocks, before the first submission."""
+        """Compile everything, get memory, make the lanes, and read the clocks, before the first submission."""
         self._executables = compile_work(self.program, self._work, self._queues)
+        plan = self.program.plan
+        needed = buffers_to_prepare((i for _, i in plan.instructions()), plan.peak_bytes)
+        self.buffers.prepare(needed, self._users())
         for index, lane in enumerate(self.program.plan.lanes):
             if lane.name in self._queues:
-                self._lanes[index] = DeviceLane(
-                    lane.name, self._queues[lane.name], self.buffers, self.counts, self._inbox.put
-                )
+                queue = self._queues[lane.name]
+                if lane.device not in self._lenders and computes_on_host_cores(queue.sycl_device):
+                    self._lenders[lane.device] = Lender(lane.device)
+                lender = self._lenders.get(lane.device)
+                self._lanes[index] = DeviceLane(lane.name, queue, self.buffers, self.counts, self._inbox.put, lender)
             else:
                 self._hosts[index] = HostLane(lane.name, self.buffers, self._inbox.put, lambda: self.cancelled)
         if self.recording:
             self._anchor()
+
+    def _users(self) -> dict[Buffer, dict[int, Any]]:
+        """Return for each buffer the lanes whose kernels take it, with their queues."""
+        users: dict[Buffer, dict[int, Any]] = {}
+        for index, lane in enumerate(self.program.plan.lanes):
+            for instruction in lane.instructions:
+                if instruction.kind == "launch":
+                    for use in instruction.uses:
+                        users.setdefault((use.array, use.space), {})[index] = self._queues[lane.name]
+        return users
 
     def _anchor(self) -> None:
         """Read the device clocks; the second reading replaces the end of each map."""
@@ -395,6 +413,8 @@ class Dispatcher:
         """Wait for what was submitted, give back what the plan frees, and read what the tasks report."""
         for host in self._hosts.values():
             host.worker.stop()
+        for lender in self._lenders.values():
+            lender.stop()  # it has waited for everything, so that this thread need not crowd the cores
         for lane in self._lanes.values():
             lane.wait()
             lane.stop()

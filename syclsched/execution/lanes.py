@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lanes that work: a SYCL queue whose submissions are chained by events, or a host thread."""
+"""Lanes that work: an in-order SYCL queue, or a host thread."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from syclsched.devices.executables import Executable
-from syclsched.devices.fences import chained_queue, submit_fence
+from syclsched.devices.fences import lane_queue, must_fence, submit_fence
 from syclsched.execution.buffers import BufferTable
 from syclsched.execution.clock import now_ns
+from syclsched.execution.lending import Lender
 from syclsched.execution.pacing import Pacing
 from syclsched.execution.program import Buffer, Node
 from syclsched.execution.records import Counts
@@ -37,12 +38,12 @@ def queue_of(lane: Lane, live: Any) -> Any:
     Returns
     -------
     dpctl.SyclQueue or None
-        Out-of-order, with profiling: `syclsched.devices.fences` says why.
+        In-order, with profiling, and nobody else's.
     """
     if lane.kind == "host":
         return None
     suffix = lane.name.rpartition(":")[2]
-    return chained_queue(live.queue(lane.device, lane.kind, int(suffix) if suffix.isdecimal() else 0))
+    return lane_queue(live.queue(lane.device, lane.kind, int(suffix) if suffix.isdecimal() else 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,30 +67,40 @@ class Completion:
 
 
 class DeviceLane:
-    """A queue that instructions are submitted to, each after the one before it.
+    """An in-order queue that instructions are submitted to.
 
     Parameters
     ----------
     name : str
         Of the lane.
     queue : dpctl.SyclQueue
-        Out-of-order; nobody else submits to it.
+        In-order; nobody else submits to it.
     buffers : BufferTable
         The run's buffers.
     counts : Counts
         The run's counters.
     report : callable
         Takes the `Completion` of each instruction given to `watch`, on a thread of the lane's.
+    lender : Lender, optional
+        The device's, if it computes on the host's cores.
     """
 
     def __init__(
-        self, name: str, queue: Any, buffers: BufferTable, counts: Counts, report: Callable[[Completion], None]
+        self,
+        name: str,
+        queue: Any,
+        buffers: BufferTable,
+        counts: Counts,
+        report: Callable[[Completion], None],
+        lender: Lender | None = None,
     ) -> None:
         import dpctl
 
         self.queue = queue
+        self._must_fence = must_fence(queue)
         self.watcher = Worker(f"syclsched {name} events")
         self.pacer = Worker(f"syclsched {name} pace")
+        self._lender = lender
         self.pacing = Pacing(lambda event: bool(event.execution_status == self._complete))
         self._report = report
         self.last_event: Any = None
@@ -116,9 +127,11 @@ class DeviceLane:
             Its own.
         """
         depends = self._unfinished(events)
-        if len(depends) > FENCE_WAITS:
-            depends = [self._fence(depends)]
-        if node.instruction.kind == "copy" and node.instruction.nbytes:
+        is_copy = node.instruction.kind == "copy" and node.instruction.nbytes
+        if depends and not is_copy and (self._must_fence or len(depends) > FENCE_WAITS):
+            self._lend(self._fence(depends))
+            depends = []
+        if is_copy:
             event = self._copy(node, depends)
         elif work is not None and executable is not None and not work.writes_nothing:
             event = self._launch(node.lane, work, executable, depends)
@@ -126,6 +139,7 @@ class DeviceLane:
             event = self._fence(depends)
         self._counts.submissions += 1
         self.last_event = event
+        self._lend(event)
         self.pacing.add(event, node.instruction.duration_s)
         return event
 
@@ -153,9 +167,12 @@ class DeviceLane:
         self._kept.clear()
 
     def _unfinished(self, events: list[Any]) -> list[Any]:
-        """Return the event before on this lane and those given, without those that are complete."""
-        before = events if self.last_event is None else [self.last_event, *events]
-        return [e for e in before if e.execution_status != self._complete]
+        """Return the events that are not complete."""
+        return [e for e in events if e.execution_status != self._complete]
+
+    def _lend(self, event: Any) -> None:
+        if self._lender is not None:
+            self._lender.lend(event)
 
     def _fence(self, depends: list[Any]) -> Any:
         self._counts.barriers += 1

@@ -73,7 +73,7 @@ def execute(
     values = gather_inputs(plan, graph, inputs)
     work = resolve_work(program, graph)
     queues = {lane.name: queue for lane in plan.lanes if (queue := queue_of(lane, live)) is not None}
-    buffers = BufferTable(plan.platform, live, {a.name: a for a in plan.arrays})
+    buffers = BufferTable(plan.platform, live, {a.name: a for a in plan.arrays}, plan.peak_bytes)
     for array in plan.arrays:
         if array.is_input:
             buffers.add_input(array.name, values[array.name], private=array.name in program.written_inputs)

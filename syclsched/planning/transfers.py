@@ -71,7 +71,7 @@ class TransferPass:
         task, device = self._graph.task(assignment.task), self._devices[assignment.device]
         uses = []
         for access in task.accesses:
-            space = self._space_for(position, access.array, access.mode, device, task)
+            space = self._space_for(position, access.array, access.mode, device, task, assignment.lane)
             uses.append(BufferUse(access.array, space, access.mode))
         for use in uses:
             if use.mode.writes:
@@ -94,7 +94,7 @@ class TransferPass:
             )
         )
 
-    def _space_for(self, position: int, array: str, mode: AccessMode, device: Device, task: Task) -> str:
+    def _space_for(self, position: int, array: str, mode: AccessMode, device: Device, task: Task, lane: int) -> str:
         """Choose the space in which ``device`` touches ``array``; copy the value there if it is read."""
         if not mode.reads:
             return self._space_to_write(position, array, device)
@@ -103,7 +103,7 @@ class TransferPass:
             if space in valid:
                 return space
         source = min(valid, key=lambda s: self._seconds(s, device.space, array))
-        self._copy(array, source, device.space, task.name, device)
+        self._copy(array, source, device.space, task.name, device, lane)
         return device.space
 
     def _space_to_write(self, position: int, array: str, device: Device) -> str:
@@ -118,13 +118,13 @@ class TransferPass:
         nbytes = self._arrays[array].nbytes
         return sum(link.seconds(nbytes) for link in self._platform.route(source, destination))
 
-    def _copy(self, array: str, source: str, destination: str, task: str, device: Device) -> None:
+    def _copy(self, array: str, source: str, destination: str, task: str, device: Device, lane: int) -> None:
         nbytes = self._arrays[array].nbytes
         for link in self._platform.route(source, destination):
             self._steps.append(
                 Step(
                     kind="copy",
-                    lane=self._copy_lane(link.source, link.destination, device),
+                    lane=self._copy_lane(link.source, link.destination, device, lane),
                     task=task,
                     uses=(
                         BufferUse(array, link.source, AccessMode.READ),
@@ -136,11 +136,16 @@ class TransferPass:
             )
             self._valid[array].append(link.destination)
 
-    def _copy_lane(self, source: str, destination: str, consumer: Device) -> LaneKey:
-        """Use the consumer's queue if it lives in the destination, else a device of the source's space."""
+    def _copy_lane(self, source: str, destination: str, consumer: Device, lane: int) -> LaneKey:
+        """Use the consumer's queue if it lives in the destination, else a device of the source's space.
+
+        Where a separate copy lane is of no use, the copy goes on the very lane that needs it: nothing has to wait.
+        """
         owner = consumer
         if consumer.is_host or consumer.space != destination:
             here = [d for d in self._platform.compute_devices if d.space == destination]
             there = [d for d in self._platform.compute_devices if d.space == source]
             owner = (here or there)[0]
-        return LaneKey(owner.name, "copy" if owner.copy_lane else "compute")
+        if owner.copy_lane:
+            return LaneKey(owner.name, "copy")
+        return LaneKey(owner.name, "compute", lane if owner is consumer else 0)

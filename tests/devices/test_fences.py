@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Order by events on out-of-order queues holds; lanes are built on it."""
+"""What lanes are built on: a fence on an in-order queue holds back what is submitted after it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from running import DTYPE, MIX, SPIN
 
 from syclsched.devices import discover, memory, open_devices
 from syclsched.devices.compiler import compile_task
-from syclsched.devices.fences import chained_queue, submit_fence
+from syclsched.devices.fences import lane_queue, submit_fence
 from syclsched.model.operation import Signature
 
 pytestmark = pytest.mark.sycl
@@ -17,12 +17,12 @@ SIZE = 1000
 
 
 @pytest.mark.parametrize("name", ["cpu", "accelerator"])
-def test_kernel_waits_for_copies_of_another_queue(name: str) -> None:
+def test_kernel_behind_a_fence_waits_for_copies_of_another_queue(name: str) -> None:
     platform = discover()
     if name not in {d.name for d in platform.devices}:
         pytest.skip(f"no device {name!r} here")
     with open_devices(platform) as live:
-        kernels, copies = (chained_queue(live.queue(name)) for _ in range(2))
+        kernels, copies = (lane_queue(live.queue(name)) for _ in range(2))
         signature = Signature({"x": (SIZE,), "y": (SIZE,)}, {"x": DTYPE, "y": DTYPE}, {"a": 2})
         mix = compile_task(MIX, MIX.implementations[0], signature, kernels, platform.device(name).limits)
         for repeat in range(100):
@@ -34,7 +34,8 @@ def test_kernel_waits_for_copies_of_another_queue(name: str) -> None:
             first = copies.memcpy_async(buffers[0], memory.as_bytes(source), 8 * SIZE, [])
             second = copies.memcpy_async(buffers[1], memory.as_bytes(source), 8 * SIZE, [first])
             arrays = {n: memory.as_usm_array(b, (SIZE,), DTYPE, kernels) for n, b in zip("xy", buffers, strict=True)}
-            mix.bind(arrays).submit(kernels, [second]).wait()
+            submit_fence(kernels, [second])
+            mix.bind(arrays).submit(kernels, []).wait()
             np.testing.assert_array_equal(views[1], 5 * source + np.arange(SIZE))
 
 
@@ -44,7 +45,7 @@ def test_fence_completes_after_what_it_waits_for(name: str) -> None:
     if name not in {d.name for d in platform.devices}:
         pytest.skip(f"no device {name!r} here")
     with open_devices(platform) as live:
-        busy, other = (chained_queue(live.queue(name)) for _ in range(2))
+        busy, other = (lane_queue(live.queue(name)) for _ in range(2))
         signature = Signature({"y": (1,)}, {"y": DTYPE}, {"turns": 1_000_000})
         spin = compile_task(SPIN, SPIN.implementations[0], signature, busy, platform.device(name).limits)
         buffer = memory.allocate(busy, 8, "shared")

@@ -31,13 +31,13 @@ def test_one_anchor_gives_the_offset() -> None:
 @pytest.mark.parametrize("device", ["cpu", "accelerator"])
 def test_event_times_map_into_the_hosts_bracket(device: str) -> None:
     from syclsched.devices import discover, open_devices
-    from syclsched.devices.fences import chained_queue, submit_fence
+    from syclsched.devices.fences import lane_queue, submit_fence
 
     platform = discover()
     if device not in {d.name for d in platform.devices}:
         pytest.skip(f"no device {device!r} here")
     with open_devices(platform) as live:
-        queue: Any = chained_queue(live.queue(device))
+        queue: Any = lane_queue(live.queue(device))
         first = clock.take_anchor(queue)
         before = clock.now_ns()
         event = submit_fence(queue, [])
