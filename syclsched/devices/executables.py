@@ -51,7 +51,8 @@ class Executable(Protocol):
         Parameters
         ----------
         arguments : Mapping[str, usm_ndarray or BoundArray]
-            Arrays by parameter name, C-contiguous. Scalars are the signature's; other entries are left alone.
+            Arrays by parameter name, C-contiguous. Scalars that are left out are the signature's; other entries are
+            left alone.
 
         Returns
         -------
@@ -122,7 +123,17 @@ class KernelExecutable:
         Whether arrays are passed as numba-dpex flattens them, instead of as bare pointers.
     """
 
-    __slots__ = ("_descriptors", "_global_range", "_kernel", "_local_range", "_parts", "function")
+    __slots__ = (
+        "_array_count",
+        "_descriptors",
+        "_global_range",
+        "_kernel",
+        "_local_range",
+        "_names",
+        "_parts",
+        "_scalars",
+        "function",
+    )
 
     def __init__(
         self,
@@ -140,14 +151,22 @@ class KernelExecutable:
         self._global_range = global_range
         self._local_range = local_range
         self._descriptors = descriptors
+        self._scalars = {p.name: scalar_dtype(p, signature) for p in operation.parameters if not p.is_array}
+        self._array_count = len(operation.arrays)
         # In order: the name of an array, or a scalar ready to be passed.
         self._parts: list[str | list[Any]] = [
-            p.name
-            if p.is_array
-            else flatten_scalar(
-                p.name, signature.scalars[p.name], scalar_dtype(p, signature), complex_as_parts=descriptors
-            )
-            for p in operation.parameters
+            p.name if p.is_array else self._flat_scalar(p.name, signature.scalars[p.name]) for p in operation.parameters
+        ]
+        self._names = [p.name for p in operation.parameters]
+
+    def _flat_scalar(self, name: str, value: Scalar) -> list[Any]:
+        return flatten_scalar(name, value, self._scalars[name], complex_as_parts=self._descriptors)
+
+    def _parts_with(self, arguments: Mapping[str, Argument]) -> list[str | list[Any]]:
+        """Return the parts with the scalars among the arguments in place of the signature's."""
+        return [
+            self._flat_scalar(name, arguments[name]) if name in self._scalars and name in arguments else part
+            for name, part in zip(self._names, self._parts, strict=True)
         ]
 
     def bind(self, arguments: Mapping[str, Argument]) -> Submission:
@@ -155,7 +174,8 @@ class KernelExecutable:
         if 0 in self._global_range:
             return EmptySubmission()
         flat: list[Any] = []
-        for part in self._parts:
+        parts = self._parts if len(arguments) == self._array_count else self._parts_with(arguments)
+        for part in parts:
             if not isinstance(part, str):
                 flat += part
                 continue

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two one-core lanes of the CPU device against one: tiled Cholesky, alternating in one process.
+
+    python benchmarks/lanes.py [--n 2048] [--tile 256] [--runs 15]
+
+Both plans may use the same implementations; only the number of lanes differs. Prints medians with their median
+absolute deviations, the ratio of medians, the median ratio of neighbouring runs, and predicted beside measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+from typing import Any
+
+# Read by the OpenCL CPU runtime when it loads: one worker thread makes every queue one core.
+os.environ.setdefault("CL_CONFIG_CPU_TBB_NUM_WORKERS", "1")
+
+
+def makespan(plan: Any, workload: Any, live: Any) -> float:
+    """Run a plan once, check its result, and return its makespan in seconds."""
+    from syclsched.execution import execute
+
+    with execute(plan, workload.graph, live) as run:
+        run.wait()
+        check = workload.check({name: run.result(name) for name in workload.results})
+        assert check.ok, check.text
+        return run.trace().makespan_s
+
+
+def describe(name: str, plan: Any, seconds: list[float]) -> None:
+    """Print one row."""
+    middle = statistics.median(seconds)
+    mad = statistics.median(abs(s - middle) for s in seconds)
+    print(
+        f"{name:10s} median {middle * 1e3:7.2f} ms ± {mad * 1e3:.2f}, least {min(seconds) * 1e3:.2f}; "
+        f"predicted {plan.makespan_s * 1e3:.2f} ({100 * (plan.makespan_s / middle - 1):+.1f} %)"
+    )
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--n", type=int, default=2048)
+    parser.add_argument("--tile", type=int, default=256)
+    parser.add_argument("--runs", type=int, default=15)
+    given = parser.parse_args()
+
+    from syclsched import discover, workloads
+    from syclsched.api import with_lanes
+    from syclsched.devices import open_devices
+    from syclsched.planner import plan_graph
+    from syclsched.profiling import HistoryStore, calibrate
+
+    kind = workloads.get("cholesky")
+    workload = kind.build(kind.options(n=given.n, tile=given.tile))
+    platform = discover("cpu")
+    with open_devices(with_lanes(platform, 2)) as live, HistoryStore() as history:
+        calibrate(workload.graph, platform, live, history, again=True)
+        plans = [
+            plan_graph(workload.graph, with_lanes(platform, lanes), policy="single:cpu", history=history)
+            for lanes in (1, 2)
+        ]
+        for plan in plans:
+            makespan(plan, workload, live)  # warm
+        pairs = [[makespan(plan, workload, live) for plan in plans] for _ in range(given.runs)]
+    one, two = ([pair[k] for pair in pairs] for k in (0, 1))
+    describe("one lane", plans[0], one)
+    describe("two lanes", plans[1], two)
+    ratio = statistics.median(one) / statistics.median(two)
+    print(f"speed-up   {ratio:.2f} (ratio of medians), {statistics.median(a / b for a, b in pairs):.2f} (of pairs)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The main job on the devices of this machine, through the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import call
+
+pytestmark = pytest.mark.sycl
+
+SMALL = ("cholesky", "--n", 200, "--tile", 64)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One data folder for all tests here, so that devices are profiled once."""
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(autouse=True)
+def own_data_folder(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(home))
+
+
+def summary(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, object]:
+    done = call(capsys, "run", *arguments, "--json")
+    assert done.code == 0, done.err
+    return json.loads(done.out)  # type: ignore[no-any-return]
+
+
+def devices_of(found: dict[str, object]) -> set[str]:
+    places = found["where"]
+    assert isinstance(places, dict)
+    return {place.split("/")[0] for family in places.values() for place in family}
+
+
+def is_right(found: dict[str, object]) -> bool:
+    result = found["result"]
+    assert isinstance(result, dict)
+    return bool(result["ok"]) and result["residual"] <= result["tolerance"]
+
+
+@pytest.mark.parametrize("policy", ["auto", "heft", "single:cpu", "single:accelerator"])
+def test_cholesky_on_both_devices(capsys: pytest.CaptureFixture[str], policy: str) -> None:
+    found = summary(capsys, *SMALL, "--policy", policy)
+    assert is_right(found)
+    if policy.startswith("single:"):
+        assert devices_of(found) <= {policy.removeprefix("single:"), "host"}
+
+
+@pytest.mark.parametrize("where", [("--devices", "accelerator"), ("--devices", "cpu", "--sub-devices", "2")])
+def test_cholesky_on_chosen_devices(capsys: pytest.CaptureFixture[str], where: tuple[str, ...]) -> None:
+    assert is_right(summary(capsys, *SMALL, *where, "--policy", "heft"))
+
+
+@pytest.mark.parametrize("graph", [("mlp", "--batch", 64), ("stencil", "--n", 100, "--tile", 40, "--steps", 3)])
+def test_other_graphs(capsys: pytest.CaptureFixture[str], graph: tuple[object, ...]) -> None:
+    assert is_right(summary(capsys, *graph))
+
+
+def test_a_matrix_of_the_users(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    rows = np.random.default_rng(7).normal(size=(90, 90))
+    np.save(tmp_path / "a.npy", rows @ rows.T + 90 * np.eye(90))
+    assert is_right(summary(capsys, "cholesky", "--tile", 32, "--input", tmp_path / "a.npy"))
+
+
+def test_a_matrix_that_is_not_positive_definite_names_the_tile(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    matrix = np.eye(96)
+    matrix[70, 70] = -1.0
+    np.save(tmp_path / "a.npy", matrix)
+    done = call(capsys, "run", "cholesky", "--tile", 32, "--input", tmp_path / "a.npy")
+    assert done.code == 2
+    assert "potrf(2)" in done.err and "Traceback" not in done.err
+
+
+def test_pictures_and_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    done = call(
+        capsys, "run", *SMALL, "--gantt", tmp_path / "g.png", "--trace", tmp_path / "t.json",
+        "--record", tmp_path / "r.json", "--save-plan", tmp_path / "p.json", "--repeat", 2,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert "right" in done.out and "2 runs" in done.out
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    assert {e["ph"] for e in events} >= {"X", "M"}
+    again = call(capsys, "run", *SMALL, "--plan", tmp_path / "p.json")
+    assert again.code == 0, again.err
+    assert "right" in again.out
+
+
+def test_a_device_that_vanished_from_a_saved_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    assert call(capsys, "run", *SMALL, "--save-plan", path, "--dry-run").code == 0
+    document = json.loads(path.read_text())
+    for device in document["platform"]["devices"]:
+        device["description"] = device["description"] + " of yesterday"
+    path.write_text(json.dumps(document))
+    done = call(capsys, "run", *SMALL, "--plan", path)
+    assert done.code == 2
+    assert "cpu" in done.err and "Traceback" not in done.err
+
+
+def test_a_plan_with_a_dropped_wait_never_runs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    assert call(capsys, "run", *SMALL, "--policy", "heft", "--lanes", "2", "--save-plan", path, "--dry-run").code == 0
+    document = json.loads(path.read_text())
+    waiting = [i for lane in document["lanes"] for i in lane["instructions"] if i["waits"]]
+    assert waiting
+    waiting[0]["waits"] = waiting[0]["waits"][1:]
+    path.write_text(json.dumps(document))
+    done = call(capsys, "run", *SMALL, "--plan", path)
+    assert done.code == 2
+    assert "nothing orders them" in " ".join(done.err.split())
+
+
+def test_an_empty_selection(capsys: pytest.CaptureFixture[str]) -> None:
+    done = call(capsys, "run", *SMALL, "--devices", "gpu")
+    assert done.code == 2
+    assert "gpu" in done.err and "Traceback" not in done.err
