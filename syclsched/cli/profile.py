@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from syclsched.model.platform import Platform
     from syclsched.model.profile import DeviceProfile, PairProfile
+    from syclsched.profiling.history import HistoryStore
     from syclsched.profiling.session import SessionResult
     from syclsched.profiling.store import ProfileStore
 
@@ -169,6 +170,9 @@ def bars(platform: Platform, console: Console) -> Iterator[Callable[[str, int, i
 def save(result: SessionResult, store: ProfileStore) -> list[str]:
     """Save what was measured; an interrupted measurement does not replace a complete one.
 
+    With a new profile of a device, the task times remembered of it are forgotten: they are from another day, and are
+    measured again when they are needed.
+
     Parameters
     ----------
     result : SessionResult
@@ -186,16 +190,23 @@ def save(result: SessionResult, store: ProfileStore) -> list[str]:
     StorageError
         If a file cannot be written.
     """
-    said = []
-    for profile in result.devices:
-        if profile.provenance.complete or not _has_complete(store, profile.key):
-            said.append(f"saved {store.save(profile)}")
-        else:
-            said.append(f"kept the complete profile of {profile.identity.name} that was there before")
+    from syclsched.profiling.history import HistoryStore
+
+    with HistoryStore() as history:
+        said = [_save_device(profile, store, history) for profile in result.devices]
     for pair in result.pairs:
         if pair.provenance.complete or not store.pair_path(pair.first, pair.second).exists():
             store.save_pair(pair)
     return said
+
+
+def _save_device(profile: DeviceProfile, store: ProfileStore, history: HistoryStore) -> str:
+    if not profile.provenance.complete and _has_complete(store, profile.key):
+        return f"kept the complete profile of {profile.identity.name} that was there before"
+    path = store.save(profile)
+    if profile.provenance.complete:
+        history.forget(profile.key)
+    return f"saved {path}"
 
 
 def _has_complete(store: ProfileStore, key: str) -> bool:

@@ -238,7 +238,9 @@ class CostModel:
         # A history is a file of the user's: a number that cannot be a duration is no measurement.
         if quantity is None or not 0.0 <= quantity.value < math.inf:
             return None
-        return Estimate(quantity.value, "measured", quantity.mad)
+        # What is recorded of a kernel is its time on the device; between two kernels of a lane lies the launch.
+        between = self._rates_of(device).launch_s if implementation.is_kernel and device.profile is not None else 0.0
+        return Estimate(quantity.value + between, "measured", quantity.mad)
 
     def _rates_of(self, device: Device) -> Rates:
         rates = self._rates.get(device.key)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import cycle
 from typing import Any, Literal
 
 import numpy as np
@@ -28,6 +29,14 @@ DIRECTIONS: dict[Direction, tuple[UsmKind, UsmKind]] = {
 BATCH = 8
 _BATCH_BYTES = 16 * MIB
 
+#: A plan copies each array once. So that what is copied does not lie in a cache from the time before, copies go round
+#: this many pairs of buffers, fewer if they are large.
+PAIRS = 32
+_PAIRS_BYTES = 32 * MIB
+
+#: Source and destination.
+Pair = tuple[Any, Any]
+
 
 def measure_transfer(bench: Bench, direction: Direction, budget: Budget) -> LinkFit:
     """Measure copies of one direction over sizes and fit latency and bandwidth.
@@ -47,9 +56,7 @@ def measure_transfer(bench: Bench, direction: Direction, budget: Budget) -> Link
         Seconds of a copy among others on its lane.
     """
     source_kind, destination_kind = DIRECTIONS[direction]
-    largest = max(budget.transfer_bytes)
-    source, destination = bench.memory(largest, source_kind), bench.memory(largest, destination_kind)
-    return _fit(bench, bench.queue, source, destination, budget)
+    return _fit(bench, lambda size: (bench.memory(size, source_kind), bench.memory(size, destination_kind)), budget)
 
 
 def measure_link(source: Bench, destination: Bench, budget: Budget) -> LinkFit:
@@ -70,48 +77,47 @@ def measure_link(source: Bench, destination: Bench, budget: Budget) -> LinkFit:
     LinkFit
         Seconds of a copy.
     """
-    largest = max(budget.transfer_bytes)
     kind: UsmKind = "shared" if "usm_shared_allocations" in source.device.aspects else "host"
-    foreign = source.memory(largest, kind)
-    target = destination.memory(largest, "device")
-    # As NumPy memory, because the runtime would look for a foreign USM pointer in its own context.
-    return _fit(destination, destination.queue, np.asarray(foreign), target, budget)
+
+    # The source as NumPy memory, because the runtime would look for a foreign USM pointer in its own context.
+    def pair(size: int) -> Pair:
+        return np.asarray(source.memory(size, kind)), destination.memory(size, "device")
+
+    return _fit(destination, pair, budget)
 
 
-def _fit(bench: Bench, queue: Any, source: Any, destination: Any, budget: Budget) -> LinkFit:
-    _verify(bench, queue, source, destination, min(budget.transfer_bytes))
+def _fit(bench: Bench, pair: Callable[[int], Pair], budget: Budget) -> LinkFit:
+    _verify(bench, *pair(min(budget.transfer_bytes)), min(budget.transfer_bytes))
     points = []
     for size in budget.transfer_bytes:
-        sample = _batch(bench, queue, source, destination, size)
+        sample = _batch(bench, [pair(size) for _ in range(max(1, min(PAIRS, _PAIRS_BYTES // size)))], size)
         sample()
         points.append((size, bench.sampler.sample_until(sample, budget.point_s).value))
     return fit_link(points)
 
 
-def _batch(bench: Bench, queue: Any, source: Any, destination: Any, size: int) -> Callable[[], float]:
+def _batch(bench: Bench, pairs: list[Pair], size: int) -> Callable[[], float]:
     count = max(1, min(BATCH, _BATCH_BYTES // size))
+    turn = cycle(pairs)
 
     def copy() -> None:
         for _ in range(count):
-            queue.memcpy_async(destination, _first(source, size), size)
+            source, destination = next(turn)
+            bench.queue.memcpy_async(destination, source, size)
 
     timed = bench.wall(copy)
     return lambda: timed() / count
 
 
-def _first(source: Any, size: int) -> Any:
-    """Return the first bytes of NumPy memory; USM memory takes a count itself."""
-    return source[:size] if isinstance(source, np.ndarray) else source
-
-
-def _verify(bench: Bench, queue: Any, source: Any, destination: Any, size: int) -> None:
+def _verify(bench: Bench, source: Any, destination: Any, size: int) -> None:
     """Copy a pattern and read it back."""
+    queue = bench.queue
     pattern = (np.arange(size) % 251).astype(np.uint8)
     if isinstance(source, np.ndarray):
         source[:size] = pattern
     else:
         queue.memcpy(source, pattern, size)
-    queue.memcpy_async(destination, _first(source, size), size)
+    queue.memcpy_async(destination, source, size)
     bench.wait()
     result = np.empty(size, np.uint8)
     queue.memcpy(result, destination, size)

@@ -3,21 +3,29 @@
 
 Every instruction has a duration alone on the machine. While instructions of interfering devices run at
 once, each proceeds at rate ``1 / (1 + sum of interference factors)``: a factor of 1 takes turns (half speed each), 0
-does not matter. Copies do not interfere; each link is as fast as its fit says.
+does not matter. Copies do not interfere; each link is as fast as its fit says. While the host submits, its thread takes
+a core from devices that compute on the host's cores (those that interfere with the host).
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from syclsched.errors import IncompletePlanError
 from syclsched.model.plan import Instruction, Lane, Plan
-from syclsched.model.platform import Platform
+from syclsched.model.platform import HOST, Platform
 
 #: Instructions that take host time at submission and nothing else.
 _IMMEDIATE = ("alloc", "free")
+
+
+#: The engine's own work per instruction, besides the runtime's. Assumed, from the machine of the shipped CPU profile.
+DISPATCH_S = 30e-6
+
+#: Two lanes of a device that slow each other down less than this are on different cores.
+_SEPARATE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +72,8 @@ def time_plan(plan: Plan) -> dict[int, Timing]:
 class _Simulation:
     def __init__(self, lanes: Sequence[Lane], platform: Platform) -> None:
         self._lanes = lanes
-        self._submission_s = platform.submission_s
+        # A platform without submission cost is one of pure arithmetic, as in the literature.
+        self._submission_s = platform.submission_s + (DISPATCH_S if platform.submission_s else 0.0)
         self._lane_of = {i.id: n for n, lane in enumerate(lanes) for i in lane.instructions}
         self._on_host = {i.id for lane in lanes if lane.kind == "host" for i in lane.instructions}
         self._neighbours = _interfering_lanes(lanes, platform)
@@ -76,6 +85,8 @@ class _Simulation:
         self._events: list[tuple[float, int, int, int]] = []
         self._waiting_lanes: dict[int, list[int]] = {}
         self._submit_s = self._submission_times()
+        self._submitting_until_s = max(self._submit_s.values(), default=0.0)
+        self._host_load = [_load_of_submission(lane, lanes, platform) for lane in lanes]
         self._stamp = 0
         self._now = 0.0
 
@@ -83,11 +94,16 @@ class _Simulation:
         """Run all lanes to their ends."""
         for lane in range(len(self._lanes)):
             self._step(lane)
+        heapq.heappush(self._events, (self._submitting_until_s, 2, 0, 0))
         while self._events:
             now, kind, lane, stamp = heapq.heappop(self._events)
             if kind == 0:  # a start that was waiting for its time
                 self._now = now
                 self._start(lane)
+                continue
+            if kind == 2:  # the host has submitted everything
+                self._now = now
+                self._adjust(range(len(self._lanes)))
                 continue
             running = self._running.get(lane)
             if running is None or running.stamp != stamp:
@@ -163,7 +179,11 @@ class _Simulation:
 
     def _disturb(self, lane: int) -> None:
         """Something started or ended on ``lane``: bring the lanes it interferes with up to date."""
-        for other, _ in self._neighbours[lane]:
+        self._adjust(other for other, _ in self._neighbours[lane])
+
+    def _adjust(self, lanes: Iterable[int]) -> None:
+        """Settle what the instructions on these lanes have done so far, and give them their new speed."""
+        for other in lanes:
             running = self._running.get(other)
             if running is not None and running.instruction.kind != "copy":
                 running.left_s = max(0.0, running.left_s - (self._now - running.since_s) * running.rate)
@@ -172,7 +192,7 @@ class _Simulation:
 
     def _reschedule(self, lane: int) -> None:
         running = self._running[lane]
-        load = 0.0
+        load = self._host_load[lane] if self._now < self._submitting_until_s else 0.0
         if running.instruction.kind != "copy":
             for other, factor in self._neighbours[lane]:
                 beside = self._running.get(other)
@@ -182,6 +202,21 @@ class _Simulation:
         self._stamp += 1
         running.stamp = self._stamp
         heapq.heappush(self._events, (self._now + running.left_s / running.rate, 1, lane, self._stamp))
+
+
+def _load_of_submission(lane: Lane, lanes: Sequence[Lane], platform: Platform) -> float:
+    """Return how much the submitting thread slows a lane down: its share of cores that are all taken.
+
+    With ``c`` cores and ``t`` threads of the device's lanes on them, one more thread slows all of them to
+    ``c / (t + 1)``, if that is less than 1.
+    """
+    if lane.kind != "compute" or not platform.interference(lane.device, HOST):
+        return 0.0
+    cores = platform.device(lane.device).compute_units
+    used = sum(1 for other in lanes if other.device == lane.device and other.kind == "compute")
+    apart = any({p.first, p.second} == {lane.device} and p.factor < _SEPARATE for p in platform.interferences)
+    threads = used if apart else cores
+    return max(0.0, (threads + 1) / cores - 1.0)
 
 
 def _interfering_lanes(lanes: Sequence[Lane], platform: Platform) -> list[list[tuple[int, float]]]:

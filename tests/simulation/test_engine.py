@@ -15,6 +15,7 @@ from syclsched.model.platform import HOST, Device, Interference, MemorySpace, Pl
 from syclsched.model.schedule import Schedule
 from syclsched.planning import build_plan
 from syclsched.simulation import predict, simulate, time_plan
+from syclsched.simulation.engine import DISPATCH_S
 
 
 def plan_of(*lanes: list[tuple[float, tuple[int, ...]]], factor: float = 0.0, submission_s: float = 0.0) -> Plan:
@@ -65,7 +66,25 @@ def test_three_that_take_turns_share_three_ways() -> None:
 
 def test_submission_is_sequential_on_the_host() -> None:
     times = time_plan(plan_of([(0.5, ()), (0.5, ())], [(0.5, ())], submission_s=1.0))
-    assert [times[n].start_s for n in (0, 1, 10)] == [1.0, 2.0, 3.0]
+    each = 1.0 + DISPATCH_S
+    assert [times[n].start_s for n in (0, 1, 10)] == pytest.approx([each, 2 * each, 3 * each])
+
+
+def test_the_submitting_thread_takes_its_share_of_cores_that_are_all_taken() -> None:
+    plan = plan_of([(4.0, ())], submission_s=1.0 - DISPATCH_S)
+    one = replace(plan.platform.devices[0], compute_units=2)
+    host = plan.platform.devices[1]
+    pairs = (Interference("d0", HOST, 1.0),)
+    busy = replace(plan, platform=replace(plan.platform, devices=(one, host), interferences=pairs))
+    # Submitted at 1 s, when the host has nothing left to submit: full speed.
+    assert finishes(busy)[0] == pytest.approx(5.0)
+    two = replace(busy, lanes=(replace(busy.lanes[0], instructions=(
+        Instruction(0, "launch", "t0", duration_s=4.0), Instruction(1, "launch", "t1", duration_s=1.0))),))  # fmt: skip
+    # From 1 s to 2 s the host still submits: two threads of the kernel and one of the host on two cores, speed 2/3.
+    assert finishes(two)[0] == pytest.approx(1.0 + 1.0 + (4.0 - 2 / 3))
+    # A lane of one core leaves the other to the host.
+    apart = replace(two.platform, interferences=(*pairs, Interference("d0", "d0", 0.0)))
+    assert finishes(replace(two, platform=apart))[0] == pytest.approx(5.0)
 
 
 def test_a_circle_of_waits_is_an_error() -> None:
