@@ -24,6 +24,9 @@ _IMMEDIATE = ("alloc", "free")
 #: The engine's own work per instruction, besides the runtime's. Assumed, from the machine of the shipped CPU profile.
 DISPATCH_S = 30e-6
 
+#: From the end of work on a device to the host function that waits for it, or back. Assumed, as above.
+HANDOFF_S = 100e-6
+
 #: Two lanes of a device that slow each other down less than this are on different cores.
 _SEPARATE = 0.5
 
@@ -74,6 +77,7 @@ class _Simulation:
         self._lanes = lanes
         # A platform without submission cost is one of pure arithmetic, as in the literature.
         self._submission_s = platform.submission_s + (DISPATCH_S if platform.submission_s else 0.0)
+        self._handoff_s = HANDOFF_S if platform.submission_s else 0.0
         self._lane_of = {i.id: n for n, lane in enumerate(lanes) for i in lane.instructions}
         self._on_host = {i.id for lane in lanes if lane.kind == "host" for i in lane.instructions}
         self._neighbours = _interfering_lanes(lanes, platform)
@@ -144,9 +148,11 @@ class _Simulation:
                 return
             self._busy[lane] = True
             ready = max(self._submit_s[instruction.id], self._now)
-            if any(w in self._on_host for w in instruction.waits) and instruction.id not in self._on_host:
-                # Work that waits for a host function is submitted only once that has returned.
-                ready = max(ready, self._now + self._submission_s)
+            here = instruction.id in self._on_host
+            if instruction.waits and any((w in self._on_host) != here for w in instruction.waits):
+                # Between host functions and devices a thread has to notice and another to be woken; and work that
+                # waits for a host function is submitted only once that has returned.
+                ready = max(ready, self._now + self._handoff_s)
             if ready > self._now:
                 heapq.heappush(self._events, (ready, 0, lane, 0))
             else:
