@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from syclsched.devices import LiveDevices
     from syclsched.model.plan import Plan
     from syclsched.model.platform import Platform
+    from syclsched.profiling import HistoryStore
     from syclsched.workloads import Workload
 
 
@@ -67,6 +68,7 @@ def plan_workload(
         A verified plan.
     """
     from syclsched.api import describe, plan, verify
+    from syclsched.profiling import HistoryStore
 
     with ExitStack() as stack:
         if given is not None:
@@ -93,9 +95,11 @@ def plan_workload(
             devices=devices, sub_devices=sub_devices, lanes=lanes, one_core_lanes=one_core_lanes, console=console
         )
         live = stack.enter_context(_open(platform)) if needs_devices or calibrate else None
+        # One store for both: where nothing can be written, it remembers for as long as it is open.
+        history = stack.enter_context(HistoryStore())
         if calibrate and live is not None:
-            _calibrate(workload, platform, live, console)
-        yield Planned(plan(workload.graph, platform, policy=policy), live)
+            _calibrate(workload, platform, live, history, console)
+        yield Planned(plan(workload.graph, platform, policy=policy, history=history), live)
 
 
 def _open(platform: Platform) -> LiveDevices:
@@ -104,10 +108,12 @@ def _open(platform: Platform) -> LiveDevices:
     return open_devices(platform)
 
 
-def _calibrate(workload: Workload, platform: Platform, live: LiveDevices, console: Console) -> None:
-    from syclsched.profiling import HistoryStore, calibrate
+def _calibrate(
+    workload: Workload, platform: Platform, live: LiveDevices, history: HistoryStore, console: Console
+) -> None:
+    from syclsched.profiling import calibrate
 
-    with HistoryStore() as history, calibration_bar(console) as progress:
+    with calibration_bar(console) as progress:
         done = calibrate(workload.graph, platform, live, history, progress=progress)
     for what, why in done.failures:
         console.print(f"[yellow]not timed:[/yellow] {what}: {why}", soft_wrap=True)

@@ -58,21 +58,27 @@ def find_platform(
         console.print(
             f"No profile yet of {', '.join(missing)}: measuring quickly (once; `syclsched profile` measures better)."
         )
-        _measure_quickly(found, console)
-        platform = attach(found, ProfileStore())
+        platform = _measure_quickly(found, console)
     return platform if counts is None else with_lanes(platform, counts)
 
 
-def _measure_quickly(platform: Platform, console: Console) -> None:
+def _measure_quickly(platform: Platform, console: Console) -> Platform:
+    """Profile a platform and remember it; where that is not possible, use it this once and say so."""
     from syclsched.cli.profile import measure, save
     from syclsched.devices import open_devices
-    from syclsched.profiling import ProfileStore
+    from syclsched.errors import StorageError
+    from syclsched.profiling import ProfileStore, attach, with_profiles
 
     with open_devices(platform) as live:
         result = measure(platform, live, True, console)
-    save(result, ProfileStore())
+    try:
+        save(result, ProfileStore())
+    except StorageError as error:
+        console.print(f"The profile is not kept: {error}", soft_wrap=True)
+        return with_profiles(platform, {p.key: p for p in result.devices}, result.pairs)
     if not result.complete:
         raise KeyboardInterrupt
+    return attach(platform, ProfileStore())
 
 
 @contextmanager

@@ -122,3 +122,13 @@ def test_an_empty_selection(capsys: pytest.CaptureFixture[str]) -> None:
     done = call(capsys, "run", *SMALL, "--devices", "gpu")
     assert done.code == 2
     assert "gpu" in done.err and "Traceback" not in done.err
+
+
+def test_a_data_folder_that_cannot_be_written_is_said_and_the_run_goes_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
+    done = call(capsys, "run", *SMALL, "--devices", "cpu")
+    assert done.code == 0, done.err
+    assert "The profile is not kept" in done.out and "right" in done.out
