@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from syclsched.model.platform import Platform
     from syclsched.model.profile import DeviceProfile, PairProfile
-    from syclsched.profiling.history import HistoryStore
     from syclsched.profiling.session import SessionResult
     from syclsched.profiling.store import ProfileStore
 
@@ -72,7 +71,7 @@ def profile_command(
     errors = Console(stderr=True, highlight=False)
     with open_devices(platform) as live:
         result = measure(platform, live, quick, errors)
-    saved = save(result, ProfileStore(store_folder))
+    saved = save(result, ProfileStore(store_folder), forget=store_folder is None)
     if output is not None:
         write_set(result, output)
         saved.append(f"written to {output}")
@@ -167,7 +166,7 @@ def bars(platform: Platform, console: Console) -> Iterator[Callable[[str, int, i
         yield show
 
 
-def save(result: SessionResult, store: ProfileStore) -> list[str]:
+def save(result: SessionResult, store: ProfileStore, *, forget: bool = True) -> list[str]:
     """Save what was measured; an interrupted measurement does not replace a complete one.
 
     With a new profile of a device, the task times remembered of it are forgotten: they are from another day, and are
@@ -179,6 +178,8 @@ def save(result: SessionResult, store: ProfileStore) -> list[str]:
         What was measured.
     store : ProfileStore
         Where.
+    forget : bool, optional
+        Whether the user's task times are those of these devices; not if the profiles are kept elsewhere.
 
     Returns
     -------
@@ -192,21 +193,22 @@ def save(result: SessionResult, store: ProfileStore) -> list[str]:
     """
     from syclsched.profiling.history import HistoryStore
 
-    with HistoryStore() as history:
-        said = [_save_device(profile, store, history) for profile in result.devices]
+    said = []
+    new = []
+    for profile in result.devices:
+        if profile.provenance.complete or not _has_complete(store, profile.key):
+            said.append(f"saved {store.save(profile)}")
+            new += [profile.key] if profile.provenance.complete else []
+        else:
+            said.append(f"kept the complete profile of {profile.identity.name} that was there before")
+    if forget and new:
+        with HistoryStore() as history:
+            for key in new:
+                history.forget(key)
     for pair in result.pairs:
         if pair.provenance.complete or not store.pair_path(pair.first, pair.second).exists():
             store.save_pair(pair)
     return said
-
-
-def _save_device(profile: DeviceProfile, store: ProfileStore, history: HistoryStore) -> str:
-    if not profile.provenance.complete and _has_complete(store, profile.key):
-        return f"kept the complete profile of {profile.identity.name} that was there before"
-    path = store.save(profile)
-    if profile.provenance.complete:
-        history.forget(profile.key)
-    return f"saved {path}"
 
 
 def _has_complete(store: ProfileStore, key: str) -> bool:

@@ -198,3 +198,26 @@ def test_only_one_device_can_be_exported(tmp_path: Path) -> None:
     done = run("--device", "cpu.0,cpu.1", "--export", str(tmp_path / "x"), "--store", str(tmp_path))
     assert isinstance(done.exception, SelectionError)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("forget", [True, False])
+def test_task_times_are_forgotten_with_a_new_profile_but_not_if_it_is_kept_elsewhere(
+    forget: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from syclsched.cli.profile import save
+    from syclsched.costs.history import HistoryKey
+    from syclsched.profiling import HistoryStore, ProfileStore, load_profile
+    from syclsched.profiling.session import SessionResult
+
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    profile = load_profile("cpu")
+    key = HistoryKey(profile.key, "gemm", "numpy", "1", "any")
+    with HistoryStore() as history:
+        history.record(key, [1.0, 1.0, 1.0])
+    save(
+        SessionResult(devices=(profile,), pairs=(), complete=True, notes=()),
+        ProfileStore(tmp_path / "p"),
+        forget=forget,
+    )
+    with HistoryStore() as history:
+        assert (history.lookup(key) is None) is forget
