@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one thing pyproject.toml cannot say: packages at the top level of the tree, and the C layer."""
+"""The one thing pyproject.toml cannot say: packages at the top level of the tree, and the C parts."""
 
 from setuptools import Extension, find_packages, setup
 
@@ -14,6 +14,13 @@ setup(
         Extension(
             "syclsched.oneapi._il_layer",
             ["syclsched/oneapi/_il_layer.c"],
+            extra_compile_args=["-O2", "-Wall", "-Wextra"],
+            optional=True,
+        ),
+        # Not a Python module either: called through ctypes. Without it, Python submits, with the same results.
+        Extension(
+            "syclsched.devices._submit",
+            ["syclsched/devices/_submit.c"],
             extra_compile_args=["-O2", "-Wall", "-Wextra"],
             optional=True,
         ),

@@ -25,6 +25,7 @@ from syclsched.model.operation import (
     Operation,
     Parameter,
     Signature,
+    Split,
     Work,
 )
 
@@ -106,6 +107,10 @@ def _dense_work(signature: Signature) -> Work:
     (m, n), k = signature.shapes["y"], signature.shapes["x"][1]
     dtype = signature.dtypes["y"]
     return Work(2.0 * m * n * k, float((m * n + m * k + k * n + n) * ITEM_BYTES[dtype]), dtype, float(m * n))
+
+
+def _dense_grain(signature: Signature) -> int:
+    return ROWS
 
 
 def _load_dense_numba(signature: Signature) -> Any:
@@ -224,6 +229,7 @@ DENSE = Operation(
     ),
     work=_dense_work,
     check=_dense_check,
+    split=Split(rows=("y", "x"), grain=_dense_grain),
 )
 
 SOFTMAX = Operation(
@@ -239,4 +245,5 @@ SOFTMAX = Operation(
     ),
     work=_softmax_work,
     check=_softmax_check,
+    split=Split(rows=("y", "x")),
 )

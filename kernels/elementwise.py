@@ -8,7 +8,16 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.common import C_TYPES, ITEM_BYTES, NUMBA_DPEX, NUMERIC_DTYPES, OPENCL_C, line_launch
+from syclsched.kernels.common import (
+    C_TYPES,
+    ITEM_BYTES,
+    NUMBA_DPEX,
+    NUMERIC_DTYPES,
+    OPENCL_C,
+    VECTOR_ITEMS,
+    ceil_div,
+    line_launch,
+)
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import (
     DeviceLimits,
@@ -18,6 +27,7 @@ from syclsched.model.operation import (
     Operation,
     Parameter,
     Signature,
+    Split,
     Work,
 )
 
@@ -167,6 +177,12 @@ def _launch(signature: Signature, limits: DeviceLimits) -> Launch:
     return line_launch(limits, _elements(signature))
 
 
+def _grain(signature: Signature) -> int:
+    """Return how many rows fill a vector register."""
+    row = math.prod(signature.shapes[_first(signature)][1:])
+    return ceil_div(VECTOR_ITEMS, max(1, row))
+
+
 def _load_numba(signature: Signature, *, kernel: Callable[[int], Any]) -> Any:
     return kernel(len(signature.shapes[_first(signature)]))
 
@@ -210,6 +226,7 @@ def _operation(
         ),
         work=partial(_work, flops=flops, accesses=accesses),
         check=_check,
+        split=Split(rows=tuple(p.name for p in parameters if p.is_array), grain=_grain),
     )
 
 

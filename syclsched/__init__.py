@@ -30,6 +30,7 @@ _LAZY = {
     "Plan": "syclsched.model.plan",
     "Platform": "syclsched.model.platform",
     "Requirements": "syclsched.model.operation",
+    "Split": "syclsched.model.operation",
     "SyclschedError": "syclsched.errors",
     "TaskGraph": "syclsched.model.graph",
     "Trace": "syclsched.model.trace",
@@ -38,9 +39,11 @@ _LAZY = {
     "describe": "syclsched.api",
     "discover": "syclsched.api",
     "plan": "syclsched.api",
+    "read_graph": "syclsched.frontends",
     "run": "syclsched.api",
     "simulate": "syclsched.api",
     "verify": "syclsched.api",
+    "write_graph": "syclsched.frontends",
 }
 
 __all__ = ["__version__", *sorted(_LAZY)]
@@ -48,9 +51,10 @@ __all__ = ["__version__", *sorted(_LAZY)]
 if TYPE_CHECKING:
     from syclsched.api import calibrate, describe, discover, plan, run, simulate, verify
     from syclsched.errors import SyclschedError
+    from syclsched.frontends import read_graph, write_graph
     from syclsched.model.access import AccessMode
     from syclsched.model.graph import TaskGraph
-    from syclsched.model.operation import Implementation, Launch, Operation, Parameter, Requirements, Work
+    from syclsched.model.operation import Implementation, Launch, Operation, Parameter, Requirements, Split, Work
     from syclsched.model.plan import Plan
     from syclsched.model.platform import Platform
     from syclsched.model.profile import DeviceProfile

@@ -115,6 +115,10 @@ class MemoryLimitError(PlanError):
     """A plan needs more memory in a space than there is; names the sizes."""
 
 
+class InfeasibleError(PlanError):
+    """Nothing that keeps to all constraints was found; names those that bind, and the least that was found."""
+
+
 # --- execution ------------------------------------------------------------------------------------
 
 

@@ -55,7 +55,7 @@ def independent(count: int = 8) -> TaskGraph:
 
 @given(graphs(), platforms())
 def test_auto_is_never_predicted_slower_than_any_candidate(graph: TaskGraph, platform: Platform) -> None:
-    plan = plan_graph(graph, platform)
+    plan = plan_graph(graph, platform, steps=100)
     verify(plan, graph)
     singles = [c for c in plan.candidates if c.policy.startswith("single:")]
     assert {f"single:{d.name}" for d in platform.compute_devices} <= {c.policy for c in singles}
@@ -64,7 +64,7 @@ def test_auto_is_never_predicted_slower_than_any_candidate(graph: TaskGraph, pla
 
 @given(graphs(), platforms())
 def test_planning_is_deterministic(graph: TaskGraph, platform: Platform) -> None:
-    assert plan_graph(graph, platform) == plan_graph(graph, platform)
+    assert plan_graph(graph, platform, steps=100) == plan_graph(graph, platform, steps=100)
 
 
 def test_two_equal_devices_share_independent_work() -> None:
@@ -121,11 +121,73 @@ def test_too_little_memory_everywhere_is_refused_with_sizes() -> None:
 
 
 def test_candidates_that_do_not_fit_are_recorded_and_another_is_taken() -> None:
-    # 8 arrays of 64 bytes fit on the two devices together, not on one.
-    plan = plan_graph(independent(), two_devices(capacity=4 * 64))
-    refused = [c for c in plan.candidates if c.makespan_s is None]
-    assert refused and all("256" in (c.refused or "") for c in refused)
-    assert {a.device for a in plan.schedule.assignments} == {"d0", "d1"}
+    platform = two_devices()
+    small = tuple(replace(s, capacity_bytes=63) if s.name == "d0" else s for s in platform.spaces)
+    plan = plan_graph(independent(), replace(platform, spaces=small))
+    refused = {c.policy: c for c in plan.candidates if c.refused is not None}
+    assert "single:d0" in refused
+    assert all(c.makespan_s is None and "63" in (c.refused or "") for c in refused.values())
+    assert {a.device for a in plan.schedule.assignments} == {"d1"}
+
+
+def test_candidates_say_what_was_simulated_and_what_was_only_ranked() -> None:
+    plan = plan_graph(independent(40), two_devices())
+    simulated = [c for c in plan.candidates if c.makespan_s is not None]
+    ranked = [c for c in plan.candidates if c.makespan_s is None]
+    assert {"single:d0", "single:d1"} <= {c.policy for c in simulated}
+    assert plan.makespan_s == min(c.makespan_s for c in simulated if c.makespan_s is not None)
+    assert ranked and all(c.refused is None and c.modelled_s is not None for c in ranked)
+    assert all(c.modelled_s is not None for c in simulated)
+    assert len({c.policy for c in plan.candidates}) == len(plan.candidates)
+    assert "not simulated" in str(plan)
+
+
+def test_a_named_policy_is_the_only_candidate() -> None:
+    plan = plan_graph(independent(), two_devices(), policy="heft")
+    (only,) = plan.candidates
+    assert (only.policy, only.makespan_s, only.refused) == ("heft", plan.makespan_s, None)
+
+
+def uneven() -> TaskGraph:
+    """Independent chains of different lengths, which list schedules pack badly."""
+    graph = TaskGraph("uneven")
+    for i, length in enumerate((7, 7, 6, 6, 5, 5, 4, 4, 4)):
+        array = graph.array(f"a{i}", (8,))
+        for k in range(length):
+            mode = AccessMode.UPDATE if k else AccessMode.WRITE
+            graph.kernel(without_host(touching((mode,))), p0=array, name=f"t{i}.{k}")
+    return graph
+
+
+def test_the_search_is_a_candidate_like_the_others_and_never_makes_it_worse() -> None:
+    without, with_it = (plan_graph(uneven(), two_devices(), steps=steps) for steps in (0, 3000))
+    assert not any(c.policy.startswith("refined") for c in without.candidates)
+    assert with_it.makespan_s <= without.makespan_s * (1 + 1e-9)
+    found = [c for c in with_it.candidates if c.policy.startswith("refined")]
+    best_list_s = min(c.modelled_s for c in without.candidates if c.modelled_s is not None)
+    assert all(c.modelled_s is not None and c.modelled_s <= best_list_s * (1 + 1e-9) for c in found)
+
+
+def test_a_budget_of_seconds_needs_a_clock_and_ends_the_search() -> None:
+    with pytest.raises(PolicyError, match="without a clock"):
+        plan_graph(uneven(), two_devices(), budget_s=1.0)
+    with pytest.raises(PolicyError, match=r"-1\.0 s is not zero or more"):
+        plan_graph(uneven(), two_devices(), budget_s=-1.0, clock=lambda: 0.0)
+    ticks = iter(range(1_000_000))
+    plan = plan_graph(uneven(), two_devices(), budget_s=50.0, clock=lambda: float(next(ticks)))
+    verify(plan)
+    assert next(ticks) < 1_000  # the clock ended it: steps are not limited
+
+
+def test_large_graphs_leave_single_devices_out_that_cannot_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    from syclsched import planner
+
+    monkeypatch.setattr(planner, "_LARGE", 4)
+    plan = plan_graph(independent(16), two_devices())
+    singles = [c for c in plan.candidates if c.policy.startswith("single:")]
+    assert len(singles) == 2
+    assert all(c.makespan_s is None and c.refused is None for c in singles)
+    assert all(c.modelled_s is not None and c.modelled_s >= plan.makespan_s for c in singles)
 
 
 def test_explain_names_device_and_alternatives() -> None:

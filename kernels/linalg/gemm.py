@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+from math import lcm
 from typing import Any
 
 from syclsched.kernels.common import ITEM_BYTES, NUMBA_DPEX, ONEMKL, OPENCL_C, REAL_DTYPES
 from syclsched.kernels.linalg import update
 from syclsched.model.access import AccessMode
-from syclsched.model.operation import DeviceLimits, Implementation, Launch, Operation, Parameter, Signature, Work
+from syclsched.model.operation import DeviceLimits, Implementation, Launch, Operation, Parameter, Signature, Split, Work
 
 
 def _check(signature: Signature) -> str | None:
@@ -22,6 +23,11 @@ def _work(signature: Signature) -> Work:
     (m, n), k = signature.shapes["c"], signature.shapes["a"][1]
     dtype = signature.dtypes["c"]
     return Work(2.0 * m * n * k, float((2 * m * n + m * k + n * k) * ITEM_BYTES[dtype]), dtype, float(m * n))
+
+
+def _grain(signature: Signature) -> int:
+    """Return rows that are whole blocks of both kernels."""
+    return lcm(update.OPENCL_ROWS, update.NUMBA_ROWS)
 
 
 def _load_opencl(signature: Signature) -> Any:
@@ -72,4 +78,5 @@ GEMM = Operation(
     ),
     work=_work,
     check=_check,
+    split=Split(rows=("c", "a"), grain=_grain),
 )

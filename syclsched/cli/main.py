@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from syclsched import __version__
+from syclsched.cli.compare import compare_command
 from syclsched.cli.devices import devices_command
 from syclsched.cli.doctor import doctor
 from syclsched.cli.plan import plan_command
@@ -65,6 +66,7 @@ app.command("devices")(devices_command)
 app.command("profile")(profile_command)
 app.command("plan")(plan_command)
 app.command("run")(run_command)
+app.command("compare")(compare_command)
 app.command("simulate")(simulate_command)
 app.command("trace")(trace_command)
 

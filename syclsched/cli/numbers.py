@@ -89,6 +89,8 @@ def profile_rows(profile: DeviceProfile) -> Iterator[Row]:
     yield from _row("kernel in a chain", costs.chain_task_s, "s")
     yield from _row("kernel across two queues", costs.cross_queue_s, "s")
     yield from _row("first launch (JIT)", costs.jit_first_launch_s, "s")
+    yield from _row("instruction of a run, host", costs.dispatch_s, "s")
+    yield from _row("hand-off, device and host", costs.handoff_s, "s")
     for dtype, flops in profile.peak_flops.items():
         yield from _row(f"{dtype} multiply-add", flops, "op/s" if dtype.startswith("int") else "FLOP/s")
     yield from _row("triad bandwidth", profile.triad_bandwidth_bytes_per_s, "B/s")

@@ -15,10 +15,19 @@ if TYPE_CHECKING:
     from syclsched.workloads import Workload
 
 _GRAPH = "The graph"
+_FILE = "A graph from a file"
 _WHERE = "Where it runs"
 
 WorkloadName = Annotated[
     str, typer.Argument(metavar="GRAPH", help="[bold]cholesky[/bold], [bold]mlp[/bold] or [bold]stencil[/bold].")
+]
+GraphName = Annotated[
+    str,
+    typer.Argument(
+        metavar="GRAPH",
+        help="[bold]cholesky[/bold], [bold]mlp[/bold], [bold]stencil[/bold], or a graph file: WfFormat, STG, DOT, "
+        "GraphML or JSON.",
+    ),
 ]
 N = Annotated[
     int | None,
@@ -55,6 +64,55 @@ Dtype = Annotated[
     str | None, typer.Option("--dtype", metavar="TYPE", help="float64 or float32.", rich_help_panel=_GRAPH)
 ]
 Seed = Annotated[int | None, typer.Option("--seed", help="Of the random input.", rich_help_panel=_GRAPH)]
+
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="NAME",
+        help="json, wfformat, stg, dot or graphml; by default what the file's name or content says.",
+        rich_help_panel=_FILE,
+    ),
+]
+MaxTasks = Annotated[
+    int | None,
+    typer.Option("--max-tasks", min=0, help="Refuse files with more tasks (200,000).", rich_help_panel=_FILE),
+]
+MaxEdges = Annotated[
+    int | None,
+    typer.Option("--max-edges", min=0, help="Refuse files with more edges (1,000,000).", rich_help_panel=_FILE),
+]
+MaxFileMib = Annotated[
+    int | None,
+    typer.Option("--max-file-mib", min=0, help="Refuse larger files (128 MiB).", rich_help_panel=_FILE),
+]
+TimeUnit = Annotated[
+    float | None,
+    typer.Option(
+        "--time-unit",
+        metavar="SECONDS",
+        help="What one unit of time is, for costs without a unit (0.001).",
+        rich_help_panel=_FILE,
+    ),
+]
+CommunicationUnit = Annotated[
+    float | None,
+    typer.Option(
+        "--communication-unit",
+        metavar="BYTES",
+        help="What one unit of communication is, for the same (what 10 GB/s move in one unit of time).",
+        rich_help_panel=_FILE,
+    ),
+]
+SameSpeed = Annotated[
+    bool,
+    typer.Option(
+        "--same-speed",
+        help="Take costs that name no device as they are on every device; by default they are those of a reference "
+        "core and are scaled.",
+        rich_help_panel=_FILE,
+    ),
+]
 
 PolicyName = Annotated[
     str,
@@ -97,6 +155,15 @@ OneCoreLanes = Annotated[
         rich_help_panel=_WHERE,
     ),
 ]
+Policies = Annotated[
+    str,
+    typer.Option(
+        "--policies",
+        metavar="NAMES",
+        help="heft,cpop,...; 'all' for every one there is.",
+        rich_help_panel=_WHERE,
+    ),
+]
 PlatformNames = Annotated[
     str | None,
     typer.Option(
@@ -130,6 +197,12 @@ def build_workload(name: str, **given: Any) -> Workload:
     """
     from syclsched import workloads
 
+    if name not in workloads.names() and Path(name).is_file():
+        raise ArgumentError(
+            "a graph from a file has costs only: it can be planned and simulated, not run",
+            where=name,
+            hint="Use syclsched plan, compare, or simulate with --platform",
+        )
     recipe = workloads.get(name)
     if given.get("sizes") is not None:
         given["sizes"] = _widths(given["sizes"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``syclsched plan``: plan a ready graph, print the plan, explain tasks, write it as JSON."""
+"""``syclsched plan``: plan a graph, print the plan, explain tasks, write it as JSON."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Annotated
 import typer
 
 from syclsched.cli import options as opt
+from syclsched.cli.graphs import load_graph
 from syclsched.cli.output import write_pictures, write_text
-from syclsched.cli.planning import plan_workload
+from syclsched.cli.planning import plan_for
 
 
 def plan_command(
-    graph: opt.WorkloadName,
+    graph: opt.GraphName,
     n: opt.N = None,
     tile: opt.Tile = None,
     steps: opt.Steps = None,
@@ -26,6 +27,13 @@ def plan_command(
     input_file: opt.Input = None,
     dtype: opt.Dtype = None,
     seed: opt.Seed = None,
+    format: opt.Format = None,
+    max_tasks: opt.MaxTasks = None,
+    max_edges: opt.MaxEdges = None,
+    max_file_mib: opt.MaxFileMib = None,
+    time_unit: opt.TimeUnit = None,
+    communication_unit: opt.CommunicationUnit = None,
+    same_speed: opt.SameSpeed = False,
     policy: opt.PolicyName = "auto",
     devices: opt.Devices = None,
     sub_devices: opt.SubDevices = None,
@@ -48,22 +56,30 @@ def plan_command(
         Path | None, typer.Option("--gantt", metavar="FILE", help="Draw the predicted Gantt chart (.png, .svg, .pdf).")
     ] = None,
 ) -> None:
-    """Plan a ready graph without running it, and print the plan.
+    """Plan a ready graph, or one from a file, without running it, and print the plan.
 
     [bold]syclsched plan cholesky --n 2048 --tile 256 --out plan.json --explain "gemm(5,4,3)"[/bold]
+
+    [bold]syclsched plan workflow.json --platform xeon-8480,max1550 --policy heft --gantt plan.png[/bold]
     """
     from rich.console import Console
 
     from syclsched.simulation import simulate
 
     console = Console(highlight=False)
-    workload = opt.build_workload(
-        graph, n=n, tile=tile, steps=steps, batch=batch, chunks=chunks, sizes=sizes, softmax=softmax, weights=weights,
-        input=input_file, dtype=dtype, seed=seed,
+    given = load_graph(
+        graph,
+        ready={
+            "n": n, "tile": tile, "steps": steps, "batch": batch, "chunks": chunks, "sizes": sizes, "softmax": softmax,
+            "weights": weights, "input": input_file, "dtype": dtype, "seed": seed,
+        },
+        format=format, max_tasks=max_tasks, max_edges=max_edges, max_file_mib=max_file_mib, time_unit=time_unit,
+        communication_unit=communication_unit, same_speed=same_speed,
     )  # fmt: skip
-    with plan_workload(
-        workload, policy=policy, devices=devices, sub_devices=sub_devices, lanes=lanes, one_core_lanes=one_core_lanes,
-        described=platform, given=None, calibrate=calibrate, needs_devices=False, console=console,
+    with plan_for(
+        given.graph, policy=policy, devices=devices, sub_devices=sub_devices, lanes=lanes,
+        one_core_lanes=one_core_lanes, described=platform, given=None, calibrate=calibrate and not given.from_file,
+        needs_devices=False, console=console,
     ) as planned:  # fmt: skip
         plan = planned.plan
     print(plan)

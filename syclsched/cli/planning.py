@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a ready graph and options to a plan, with the devices opened where they are needed."""
+"""From a graph and options to a plan, with the devices opened where they are needed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from syclsched.devices import LiveDevices
+    from syclsched.model.graph import TaskGraph
     from syclsched.model.plan import Plan
     from syclsched.model.platform import Platform
     from syclsched.profiling import HistoryStore
-    from syclsched.workloads import Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ class Planned:
 
 
 @contextmanager
-def plan_workload(
-    workload: Workload,
+def plan_for(
+    graph: TaskGraph,
     *,
     policy: str,
     devices: str | None,
@@ -43,12 +43,12 @@ def plan_workload(
     needs_devices: bool,
     console: Console,
 ) -> Iterator[Planned]:
-    """Plan a ready graph, or take the plan that is given; devices are closed at the end.
+    """Plan a graph, or take the plan that is given; devices are closed at the end.
 
     Parameters
     ----------
-    workload : Workload
-        The graph.
+    graph : TaskGraph
+        What is to be run.
     policy, devices, sub_devices, lanes, one_core_lanes
         As typed.
     described : str or None
@@ -67,12 +67,12 @@ def plan_workload(
     Planned
         A verified plan.
     """
-    from syclsched.api import describe, plan, verify
+    from syclsched.api import plan, verify
     from syclsched.profiling import HistoryStore
 
     with ExitStack() as stack:
         if given is not None:
-            verify(given, workload.graph)
+            verify(given, graph)
             if not needs_devices:
                 yield Planned(given, None)
                 return
@@ -81,15 +81,7 @@ def plan_workload(
             yield Planned(given, stack.enter_context(_open(given.platform)))
             return
         if described is not None:
-            platform = describe([name.strip() for name in described.split(",") if name.strip()], described)
-            if lanes is not None:
-                from syclsched.api import with_lanes
-                from syclsched.cli.options import parse_lanes
-
-                counts = parse_lanes(lanes)
-                assert counts is not None
-                platform = with_lanes(platform, counts)
-            yield Planned(plan(workload.graph, platform, policy=policy), None)
+            yield Planned(plan(graph, described_platform(described, lanes), policy=policy), None)
             return
         platform = find_platform(
             devices=devices, sub_devices=sub_devices, lanes=lanes, one_core_lanes=one_core_lanes, console=console
@@ -98,8 +90,36 @@ def plan_workload(
         # One store for both: where nothing can be written, it remembers for as long as it is open.
         history = stack.enter_context(HistoryStore())
         if calibrate and live is not None:
-            _calibrate(workload, platform, live, history, console)
-        yield Planned(plan(workload.graph, platform, policy=policy, history=history), live)
+            _calibrate(graph, platform, live, history, console)
+        yield Planned(plan(graph, platform, policy=policy, history=history), live)
+
+
+def described_platform(names: str, lanes: str | None, *, of_many: bool = False) -> Platform:
+    """Return the platform of some profiles.
+
+    Parameters
+    ----------
+    names : str
+        Shipped profiles or profile files, joined by commas.
+    lanes : str or None
+        As typed.
+    of_many : bool, optional
+        Whether ``lanes`` is for several platforms, so that not every one of them need have all devices it names.
+
+    Returns
+    -------
+    Platform
+        Of hardware that need not be here.
+    """
+    from syclsched.api import describe, with_lanes
+    from syclsched.cli.options import parse_lanes
+
+    platform = describe([name.strip() for name in names.split(",") if name.strip()], names)
+    counts = parse_lanes(lanes)
+    if of_many and isinstance(counts, dict):
+        here = {device.name for device in platform.devices}
+        counts = {name: count for name, count in counts.items() if name in here}
+    return platform if counts is None else with_lanes(platform, counts)
 
 
 def _open(platform: Platform) -> LiveDevices:
@@ -109,11 +129,11 @@ def _open(platform: Platform) -> LiveDevices:
 
 
 def _calibrate(
-    workload: Workload, platform: Platform, live: LiveDevices, history: HistoryStore, console: Console
+    graph: TaskGraph, platform: Platform, live: LiveDevices, history: HistoryStore, console: Console
 ) -> None:
     from syclsched.profiling import calibrate
 
     with calibration_bar(console) as progress:
-        done = calibrate(workload.graph, platform, live, history, progress=progress)
+        done = calibrate(graph, platform, live, history, progress=progress)
     for what, why in done.failures:
         console.print(f"[yellow]not timed:[/yellow] {what}: {why}", soft_wrap=True)

@@ -90,7 +90,7 @@ def measure(platform: Platform, live: Any, quick: bool, console: Console) -> Ses
     from syclsched.profiling.statistics import Sampler
 
     with interruption() as interrupted, bars(platform, console) as progress:
-        return profile_platform(
+        result = profile_platform(
             platform,
             live,
             QUICK if quick else DEFAULT,
@@ -98,6 +98,26 @@ def measure(platform: Platform, live: Any, quick: bool, console: Console) -> Ses
             progress=progress,
             where=surroundings(),
         )
+        return result if not result.complete else _with_engine_costs(result, platform, live, interrupted)
+
+
+def _with_engine_costs(
+    result: SessionResult, platform: Platform, live: Any, interrupted: Callable[[], bool]
+) -> SessionResult:
+    """Measure what the engine costs on each device; a device it cannot be measured on keeps the rest."""
+    from syclsched.errors import SyclschedError
+    from syclsched.execution.overheads import with_engine_costs
+
+    names = {d.key: d.name for d in platform.compute_devices}
+    devices, notes = [], list(result.notes)
+    for profile in result.devices:
+        if not interrupted():
+            try:
+                profile = with_engine_costs(profile, names[profile.key], platform, live)
+            except SyclschedError as error:
+                notes.append(f"{names[profile.key]}: what the engine costs could not be measured: {error}")
+        devices.append(profile)
+    return replace(result, devices=tuple(devices), notes=tuple(notes))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import typer
 
 from syclsched.cli import options as opt
 from syclsched.cli.output import read_text, write_pictures, write_text
-from syclsched.cli.planning import Planned, plan_workload
+from syclsched.cli.planning import Planned, plan_for
 from syclsched.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -99,9 +99,10 @@ def run_command(
             hint="Add --dry-run to plan and simulate, or choose devices of this machine with --devices",
         )
     given = None if plan_file is None else _read_plan(plan_file)
-    with plan_workload(
-        workload, policy=policy, devices=devices, sub_devices=sub_devices, lanes=lanes, one_core_lanes=one_core_lanes,
-        described=platform, given=given, calibrate=calibrate, needs_devices=not dry_run, console=console,
+    with plan_for(
+        workload.graph, policy=policy, devices=devices, sub_devices=sub_devices, lanes=lanes,
+        one_core_lanes=one_core_lanes, described=platform, given=given, calibrate=calibrate, needs_devices=not dry_run,
+        console=console,
     ) as planned:  # fmt: skip
         if save_plan is not None:
             write_text(save_plan, planned.plan.to_json())

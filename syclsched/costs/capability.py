@@ -7,8 +7,10 @@ import importlib.util
 from collections.abc import Iterator
 from functools import cache
 
+from syclsched.costs.stated import lacking
 from syclsched.model.operation import Implementation, Operation, Signature
 from syclsched.model.platform import Device
+from syclsched.model.sequence import Part, parts_of
 from syclsched.model.task import Task
 
 #: The SYCL aspect a dtype needs. SYCL 2020 makes every other type NumPy shares with it mandatory.
@@ -37,11 +39,22 @@ def unsupported(task: Task, implementation: Implementation, device: Device) -> s
     """
     if device.distrust is not None:
         return f"not trusted ({device.distrust})"
+    if implementation.kind == "cost-only" and task.signature is not None:
+        return lacking(task.signature, device)
     if device.is_host != (implementation.kind == "host"):
         return "runs host implementations only" if device.is_host else "runs no host implementations"
     for missing in _missing(task, implementation, device):
         return missing
+    if task.operation is not None and task.signature is not None:
+        for part in parts_of(task.operation, implementation, task.signature):
+            missing_for_part = unsupported(_as_task(part), part.implementation, device)
+            if missing_for_part is not None:
+                return f"{part.operation.name}: {missing_for_part}"
     return None
+
+
+def _as_task(part: Part) -> Task:
+    return Task(part.operation.name, "kernel", operation=part.operation, signature=part.signature)
 
 
 def _missing(task: Task, implementation: Implementation, device: Device) -> Iterator[str]:

@@ -8,34 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from syclsched.costs.capability import unsupported
+from syclsched.costs.estimate import Estimate, sequence_estimate
 from syclsched.costs.history import History, history_key
 from syclsched.costs.rates import Rates, rates_of
 from syclsched.costs.roofline import checked_efficiency, checked_work, roofline_seconds, working_set
+from syclsched.costs.stated import stated_seconds
 from syclsched.errors import CapabilityError, EmptyPlatformError
 from syclsched.model.operation import Implementation, Operation, Signature
 from syclsched.model.platform import Device, Platform
+from syclsched.model.sequence import parts_of
 from syclsched.model.task import Task
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """Predicted seconds of a task.
-
-    Parameters
-    ----------
-    seconds : float
-        Alone on the machine.
-    origin : str
-        ``measured`` (history), ``modelled`` (roofline of a measured profile), ``spec-sheet`` (roofline of a published
-        one) or ``assumed`` (the device has no profile).
-    spread_s : float or None
-        Median absolute deviation of what was measured; None if it was not.
-    """
-
-    seconds: float
-    origin: str
-    spread_s: float | None = None
-
 
 Choice = tuple[Implementation, Estimate]
 
@@ -87,7 +69,8 @@ class CostModel:
         Returns
         -------
         Estimate
-            Measured if the history knows a finite duration, else from the roofline.
+            As stated for a task with costs instead of code; measured if the history knows a finite duration; else
+            from the roofline.
 
         Raises
         ------
@@ -96,15 +79,9 @@ class CostModel:
         """
         if task.operation is None or task.signature is None:
             return Estimate(0.0, "modelled")
-        measured = self._measured(task.operation, task.signature, implementation, device)
-        if measured is not None:
-            return measured
-        where = f"task {task.name!r}"
-        work = checked_work(task.operation, task.signature, where)
-        efficiency = checked_efficiency(implementation, where)
-        rates = self._rates_of(device)
-        seconds = roofline_seconds(work, working_set(task.signature, work), efficiency, rates)
-        return Estimate(seconds, rates.origin)
+        if implementation.kind == "cost-only":
+            return Estimate(*stated_seconds(task.signature, device, self._rates_of(device)))
+        return self._seconds(task.operation, task.signature, implementation, device, f"task {task.name!r}")
 
     def best(self, task: Task, device: Device) -> Choice | None:
         """Return the fastest implementation of a task on a device.
@@ -228,6 +205,21 @@ class CostModel:
             if best is None or estimate.seconds < best[1].seconds:
                 best = (implementation, estimate)
         return best
+
+    def _seconds(
+        self, operation: Operation, signature: Signature, implementation: Implementation, device: Device, where: str
+    ) -> Estimate:
+        measured = self._measured(operation, signature, implementation, device)
+        if measured is not None:
+            return measured
+        rates = self._rates_of(device)
+        parts = parts_of(operation, implementation, signature)
+        if parts:
+            each = [self._seconds(p.operation, p.signature, p.implementation, device, where) for p in parts]
+            return sequence_estimate(each, rates, device)
+        work = checked_work(operation, signature, where)
+        efficiency = checked_efficiency(implementation, where)
+        return Estimate(roofline_seconds(work, working_set(signature, work), efficiency, rates), rates.origin)
 
     def _measured(
         self, operation: Operation, signature: Signature, implementation: Implementation, device: Device

@@ -13,7 +13,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
-from syclsched.devices.executables import Executable, HostExecutable, KernelExecutable, LibraryExecutable, Submission
+from syclsched.devices.executables import (
+    Executable,
+    HostExecutable,
+    KernelExecutable,
+    LibraryExecutable,
+    SequenceExecutable,
+    Submission,
+)
 from syclsched.devices.spirv import KernelCompilationError, kernel_spirv
 from syclsched.errors import CapabilityError, ExecutionError, SyclschedError
 from syclsched.model.operation import (
@@ -25,6 +32,7 @@ from syclsched.model.operation import (
     Signature,
     SpirvModule,
 )
+from syclsched.model.sequence import Part
 
 __all__ = ["Executable", "Submission", "compile_task"]
 
@@ -134,6 +142,14 @@ def _make(
     loaded = _load(implementation, signature, where)
     if implementation.kind == "library":
         return LibraryExecutable(loaded, signature.scalars, where)
+    if implementation.kind == "sequence":
+        return SequenceExecutable(
+            [
+                (compile_task(p.operation, p.implementation, p.signature, queue, limits), _array_arguments(p))
+                for p in loaded
+                if not p.writes_nothing
+            ]
+        )
     launch = _index_space(implementation, signature, limits, where)
     if implementation.kind == "numba-dpex":
         grouped = launch.local_range is not None
@@ -150,6 +166,12 @@ def _make(
         local_range=None if launch.local_range is None else list(reversed(launch.local_range)),
         descriptors=implementation.kind == "numba-dpex",
     )
+
+
+def _array_arguments(part: Part) -> tuple[tuple[str, str], ...]:
+    """Return which array of the sequence each array parameter of a step takes; its scalars are compiled in."""
+    arrays = {p.name for p in part.operation.arrays}
+    return tuple((own, whole) for own, whole in part.arguments if own in arrays)
 
 
 def _load(implementation: Implementation, signature: Signature, where: str) -> Any:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -106,6 +106,24 @@ class LibrarySubmission:
         return event
 
 
+@dataclass(frozen=True, slots=True)
+class SequenceSubmission:
+    """Several submissions, at least one, to be made one after another on one in-order queue."""
+
+    steps: list[Submission]
+
+    def submissions(self, queue: Any, depends: list[Any]) -> Iterator[Any]:
+        """Submit one step after another to an in-order queue; yield the event of each."""
+        for step in self.steps:
+            yield step.submit(queue, depends)
+            depends = []
+
+    def submit(self, queue: Any, depends: list[Any]) -> Any:
+        """Submit all to an in-order queue and return the last event; see `Submission.submit`."""
+        *_, event = self.submissions(queue, depends)
+        return event
+
+
 class KernelExecutable:
     """A SYCL kernel with its index space.
 
@@ -203,6 +221,29 @@ class LibraryExecutable:
         """Keep the arguments; see `Executable.bind`."""
         arrays = {name: a.array if isinstance(a, BoundArray) else a for name, a in arguments.items()}
         return LibrarySubmission(self.call, {**self.scalars, **arrays}, self.where)
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceExecutable:
+    """Compiled steps, and which argument of the sequence each array parameter of a step takes.
+
+    Steps that write nothing are left out: libraries and drivers lose the order of empty work.
+    """
+
+    steps: Sequence[tuple[Executable, tuple[tuple[str, str], ...]]]
+
+    @property
+    def function(self) -> None:
+        """None: it is submitted."""
+        return None
+
+    def bind(self, arguments: Mapping[str, Argument]) -> Submission:
+        """Bind every step; see `Executable.bind`."""
+        if not self.steps:
+            return EmptySubmission()
+        return SequenceSubmission(
+            [step.bind({own: arguments[whole] for own, whole in wiring}) for step, wiring in self.steps]
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,11 +61,23 @@ def submit_fence(queue: Any, depends: list[Any]) -> Any:
     dpctl.SyclEvent
         Completes once they have.
     """
-    source, destination = _scratch_for(queue)
+    destination, source = scratch_for(queue)
     return queue.memcpy_async(destination, source, 1, depends)
 
 
-def _scratch_for(queue: Any) -> tuple[Any, Any]:
+def scratch_for(queue: Any) -> tuple[Any, Any]:
+    """Return the memory a fence copies: destination and source, of the queue's context and device.
+
+    Parameters
+    ----------
+    queue : dpctl.SyclQueue
+        Where the fence is to be submitted.
+
+    Returns
+    -------
+    (dpctl.memory.MemoryUSMDevice, dpctl.memory.MemoryUSMDevice)
+        Kept for good.
+    """
     from dpctl import memory
 
     key = (queue.sycl_context, queue.sycl_device)

@@ -58,9 +58,7 @@ DTYPES = (
 
 
 def inputs(kind: str, dtype: Dtype, length: int) -> Array:
-    """Return the input of a computation; for the ramp, its start and step."""
-    if kind == RAMP:
-        return np.array([0.5, 0.25] if dtype.is_float else [3, 2], dtype=dtype.name)
+    """Return the input of a computation; the ramp takes its start and step from the first two."""
     index = np.arange(length, dtype=np.int64)
     if kind == REDUCTION:
         return ((index * 31) % 97 - 48).astype(dtype.name)
@@ -132,25 +130,22 @@ def mismatch(result: Array, answer: Array, tolerance: float) -> str | None:
 # --- the computations as numba-dpex kernels (decorated where they are compiled) ---------------------
 
 
-def ramp_kernel(item: Any, out: Any, given: Any) -> None:
-    """out[i] = start + step * i, made from the index."""
+def float_elements_kernel(item: Any, out: Any, given: Any) -> None:
+    """First half of out: a ramp made from the index; second half: exp(-x^2) + sin(x) cos(x) + |x|, x = given[i]."""
     i = item.get_id(0)
     out[i] = i
     out[i] = given[1] * out[i] + given[0]
-
-
-def float_formula_kernel(item: Any, out: Any, given: Any) -> None:
-    """out[i] = exp(-x^2) + sin(x) cos(x) + |x|, with x = given[i]."""
-    i = item.get_id(0)
     x = given[i]
-    out[i] = math.exp(-x * x) + math.sin(x) * math.cos(x) + math.sqrt(x * x)
+    out[given.shape[0] + i] = math.exp(-x * x) + math.sin(x) * math.cos(x) + math.sqrt(x * x)
 
 
-def integer_formula_kernel(item: Any, out: Any, given: Any) -> None:
-    """out[i] = 5 x^2 + (x ^ 21) - (x >> 2), with x = given[i] and ^ the exclusive or."""
+def integer_elements_kernel(item: Any, out: Any, given: Any) -> None:
+    """First half of out: a ramp made from the index; second half: 5 x^2 + (x ^ 21) - (x >> 2), x = given[i]."""
     i = item.get_id(0)
+    out[i] = i
+    out[i] = given[1] * out[i] + given[0]
     x = given[i]
-    out[i] = x * x * 5 + (x ^ 21) - (x >> 2)
+    out[given.shape[0] + i] = x * x * 5 + (x ^ 21) - (x >> 2)
 
 
 def reduction_kernel(item: Any, out: Any, given: Any) -> None:
@@ -162,11 +157,13 @@ def reduction_kernel(item: Any, out: Any, given: Any) -> None:
     out[i] = total
 
 
-def dpex_kernel(kind: str, dtype: Dtype) -> Any:
-    """Return the Python function of a computation's numba-dpex kernel."""
-    if kind == FORMULA:
-        return float_formula_kernel if dtype.is_float else integer_formula_kernel
-    return {RAMP: ramp_kernel, REDUCTION: reduction_kernel}[kind]
+def dpex_kernels(dtype: Dtype) -> tuple[tuple[Any, tuple[str, ...]], ...]:
+    """Return the numba-dpex kernels of a dtype, each with the computations whose answers it leaves one after another.
+
+    Ramp and formula share a kernel, because making a program costs a driver more than running it.
+    """
+    elements = float_elements_kernel if dtype.is_float else integer_elements_kernel
+    return (elements, (RAMP, FORMULA)), (reduction_kernel, (REDUCTION,))
 
 
 # --- the computations in OpenCL C --------------------------------------------------------------------
@@ -191,13 +188,12 @@ __kernel void reduction_{name}(__global {type} *out, __global const {type} *give
     for (long j = get_global_id(0); j < length; j += get_global_size(0))
         total += given[j];
     partial[me] = total;
-    for (size_t half_size = {group} / 2; half_size > 0; half_size /= 2) {{
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (me < half_size)
-            partial[me] += partial[me + half_size];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (me == 0) {{
+        for (size_t other = 1; other < {group}; ++other)
+            total += partial[other];
+        out[get_group_id(0)] = total;
     }}
-    if (me == 0)
-        out[get_group_id(0)] = partial[0];
 }}
 """
 

@@ -210,6 +210,10 @@ class BufferTable:
             self._reserve.give(buffer[1], found.array.nbytes, found.storage)
         return found.array.nbytes
 
+    def early(self, buffer: Buffer) -> LiveBuffer | None:
+        """Return a buffer that is there, or is prepared to be allocated; None if it is neither."""
+        return self._buffers.get(buffer) or self._prepared.get(buffer)
+
     def get(self, buffer: Buffer) -> LiveBuffer | None:
         """Return a buffer, or None if it is not there."""
         return self._buffers.get(buffer)

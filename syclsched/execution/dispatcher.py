@@ -5,26 +5,28 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Literal
 
 from syclsched.devices.executables import Executable
+from syclsched.devices.submission_loop import Command, SubmissionLoop, load_library
 from syclsched.errors import ExecutionError, MemoryLimitError, SyclschedError, TaskFailedError
+from syclsched.execution.batches import Commands, Gathered
 from syclsched.execution.buffers import BufferTable
 from syclsched.execution.clock import Anchor, ClockMap, now_ns, take_anchor
+from syclsched.execution.events import EventTable
 from syclsched.execution.failures import Failures, task_failed
-from syclsched.execution.frees import PendingFree, PendingFrees
 from syclsched.execution.lanes import Completion, DeviceLane, HostLane
 from syclsched.execution.lending import Lender, computes_on_host_cores
-from syclsched.execution.memory_limit import MemoryLimit
 from syclsched.execution.program import Buffer, Node, Program
 from syclsched.execution.readiness import Readiness
 from syclsched.execution.records import Counts, Record
 from syclsched.execution.reserve import buffers_to_prepare
+from syclsched.execution.room import Room
 from syclsched.execution.statuses import failed_status
 from syclsched.execution.waiting import wait_flag
 from syclsched.execution.work import Work, compile_work
-from syclsched.execution.worker import Worker
 
 #: What else the dispatcher is woken for: memory may have come free, a lane has room again, the run was cancelled.
 Wake = Literal["memory", "room", "cancel"]
@@ -66,16 +68,22 @@ class Dispatcher:
         self._queues = queues
         self._executables: dict[int, Executable] = {}
         self._readiness = Readiness(program.lanes)
-        self._frees = PendingFrees(len(program.lanes))
-        allocations = [n.instruction for n in program.nodes.values() if n.instruction.kind == "alloc"]
-        self._limit = MemoryLimit(allocations, program.plan.peak_bytes)
         self._pinned = {piece.status for piece in work.values() if piece.status is not None}
-        # Per instruction handed on: its event, or None once it has completed without one.
-        self._events: dict[int, Any] = {}
+        library, lanes = load_library(), _in_order(program, queues)
+        self._loop_in_c = None if library is None else SubmissionLoop(library, lanes, program.slots)
+        self._commands: Commands | None = None
+        self._gathered = Gathered()
+        self._events = EventTable(self._loop_in_c)
         self._inbox: queue.SimpleQueue[Completion | Wake] = queue.SimpleQueue()
         self._watched: dict[int, threading.Event] = {}
-        self._watcher = Worker("syclsched memory")
-        self._watching = False
+        self._room = Room(
+            program,
+            buffers,
+            self._events,
+            self._pinned,
+            freed=self._readiness.unpark,
+            wake=lambda: self._inbox.put("memory"),
+        )
         self._signals_due = 0
         self._paced = 0
         self._lanes: dict[int, DeviceLane] = {}
@@ -93,6 +101,8 @@ class Dispatcher:
         """Submit nothing more; what was submitted ends. Returns at once."""
         if not self.finished.is_set():
             self.cancelled = True
+            if self._loop_in_c is not None:
+                self._loop_in_c.stop()
             self._inbox.put("cancel")
 
     def wait_submitted(self, number: int, timeout_s: float | None) -> bool:
@@ -147,7 +157,9 @@ class Dispatcher:
     def _run(self) -> None:
         try:
             self._prepare()
+            begun_ns = time.thread_time_ns()
             self._loop()
+            self.counts.dispatch_ns = time.thread_time_ns() - begun_ns
         except SyclschedError as error:
             self.error = error
         except BaseException as error:
@@ -183,9 +195,17 @@ class Dispatcher:
                 if lane.device not in self._lenders and computes_on_host_cores(queue.sycl_device):
                     self._lenders[lane.device] = Lender(lane.device)
                 lender = self._lenders.get(lane.device)
-                self._lanes[index] = DeviceLane(lane.name, queue, self.buffers, self.counts, self._inbox.put, lender)
+                self._lanes[index] = DeviceLane(
+                    lane.name, queue, self.buffers, self._events, self.counts, self._inbox.put, lender
+                )
             else:
                 self._hosts[index] = HostLane(lane.name, self.buffers, self._inbox.put, lambda: self.cancelled)
+        if self._loop_in_c is not None:
+            queues = _in_order(self.program, self._queues)
+            self._commands = Commands(
+                self._loop_in_c, self.program, self._work, self._executables, self.buffers, queues
+            )
+            self._commands.prepare()
         if self.recording:
             self._anchor()
 
@@ -213,13 +233,15 @@ class Dispatcher:
 
     def _loop(self) -> None:
         readiness = self._readiness
-        while not readiness.finished:
+        while self._gathered.nodes or not readiness.finished:
             if not self._inbox.empty():
                 self._handle(self._inbox.get())
                 continue
             node = readiness.take()
             if node is not None:
                 self._dispatch(node)
+            elif self._gathered.nodes:
+                self._hand_on()
             elif not (readiness.parked and self._make_room()):
                 self._handle(self._inbox.get())
 
@@ -228,27 +250,34 @@ class Dispatcher:
         if instruction.kind == "alloc":
             self._allocate(node, force=False)
         elif instruction.kind == "free":
-            use = instruction.uses[0]
-            free = PendingFree((use.array, use.space), self.program.frees_after(instruction))
-            self._frees.add(node.lane, free)
+            self._room.free(node)
             self._readiness.submitted(node)
-        elif self.cancelled or self.failures.cancels(instruction) or not self._has_buffers(node):
+        elif self._must_skip(node):
+            if self._gathered.nodes:
+                self._hand_on()  # what comes before makes values good that this one makes bad
             self._skip(node)
+            self._readiness.submitted(node)
+            if node.on_host:
+                self._readiness.completed(node)
         elif node.on_host:
             self._start_on_host(node)
         else:
             self._submit(node)
 
-    def _has_buffers(self, node: Node) -> bool:
-        """Return whether all buffers are there: one may be missing because its allocation failed."""
-        return all((use.array, use.space) in self.buffers for use in node.instruction.uses)
+    def _must_skip(self, node: Node) -> bool:
+        if self.cancelled:
+            return True
+        if self.failures.none:
+            return False
+        # A buffer may be missing because its allocation failed.
+        there = all((use.array, use.space) in self.buffers for use in node.instruction.uses)
+        return not there or self.failures.cancels(node.instruction)
 
     def _skip(self, node: Node) -> None:
         self.failures.lost(node.instruction)
         self.records[node.id] = Record(now_ns(), "cancelled")
         self._passed(node, None)
-        self._readiness.submitted(node)
-        if node.on_host or node.id in self.program.signals:
+        if node.id in self.program.signals:
             self._readiness.completed(node)
 
     def _submit(self, node: Node) -> None:
@@ -258,51 +287,114 @@ class Dispatcher:
             self._paced += 1
             lane.when_room(lambda: self._inbox.put("room"))
             return
-        events, record = self._events_before(node), Record(now_ns())
+        command = self._command(node)
+        device = self.program.plan.lanes[node.lane].device
+        if self._gathered.nodes and (command is None or device != self._gathered.device or self._gathered.full):
+            self._hand_on()
+        if command is None:
+            self._submit_from_python(node)
+        else:
+            self._gathered.add(node, command, device)
+        self._readiness.submitted(node)
+
+    def _command(self, node: Node) -> Command | None:
+        """Return the compiled loop's command for an instruction; None if it is to be submitted from Python."""
+        if self._commands is None:
+            return None
         try:
-            event = lane.submit(node, self._work.get(node.id), self._executables.get(node.id), events)
+            return self._commands.get(node)
+        except Exception:  # submission from Python meets the same again, and says whose it is
+            return None
+
+    def _hand_on(self) -> None:
+        """Give the compiled loop what was gathered for it."""
+        gathered, self._gathered = self._gathered, self._gathered.next()
+        assert self._loop_in_c is not None
+        begun_ns = now_ns()
+        batch = self._loop_in_c.submit(gathered.commands)
+        self.counts.submission_ns += now_ns() - begun_ns
+        self.counts.barriers += batch.fences
+        self.counts.submissions += batch.further
+        for node, submit_ns in zip(gathered.nodes, batch.submit_ns, strict=False):
+            if self.recording:
+                self.records[node.id] = Record(submit_ns)
+            self._events.put_submitted(node.id)
+            self._submitted(node)
+        lender = self._lanes[gathered.nodes[0].lane].lender
+        if lender is not None:
+            lender.lend_batch(self._loop_in_c, batch)
+        for node in gathered.nodes[batch.done :]:  # one was refused, or the run cancelled
+            if self._must_skip(node):
+                self._skip(node)
+            else:
+                self._submit_from_python(node)
+
+    def _submit_from_python(self, node: Node) -> None:
+        lane, record = self._lanes[node.lane], Record(now_ns())
+        try:
+            event = lane.submit(
+                node, self._work.get(node.id), self._executables.get(node.id), self._events_before(node)
+            )
         except Exception as error:
             record.outcome, event = "failed", None
             self._failed(node, task_failed(node.instruction, error, "could not be submitted:"))
         else:
             self.counts.submission_ns += now_ns() - record.submit_ns
-            self.failures.done(node.instruction)
-            if node.id in self.program.waited_for:
-                self.counts.events += 1
         if self.recording:
-            record.event = event
+            record.event, record.first_event = event, lane.first_event
             self.records[node.id] = record
-        self._passed(node, event if self.recording or node.id in self.program.event_holders else None)
-        self._readiness.submitted(node)
+        self._passed(node, event)
+        if event is not None:
+            self._submitted(node)
+        elif node.id in self.program.signals:
+            self._readiness.completed(node)
+
+    def _submitted(self, node: Node) -> None:
+        """Note that an instruction is on its way, and have its completion reported where the host must know."""
+        lane = self._lanes[node.lane]
+        lane.submitted(node)
+        self.failures.done(node.instruction)
+        if node.id in self.program.waited_for:
+            self.counts.events += 1
         if node.id in self.program.signals:
-            if event is None:
-                self._readiness.completed(node)
-            else:
-                self._signals_due += 1
-                lane.watch(node, event)
+            self._signals_due += 1
+            lane.watch(node, self._events.get(node.id))
+        self._look_for_waiters(node)
 
     def _start_on_host(self, node: Node) -> None:
+        if self._gathered.nodes:
+            self._hand_on()  # it may wait for some of them, and none of them should wait for it
+        self._readiness.submitted(node)
+        self._give_to_host(node)
+
+    def _give_to_host(self, node: Node) -> None:
         self.records[node.id] = Record(now_ns())
         lane = self._hosts[node.lane]
-        self._readiness.submitted(node)
         try:
             lane.start(node, self._work.get(node.id), self._executables.get(node.id), self._events_before(node))
         except Exception as error:
             self._completed(Completion(node, now_ns(), now_ns(), error))
 
     def _events_before(self, node: Node) -> list[Any]:
-        return [event for number in node.events if (event := self._events[number]) is not None]
+        return [event for number in node.events if (event := self._events.get(number)) is not None]
 
     def _handle(self, message: Completion | Wake) -> None:
         if isinstance(message, Completion):
-            if message.node.on_host:
-                self._completed(message)
-            else:
+            if not message.node.on_host:
                 self._signalled(message)
+                return
+            if not message.returned:
+                self._completed(message)
+            for node in self._hosts[message.node.lane].take_returned(message):
+                if self._must_skip(node):
+                    self._skip(node)
+                    self._readiness.completed(node)
+                else:
+                    self._give_to_host(node)
             return
         if message == "memory":
-            self._watching = False
-            self._reap()
+            self._room.woken()
+            self._room.reap()
         elif message == "room":
             self._paced -= 1
         self._readiness.unpark()
@@ -332,7 +424,10 @@ class Dispatcher:
         self.failures.lost(node.instruction)
 
     def _passed(self, node: Node, event: Any) -> None:
-        self._events[node.id] = event
+        self._events.put(node.id, event)
+        self._look_for_waiters(node)
+
+    def _look_for_waiters(self, node: Node) -> None:
         if self._watched and (flag := self._watched.pop(node.id, None)) is not None:
             flag.set()
 
@@ -341,71 +436,29 @@ class Dispatcher:
     def _allocate(self, node: Node, *, force: bool) -> None:
         instruction = node.instruction
         if self.cancelled:
-            self._limit.skipped(instruction)
+            self._room.skip(instruction)
         else:
-            if not force and not self._limit.allows(instruction):
-                self._reap()
-                if not self._limit.allows(instruction):
+            try:
+                if not self._room.allocate(instruction, force=force):
                     self._readiness.park(node)
                     return
-            self._limit.allocated(instruction)
-            use = instruction.uses[0]
-            try:
-                self.buffers.allocate((use.array, use.space))
             except MemoryLimitError as error:
-                self._limit.freed(use.space, instruction.nbytes)
                 self._failed(node, task_failed(instruction, error, "no memory:"))
-        self._events[node.id] = None
+        self._events.put(node.id, None)
         self._readiness.submitted(node)
 
     def _make_room(self) -> bool:
         """Give allocations that were put aside a chance; return False if there is nothing to do but sleep."""
-        if self._reap() or self.cancelled:
+        if self._room.reap() or self.cancelled:
             self._readiness.unpark()
             return True
-        free = self._frees.waitable(self._events.__contains__)
-        if free is not None:
-            if not self._watching:
-                self._watching = True
-                events = [e for number in free.after if (e := self._events[number]) is not None]
-                self._watcher.post(lambda: self._wait_and_wake(events))
-            return False
-        if self._readiness.running or self._signals_due or self._paced:
+        if self._room.expect() or self._readiness.running or self._signals_due or self._paced:
             return False
         # Nothing that was submitted will free anything: the plan's numbers are not in order. Better over than stuck.
         node = self._readiness.take_parked()
         if node is not None:
             self._allocate(node, force=True)
         return True
-
-    def _wait_and_wake(self, events: list[Any]) -> None:
-        try:
-            for event in events:
-                event.wait()
-        finally:
-            self._inbox.put("memory")
-
-    def _reap(self) -> bool:
-        """Let frees take effect whose time has come; return whether any did."""
-        due = self._frees.take(self._is_complete)
-        for free in due:
-            found = self.buffers.get(free.buffer)
-            if found is None:
-                continue
-            self._limit.freed(free.buffer[1], found.array.nbytes)
-            if free.buffer not in self._pinned:
-                self.buffers.free(free.buffer)
-        if due:
-            self._readiness.unpark()
-        return bool(due)
-
-    def _is_complete(self, number: int) -> bool:
-        if number not in self._events:
-            return False
-        event = self._events[number]
-        if event is None:
-            return True
-        return bool(event.execution_status.name == "complete")
 
     # --- the end ----------------------------------------------------------------------------------
 
@@ -418,8 +471,10 @@ class Dispatcher:
         for lane in self._lanes.values():
             lane.wait()
             lane.stop()
-        self._watcher.stop()
-        self._reap()
+        self._room.stop()
+        self._room.reap()
+        self._read_times()
+        self._events.close()
         if self.recording and self._lanes and self.error is None:
             self._anchor()
         self._read_statuses()
@@ -430,6 +485,14 @@ class Dispatcher:
             lane.release()
         self._executables.clear()
         self.counts.peak_bytes = dict(self.buffers.peak_bytes)
+
+    def _read_times(self) -> None:
+        """Read the device times of what the compiled loop submitted, while its events are there."""
+        if self._loop_in_c is None or not self.recording:
+            return
+        records = {n: r for n, r in self.records.items() if r.event is None and self._loop_in_c.holds(n)}
+        for record, times in zip(records.values(), self._loop_in_c.times(list(records)), strict=True):
+            record.device_ns = times
 
     def _read_statuses(self) -> None:
         for number, piece in sorted(self._work.items()):
@@ -442,3 +505,7 @@ class Dispatcher:
                 self.failures.record(instruction, error)
                 if number in self.records:
                     self.records[number].outcome = "failed"
+
+
+def _in_order(program: Program, queues: dict[str, Any]) -> dict[int, Any]:
+    return {n: queues[lane.name] for n, lane in enumerate(program.plan.lanes) if lane.name in queues}

@@ -29,9 +29,14 @@ class Failures:
         self._dead: set[str] = set()
         self._errors: list[tuple[int, TaskFailedError]] = []
 
+    @property
+    def none(self) -> bool:
+        """Whether nothing has failed or been cancelled so far."""
+        return not self._bad and not self._dead
+
     def cancels(self, instruction: Instruction) -> bool:
         """Return whether an instruction must not run because of what failed before."""
-        if not self._bad and not self._dead:
+        if self.none:
             return False
         if any(use.mode.reads and (use.array, use.space) in self._bad for use in instruction.uses):
             return True

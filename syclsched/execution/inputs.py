@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from syclsched.errors import ArgumentError, UnknownArrayError
 from syclsched.model.graph import TaskGraph, check_data
 from syclsched.model.plan import Plan
+from syclsched.model.task import Joined, LogicalArray
 
 NumpyArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -39,9 +41,13 @@ def gather_inputs(plan: Plan, graph: TaskGraph, inputs: Mapping[str, Any] | None
     ArgumentError
         If a value is missing, or has another shape or dtype than was declared.
     """
-    declared = graph.arrays
+    declared, joined = graph.arrays, graph.joined
     given = dict(graph.data)
     for name, value in (inputs or {}).items():
+        for whole in joined.get(name, ()):
+            given.update(_rows(whole, value, declared))
+        if name not in declared and name in joined:
+            continue
         if name not in declared:
             raise UnknownArrayError(
                 f"a value is given for array {name!r}, which is not declared in graph {graph.name!r}",
@@ -58,10 +64,22 @@ def gather_inputs(plan: Plan, graph: TaskGraph, inputs: Mapping[str, Any] | None
         )
     found = {}
     for name, value in given.items():
-        data = value if hasattr(value, "shape") and hasattr(value, "dtype") else np.asarray(value)
+        data = _as_array(value)
         check_data(declared[name], data)
         found[name] = to_numpy(data)
     return found
+
+
+def _as_array(value: Any) -> Any:
+    return value if hasattr(value, "shape") and hasattr(value, "dtype") else np.asarray(value)
+
+
+def _rows(joined: Joined, value: Any, declared: Mapping[str, LogicalArray]) -> dict[str, Any]:
+    """Return the value of each part of an array that is held in parts: views of its rows."""
+    data = _as_array(value)
+    check_data(joined.whole, data)
+    ends = list(accumulate((declared[part].shape[0] for part in joined.parts), initial=0))
+    return {part: data[start:stop] for part, (start, stop) in zip(joined.parts, pairwise(ends), strict=True)}
 
 
 def to_numpy(data: Any) -> NumpyArray:

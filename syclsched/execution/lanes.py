@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from syclsched.devices.executables import Executable
+from syclsched.devices.executables import Executable, SequenceSubmission
 from syclsched.devices.fences import lane_queue, must_fence, submit_fence
+from syclsched.devices.submission_loop import LONGEST_LIST
 from syclsched.execution.buffers import BufferTable
 from syclsched.execution.clock import now_ns
+from syclsched.execution.events import EventTable
 from syclsched.execution.lending import Lender
 from syclsched.execution.pacing import Pacing
 from syclsched.execution.program import Buffer, Node
@@ -20,9 +22,6 @@ from syclsched.execution.records import Counts
 from syclsched.execution.work import Work
 from syclsched.execution.worker import Worker
 from syclsched.model.plan import Lane
-
-#: With more waits than this, one fence is submitted for them instead of a long event list.
-FENCE_WAITS = 8
 
 
 def queue_of(lane: Lane, live: Any) -> Any:
@@ -58,12 +57,15 @@ class Completion:
         Host's clock; None if it did not start.
     error : BaseException or None
         What it raised.
+    returned : bool
+        Whether it was not tried, because one before it on its host lane failed: it is to be thought over again.
     """
 
     node: Node
     start_ns: int | None = None
     finish_ns: int | None = None
     error: BaseException | None = None
+    returned: bool = False
 
 
 class DeviceLane:
@@ -77,6 +79,8 @@ class DeviceLane:
         In-order; nobody else submits to it.
     buffers : BufferTable
         The run's buffers.
+    events : EventTable
+        The run's events.
     counts : Counts
         The run's counters.
     report : callable
@@ -90,6 +94,7 @@ class DeviceLane:
         name: str,
         queue: Any,
         buffers: BufferTable,
+        events: EventTable,
         counts: Counts,
         report: Callable[[Completion], None],
         lender: Lender | None = None,
@@ -100,10 +105,13 @@ class DeviceLane:
         self._must_fence = must_fence(queue)
         self.watcher = Worker(f"syclsched {name} events")
         self.pacer = Worker(f"syclsched {name} pace")
-        self._lender = lender
-        self.pacing = Pacing(lambda event: bool(event.execution_status == self._complete))
+        self.lender = lender
+        self.pacing = Pacing(events.is_complete)
         self._report = report
-        self.last_event: Any = None
+        self._events = events
+        self._last: int | None = None
+        #: Of the instruction submitted last, if it is a sequence: the event of its first step.
+        self.first_event: Any = None
         self._buffers = buffers
         self._counts = counts
         self._complete = dpctl.event_status_type.complete
@@ -126,9 +134,10 @@ class DeviceLane:
         dpctl.SyclEvent
             Its own.
         """
+        self.first_event = None
         depends = self._unfinished(events)
         is_copy = node.instruction.kind == "copy" and node.instruction.nbytes
-        if depends and not is_copy and (self._must_fence or len(depends) > FENCE_WAITS):
+        if depends and not is_copy and (self._must_fence or len(depends) > LONGEST_LIST):
             self._lend(self._fence(depends))
             depends = []
         if is_copy:
@@ -137,16 +146,20 @@ class DeviceLane:
             event = self._launch(node.lane, work, executable, depends)
         else:
             event = self._fence(depends)
-        self._counts.submissions += 1
-        self.last_event = event
         self._lend(event)
-        self.pacing.add(event, node.instruction.duration_s)
         return event
+
+    def submitted(self, node: Node) -> None:
+        """Note that an instruction of this lane was submitted, and its event entered in the table."""
+        self._counts.submissions += 1
+        self._last = node.id
+        self.pacing.add(node.id, node.instruction.duration_s)
 
     def wait(self) -> None:
         """Wait for everything submitted so far; lets other threads run."""
-        if self.last_event is not None:
-            self.last_event.wait()
+        event = None if self._last is None else self._events.get(self._last)
+        if event is not None:
+            event.wait()
 
     def watch(self, node: Node, event: Any) -> None:
         """Have it reported when an instruction that was submitted here has completed."""
@@ -154,7 +167,7 @@ class DeviceLane:
 
     def when_room(self, wake: Callable[[], None]) -> None:
         """Have something called, on a thread of the lane's, once submission may go on."""
-        event = self.pacing.half_way()
+        event = self._events.get(self.pacing.half_way())
         self.pacer.post(lambda: _wait_and(event, wake))
 
     def stop(self) -> None:
@@ -171,8 +184,8 @@ class DeviceLane:
         return [e for e in events if e.execution_status != self._complete]
 
     def _lend(self, event: Any) -> None:
-        if self._lender is not None:
-            self._lender.lend(event)
+        if self.lender is not None:
+            self.lender.lend(event)
 
     def _fence(self, depends: list[Any]) -> Any:
         self._counts.barriers += 1
@@ -181,10 +194,22 @@ class DeviceLane:
     def _launch(self, lane: int, work: Work, executable: Executable, depends: list[Any]) -> Any:
         arguments = {name: self._buffers[buffer].bound(lane, self.queue) for name, buffer in work.buffers.items()}
         submission = executable.bind(arguments)
-        if work.implementation.kind == "library":
+        if not work.implementation.is_kernel:
             # A kernel's scalars are copied when it is submitted and its arrays are the run's; a library's may not be.
             self._kept.append(submission)
+        if isinstance(submission, SequenceSubmission):
+            return self._submit_steps(submission, depends)
         return submission.submit(self.queue, depends)
+
+    def _submit_steps(self, submission: SequenceSubmission, depends: list[Any]) -> Any:
+        """Submit a sequence's steps and lend a thread to each: with none, submission takes several times as long."""
+        events = submission.submissions(self.queue, depends)
+        event = self.first_event = next(events)
+        for following in events:
+            self._lend(event)
+            event = following
+            self._counts.submissions += 1
+        return event
 
     def _copy(self, node: Node, depends: list[Any]) -> Any:
         source, destination = (self._buffers[use.array, use.space] for use in node.instruction.uses)
@@ -197,7 +222,10 @@ class DeviceLane:
 
 
 class HostLane:
-    """A thread that waits for events and calls Python functions.
+    """A thread that waits for events and calls Python functions, one after another.
+
+    It is given some ahead, so that it need not wait to be told. After one that fails it returns the others untried,
+    since some may have been for its result.
 
     Parameters
     ----------
@@ -222,6 +250,9 @@ class HostLane:
         self._buffers = buffers
         self._report = report
         self._cancelled = cancelled
+        self._broken = False
+        self._given = 0
+        self._returned: list[Node] = []
 
     def start(self, node: Node, work: Work | None, executable: Executable | None, events: list[Any]) -> None:
         """Have one instruction done once its events have completed.
@@ -236,7 +267,38 @@ class HostLane:
             What must have finished first.
         """
         call = self._call(node, work, executable)
-        self.worker.post(lambda: self._report(_perform(node, events, call, self._cancelled)))
+        self._given += 1
+        self.worker.post(lambda: self._report(self._perform(node, events, call)))
+
+    def take_returned(self, completion: Completion) -> list[Node]:
+        """Note a completion, and return what is to be thought over again; on the thread that calls `start`.
+
+        Parameters
+        ----------
+        completion : Completion
+            One that was reported.
+
+        Returns
+        -------
+        list of Node
+            Empty until nothing is on its way any more.
+        """
+        self._given -= 1
+        if completion.returned:
+            self._returned.append(completion.node)
+        if self._given or not self._broken:
+            return []
+        self._broken = False
+        returned, self._returned = self._returned, []
+        return returned
+
+    def _perform(self, node: Node, events: list[Any], call: Callable[[], object]) -> Completion:
+        if self._broken:
+            return Completion(node, returned=True)
+        completion = _perform(node, events, call, self._cancelled)
+        if completion.error is not None:
+            self._broken = True
+        return completion
 
     def _call(self, node: Node, work: Work | None, executable: Executable | None) -> Callable[[], object]:
         if work is not None and executable is not None and executable.function is not None:
@@ -275,7 +337,8 @@ def host_arguments(work: Work, buffers: BufferTable | Mapping[Buffer, Any]) -> d
 
 def _wait_and(event: Any, wake: Callable[[], None]) -> None:
     try:
-        event.wait()
+        if event is not None:
+            event.wait()
     finally:
         wake()
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from syclsched.devices.submission_loop import Batch, SubmissionLoop
 from syclsched.execution.worker import Worker
 
 
@@ -39,6 +40,10 @@ class Lender:
     def lend(self, event: Any) -> None:
         """Wait, on the thread, until an event has completed, after those lent to before."""
         self._worker.post(event.wait)
+
+    def lend_batch(self, loop: SubmissionLoop, batch: Batch) -> None:
+        """Do so for everything the compiled loop submitted at once."""
+        self._worker.post(lambda: loop.wait(batch))
 
     def stop(self) -> None:
         """Let the thread end after what it waits for."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 #: A lane is given this much predicted work ahead, but never fewer nor more instructions than these.
 AHEAD_S = 0.25
@@ -18,17 +17,17 @@ class Pacing:
     Parameters
     ----------
     is_complete : callable
-        Whether an event has completed.
+        Whether an instruction has completed, by number.
     """
 
-    def __init__(self, is_complete: Callable[[Any], bool]) -> None:
+    def __init__(self, is_complete: Callable[[int], bool]) -> None:
         self._is_complete = is_complete
-        self._ahead: deque[tuple[Any, float]] = deque()
+        self._ahead: deque[tuple[int, float]] = deque()
         self._ahead_s = 0.0
 
-    def add(self, event: Any, duration_s: float) -> None:
+    def add(self, number: int, duration_s: float) -> None:
         """Note that an instruction was submitted."""
-        self._ahead.append((event, duration_s))
+        self._ahead.append((number, duration_s))
         self._ahead_s += duration_s
 
     def has_room(self) -> bool:
@@ -39,8 +38,8 @@ class Pacing:
             self._ahead_s -= self._ahead.popleft()[1]
         return self._within()
 
-    def half_way(self) -> Any:
-        """Return the event after which half of what is ahead remains: time to go on without the lane running dry."""
+    def half_way(self) -> int:
+        """Return the instruction after which half of what is ahead remains: time to go on, the lane not run dry."""
         return self._ahead[len(self._ahead) // 2][0]
 
     def _within(self) -> bool:

@@ -70,6 +70,11 @@ class Program:
         )
         self.nodes: dict[int, Node] = {node.id: node for lane in self.lanes for node in lane}
 
+    @property
+    def slots(self) -> int:
+        """One more than the largest instruction number."""
+        return max(self.nodes, default=-1) + 1
+
     def frees_after(self, free: Instruction) -> tuple[int, ...]:
         """Return the instructions that must have completed before a ``free`` takes effect."""
         return tuple(sorted(i for i in self._ordered_by(free.id) if self._instruction(i).kind not in MEMORY_KINDS))
@@ -107,6 +112,8 @@ class Program:
         version: dict[Buffer, object] = {(a.name, HOST): None for a in self.plan.arrays if a.is_input}
         writer: dict[Buffer, int | None] = dict.fromkeys(version)
         newest: dict[str, object] = {a.name: None for a in self.plan.arrays if a.is_input}
+        # By the order of the tasks, not of the instructions: writers of different buffers need not wait for each other.
+        last_writer = {a.array: t.name for t in self.plan.tasks for a in t.accesses if a.mode.writes}
         for _, instruction in self.plan.instructions():
             if instruction.kind == "free":
                 version.pop((instruction.uses[0].array, instruction.uses[0].space), None)
@@ -117,8 +124,9 @@ class Program:
                 for use in instruction.uses:
                     if use.mode.writes:
                         buffer = (use.array, use.space)
-                        version[buffer] = newest[use.array] = instruction.id
-                        writer[buffer] = instruction.id
+                        version[buffer] = writer[buffer] = instruction.id
+                        if last_writer.get(use.array) == instruction.task:
+                            newest[use.array] = instruction.id
         found: dict[str, tuple[Buffer, int | None]] = {}
         # Of several copies of the last value the earliest is the one to wait for.
         for buffer in sorted(version, key=lambda b: -1 if (by := writer[b]) is None else by):
@@ -165,8 +173,11 @@ class Program:
     def _node(self, lane_index: int, lane: Lane, instruction: Instruction) -> Node:
         on_host = lane.kind == "host" and instruction.kind not in MEMORY_KINDS
         if instruction.kind in MEMORY_KINDS:
-            # Host work that holds nothing up; a free's waits are looked at when it may take effect.
-            return Node(instruction, lane_index, on_host)
+            # Host work that holds nothing up; a free's waits are looked at when it may take effect. Memory that comes
+            # back after an eviction comes after the free of what it had before.
+            frees = () if instruction.kind == "free" else instruction.waits
+            earlier = tuple(w for w in frees if self._instruction(w).kind == "free")
+            return Node(instruction, lane_index, on_host, submitted_first=earlier)
         targets = self._expand(instruction.waits)
         host = {i for i in targets if self._is_host_work(i)}
         device = [i for i in targets if i not in host and self._instruction(i).kind not in MEMORY_KINDS]

@@ -12,13 +12,16 @@ from collections.abc import Sequence
 
 from syclsched.execution.program import Node
 
+#: So many instructions a host lane is given ahead: its thread goes from one to the next without being told to.
+HOST_AHEAD = 8
+
 
 class Readiness:
     """Walks all lanes at once; each goes on as soon as its next instruction may be handed on.
 
     A device instruction may go when what it waits for has been submitted: the event list does the rest. What
-    waits for a host instruction, or for one of another context, may go when that has completed. A host lane has one
-    instruction on its way at a time.
+    waits for a host instruction, or for one of another context, may go when that has completed. A host lane has a few
+    instructions on their way, which its thread does in order.
 
     Parameters
     ----------
@@ -36,6 +39,7 @@ class Readiness:
         self._ready: list[tuple[int, int]] = []
         self._parked: list[tuple[int, int]] = []
         self._running: set[int] = set()
+        self._ahead = [0] * len(lanes)
         for lane in range(len(lanes)):
             self._offer(lane)
 
@@ -82,24 +86,28 @@ class Readiness:
         """Note that an instruction that was taken has been handed on."""
         if node.on_host:
             self._running.add(node.id)
+            self._ahead[node.lane] += 1
+            self._advance(node)
             return
         self._submitted.add(node.id)
         self._advance(node)
+        self._wake(node)
 
     def completed(self, node: Node) -> None:
         """Note that an instruction has completed, failed, or been cancelled before it started."""
         self._completed.add(node.id)
         if node.on_host:
             self._running.discard(node.id)
-            self._advance(node)
-        else:
-            self._wake(node)
+            full = self._ahead[node.lane] == HOST_AHEAD
+            self._ahead[node.lane] -= 1
+            if full:
+                self._offer(node.lane)
+        self._wake(node)
 
     def _advance(self, node: Node) -> None:
         self._next[node.lane] += 1
         self._left -= 1
         self._offer(node.lane)
-        self._wake(node)
 
     def _wake(self, node: Node) -> None:
         for lane in self._blocked.pop(node.id, ()):
@@ -107,7 +115,7 @@ class Readiness:
 
     def _offer(self, lane: int) -> None:
         """Make a lane's next instruction ready, or wait for the first thing it lacks."""
-        if self._next[lane] == len(self._lanes[lane]):
+        if self._next[lane] == len(self._lanes[lane]) or self._ahead[lane] == HOST_AHEAD:
             return
         node = self._lanes[lane][self._next[lane]]
         for number in node.submitted_first:

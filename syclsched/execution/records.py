@@ -25,7 +25,11 @@ class Record:
     outcome : str
         ``done``, ``failed`` or ``cancelled``.
     event : dpctl.SyclEvent or None
-        Of a device instruction.
+        Of a device instruction submitted from Python.
+    first_event : dpctl.SyclEvent or None
+        Of a sequence of submissions: the event of the first, with which it begins.
+    device_ns : (int, int) or None
+        Start and finish on the device's clock, of one submitted by the compiled loop.
     start_ns, finish_ns : int or None
         Host's clock, of a host instruction.
     """
@@ -33,6 +37,8 @@ class Record:
     submit_ns: int
     outcome: Outcome = "done"
     event: Any = None
+    first_event: Any = None
+    device_ns: tuple[int, int] | None = None
     start_ns: int | None = None
     finish_ns: int | None = None
 
@@ -46,6 +52,8 @@ class Counts:
     events: int = 0
     host_waits: int = 0
     submission_ns: int = 0
+    #: Processor time of the dispatching thread, from the first instruction to the last.
+    dispatch_ns: int = 0
     peak_bytes: dict[str, int] = field(default_factory=dict)
 
 
@@ -122,8 +130,12 @@ def _span(
 
 def _times(record: Record, clock: ClockMap | None) -> tuple[int, int]:
     """Return start and finish on the host's clock; nothing starts before it is submitted, whatever the clocks say."""
-    if record.event is not None and clock is not None:
-        start = max(record.submit_ns, clock.to_host_ns(record.event.profiling_info_start))
-        return start, max(start, clock.to_host_ns(record.event.profiling_info_end))
+    times = record.device_ns
+    if times is None and record.event is not None:
+        first = record.event if record.first_event is None else record.first_event
+        times = first.profiling_info_start, record.event.profiling_info_end
+    if times is not None and clock is not None:
+        start = max(record.submit_ns, clock.to_host_ns(times[0]))
+        return start, max(start, clock.to_host_ns(times[1]))
     start = record.submit_ns if record.start_ns is None else record.start_ns
     return start, start if record.finish_ns is None else record.finish_ns

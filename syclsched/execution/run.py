@@ -6,14 +6,17 @@ from __future__ import annotations
 import atexit
 import time
 import weakref
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
+
+import numpy as np
 
 from syclsched.errors import ArgumentError, ExecutionError, RunCancelledError, UnknownArrayError, WaitTimeoutError
 from syclsched.execution.buffers import NumpyArray
 from syclsched.execution.dispatcher import Dispatcher
 from syclsched.execution.reading import Like, read
-from syclsched.execution.records import make_trace
+from syclsched.execution.records import Counts, make_trace
 from syclsched.execution.statuses import failed_status
 from syclsched.execution.waiting import wait_flag
 from syclsched.model.trace import Trace
@@ -81,15 +84,24 @@ class Run:
         Inputs, and values given for arrays that no task touches.
     owns_devices : bool
         Whether to close the devices with the run.
+    joined : Mapping[str, tuple of str], optional
+        Arrays that are held in parts, with those in order.
     """
 
     def __init__(
-        self, dispatcher: Dispatcher, live: Any, values: dict[str, NumpyArray], *, owns_devices: bool = False
+        self,
+        dispatcher: Dispatcher,
+        live: Any,
+        values: dict[str, NumpyArray],
+        *,
+        owns_devices: bool = False,
+        joined: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
         self.plan = dispatcher.program.plan
         self._dispatcher = dispatcher
         self._live = live
         self._values = values
+        self._joined = joined or {}
         self._resources = _Resources(dispatcher, live if owns_devices else None)
         self._trace: Trace | None = None
         self._closed = False
@@ -166,6 +178,8 @@ class Run:
         name = array if isinstance(array, str) else array.name
         if self._closed:
             raise ExecutionError("the run is closed, its memory is given back", where=f"array {name!r}")
+        if name in self._joined:
+            return self._together(name, like, timeout)
         final = self._dispatcher.program.final_buffers.get(name)
         if final is None:
             return self._untouched(name, like)
@@ -202,6 +216,11 @@ class Run:
             d = self._dispatcher
             self._trace = make_trace(self.plan, d.records, d.clocks, d.counts)
         return self._trace
+
+    @property
+    def counts(self) -> Counts:
+        """What was counted so far."""
+        return self._dispatcher.counts
 
     # --- ending -----------------------------------------------------------------------------------
 
@@ -298,7 +317,18 @@ class Run:
             )
         if name not in self._values:
             raise UnknownArrayError("no task writes it, and no value was given for it", where=f"array {name!r}")
-        value = self._values[name].copy()
+        return self._given_out(self._values[name].copy(), like)
+
+    def _together(self, name: str, like: Like, timeout: float | None) -> Any:
+        """Return the value of an array that is held in parts, one after another along axis 0."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        parts = [
+            self.result(part, timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
+            for part in self._joined[name]
+        ]
+        return self._given_out(np.concatenate(parts), like)
+
+    def _given_out(self, value: NumpyArray, like: Like) -> Any:
         if like == "numpy":
             return value
         from dpctl import tensor

@@ -70,12 +70,13 @@ def execute(
         )
     verify(plan, graph)
     program = Program(plan)
-    values = gather_inputs(plan, graph, inputs)
     work = resolve_work(program, graph)
+    values = gather_inputs(plan, graph, inputs)
     queues = {lane.name: queue for lane in plan.lanes if (queue := queue_of(lane, live)) is not None}
     buffers = BufferTable(plan.platform, live, {a.name: a for a in plan.arrays}, plan.peak_bytes)
     for array in plan.arrays:
         if array.is_input:
             buffers.add_input(array.name, values[array.name], private=array.name in program.written_inputs)
     dispatcher = Dispatcher(program, work, buffers, queues, record=trace)
-    return Run(dispatcher, live, values, owns_devices=owns_devices)
+    joined = {name: wholes[0].parts for name, wholes in graph.joined.items() if name not in graph.arrays}
+    return Run(dispatcher, live, values, owns_devices=owns_devices, joined=joined)

@@ -9,7 +9,7 @@ from typing import Any
 
 from syclsched.devices.compiler import compile_task, signature_key
 from syclsched.devices.executables import Executable
-from syclsched.errors import IncompletePlanError
+from syclsched.errors import IncompletePlanError, PlanError
 from syclsched.execution.program import Buffer, Program
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Operation, Scalar, Signature
@@ -75,6 +75,8 @@ def resolve_work(program: Program, graph: TaskGraph) -> dict[int, Work]:
     ------
     IncompletePlanError
         If an instruction names an implementation its operation does not have, or of the wrong kind.
+    PlanError
+        If a task has costs instead of code.
     """
     return {
         instruction.id: _work(lane, instruction, graph)
@@ -93,6 +95,12 @@ def _work(lane: Lane, instruction: Instruction, graph: TaskGraph) -> Work:
         implementation = task.operation.implementation(instruction.implementation or "")
     except KeyError as error:
         raise IncompletePlanError(str(error.args[0]), where=where, hint="Plan again for this graph") from error
+    if implementation.kind == "cost-only":
+        raise PlanError(
+            "it has costs only: it can be planned and simulated, not run",
+            where=f"task {task.name!r}",
+            hint="Give the task an operation with code",
+        )
     if (implementation.kind == "host") != (instruction.kind == "host"):
         raise IncompletePlanError(
             f"implementation {implementation.name!r} ({implementation.kind}) cannot be run by a {instruction.kind}",

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Task graphs from and to other libraries' graphs; each library is imported when it is used."""
+"""Task graphs from and to files and other libraries' graphs; each library is imported when it is used."""
 
 from __future__ import annotations
 
+from syclsched.frontends.limits import Limits
 from syclsched.frontends.networkx_graph import from_networkx, to_networkx
+from syclsched.frontends.reading import parse_graph, read_graph, write_graph
+from syclsched.frontends.units import Units
 
-__all__ = ["from_networkx", "to_networkx"]
+__all__ = ["Limits", "Units", "from_networkx", "parse_graph", "read_graph", "to_networkx", "write_graph"]

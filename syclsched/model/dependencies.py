@@ -4,16 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from syclsched.model.access import AccessMode
 from syclsched.model.task import Task
 
 DependencyKind = Literal["RAW", "WAR", "WAW", "explicit", "barrier"]
 
 
-@dataclass(frozen=True, slots=True)
-class Dependency:
+class Dependency(NamedTuple):
     """``after`` must not start before ``before`` has finished.
 
     Parameters
@@ -30,6 +29,25 @@ class Dependency:
     after: str
     kind: DependencyKind
     array: str | None = None
+
+
+class ImplicitEdges(NamedTuple):
+    """The same as dependencies, in columns, with tasks as positions in the order of submission.
+
+    Parameters
+    ----------
+    before, after : list of int
+        Positions.
+    kind : list of str
+        As in `Dependency`.
+    array : list of (str or None)
+        As in `Dependency`.
+    """
+
+    before: list[int]
+    after: list[int]
+    kind: list[DependencyKind]
+    array: list[str | None]
 
 
 def implicit_dependencies(tasks: Iterable[Task]) -> tuple[Dependency, ...]:
@@ -49,45 +67,58 @@ def implicit_dependencies(tasks: Iterable[Task]) -> tuple[Dependency, ...]:
     tuple of Dependency
         Without duplicates, in order of the later task.
     """
-    last_writer: dict[str, str] = {}
-    readers: dict[str, list[str]] = {}
-    since_barrier: list[str] = []
-    barrier: str | None = None
-    found: list[Dependency] = []
-    for task in tasks:
-        mine: dict[tuple[str, str | None], Dependency] = {}
+    tasks = list(tasks)
+    names = [task.name for task in tasks]
+    edges = implicit_edges(tasks)
+    befores, afters = [names[i] for i in edges.before], [names[i] for i in edges.after]
+    return tuple(map(Dependency._make, zip(befores, afters, edges.kind, edges.array, strict=True)))
 
-        def depend(
-            before: str,
-            kind: DependencyKind,
-            array: str | None,
-            after: str = task.name,
-            into: dict[tuple[str, str | None], Dependency] = mine,
-        ) -> None:
-            into.setdefault((before, array), Dependency(before, after, kind, array))
 
+def implicit_edges(tasks: Iterable[Task]) -> ImplicitEdges:
+    """Return the same as `implicit_dependencies`, by position: for graphs of many tasks.
+
+    Parameters
+    ----------
+    tasks : iterable of Task
+        In order of submission.
+
+    Returns
+    -------
+    ImplicitEdges
+        In the same order.
+    """
+    last_writer: dict[str, int] = {}
+    readers: dict[str, list[int]] = {}
+    since_barrier: list[int] = []
+    barrier: int | None = None
+    found = ImplicitEdges([], [], [], [])
+
+    def depend(befores: list[int], after: int, kind: DependencyKind, array: str | None) -> None:
+        found.before.extend(befores)
+        found.after.extend([after] * len(befores))
+        found.kind.extend([kind] * len(befores))
+        found.array.extend([array] * len(befores))
+
+    for place, task in enumerate(tasks):
         if task.kind == "barrier":
-            for before in since_barrier or ([barrier] if barrier else []):
-                depend(before, "barrier", None)
-            barrier, since_barrier = task.name, []
+            depend(since_barrier or ([] if barrier is None else [barrier]), place, "barrier", None)
+            barrier, since_barrier = place, []
         else:
             if barrier is not None:
-                depend(barrier, "barrier", None)
-            since_barrier.append(task.name)
+                depend([barrier], place, "barrier", None)
+            since_barrier.append(place)
         for access in task.accesses:
-            array = access.array
+            array, mode = access.array, access.mode
             writer = last_writer.get(array)
-            if access.mode.reads and writer is not None:
-                depend(writer, "RAW", array)
-            if access.mode.writes:
-                earlier = [r for r in readers.get(array, ()) if r != task.name]
-                for reader in earlier:
-                    depend(reader, "WAR", array)
-                if writer is not None and not earlier:
-                    depend(writer, "WAW", array)
-                last_writer[array] = task.name
-                readers[array] = []
-            else:
-                readers.setdefault(array, []).append(task.name)
-        found.extend(mine.values())
-    return tuple(found)
+            if writer is not None and mode is not AccessMode.WRITE:
+                depend([writer], place, "RAW", array)
+            if mode is AccessMode.READ:
+                readers.setdefault(array, []).append(place)
+                continue
+            earlier = readers.pop(array, None)
+            if earlier is not None:
+                depend(earlier, place, "WAR", array)
+            elif writer is not None and mode is AccessMode.WRITE:
+                depend([writer], place, "WAW", array)
+            last_writer[array] = place
+    return found

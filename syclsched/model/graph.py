@@ -16,7 +16,7 @@ from syclsched.model.adhoc import copy_operation, host_operation
 from syclsched.model.dependencies import Dependency, implicit_dependencies
 from syclsched.model.operation import Operation, Parameter, Scalar, Signature
 from syclsched.model.ordering import find_cycle, topological_order
-from syclsched.model.task import LogicalArray, Task
+from syclsched.model.task import Joined, LogicalArray, Task
 
 
 class TaskGraph:
@@ -49,6 +49,7 @@ class TaskGraph:
         self._tasks: dict[str, Task] = {}
         self._edges: list[tuple[str, str]] = []
         self._data: dict[str, Any] = {}
+        self._joined: dict[str, list[Joined]] = {}
         self._dependencies: tuple[Dependency, ...] | None = None
         self._order: tuple[str, ...] | None = None
 
@@ -219,6 +220,69 @@ class TaskGraph:
         task = Task(self._task_name(name, "barrier"), "barrier")
         return self._append(task)
 
+    def insert(self, task: Task) -> Task:
+        """Add a task as it is, for instance one of another graph.
+
+        Parameters
+        ----------
+        task : Task
+            Arrays of the names it accesses are declared here, with the shapes and dtypes of its signature.
+
+        Returns
+        -------
+        Task
+            The same task.
+
+        Raises
+        ------
+        GraphError
+            If the name is taken.
+        UnknownArrayError, ArgumentError
+            If an array is not declared here, was freed, or differs.
+        """
+        where = f"task {task.name!r}"
+        self._check_name(task.name, self._tasks, "task")
+        for access in task.accesses:
+            self._require(access.array, where)
+        for parameter, name in task.arguments.items():
+            declared = self._arrays[name]
+            if task.signature is None or (declared.shape, declared.dtype) != (
+                task.signature.shapes[parameter],
+                task.signature.dtypes[parameter],
+            ):
+                raise ArgumentError(f"array {name!r} is not what its argument {parameter!r} takes", where=where)
+        return self._append(task)
+
+    def join(self, name: str, parts: Iterable[LogicalArray]) -> None:
+        """Say that some arrays hold the rows of one array, so that it can be given and asked for as a whole.
+
+        A value given for the whole when the graph is run is given to the parts, row by row and without a copy. The
+        whole's result is put together from the parts' when it is asked for, unless an array of that name is declared.
+
+        Parameters
+        ----------
+        name : str
+            Of the whole.
+        parts : iterable of LogicalArray
+            At least one, declared here; equal but for their extent along axis 0.
+
+        Raises
+        ------
+        GraphError
+            If the parts do not make up an array, or not one like those of that name.
+        UnknownArrayError
+            If a part is not declared here.
+        """
+        given = tuple(self._require(part.name, f"join({name!r})") for part in parts)
+        kinds = {(part.shape[1:], part.dtype, bool(part.shape)) for part in given}
+        if len(kinds) != 1 or not given[0].shape:
+            raise GraphError("the parts differ in more than their extent along axis 0", where=f"array {name!r}")
+        whole = LogicalArray(name, (sum(part.shape[0] for part in given), *given[0].shape[1:]), given[0].dtype)
+        other = self._arrays.get(name, next((j.whole for j in self._joined.get(name, ())), whole))
+        if (other.shape, other.dtype) != (whole.shape, whole.dtype):
+            raise GraphError(f"the parts make up {whole.shape}, not {other.shape}", where=f"array {name!r}")
+        self._joined.setdefault(name, []).append(Joined(whole, tuple(part.name for part in given)))
+
     def edge(self, before: Task | str, after: Task | str) -> None:
         """Add an explicit dependency between two tasks.
 
@@ -294,6 +358,11 @@ class TaskGraph:
         """Initial values given with `array`."""
         return dict(self._data)
 
+    @property
+    def joined(self) -> Mapping[str, tuple[Joined, ...]]:
+        """What was said with `join`, by the name of the whole."""
+        return {name: tuple(found) for name, found in self._joined.items()}
+
     def dependencies(self) -> tuple[Dependency, ...]:
         """Return every dependency: those implied by accesses and barriers, then the explicit ones."""
         if self._dependencies is None:
@@ -310,6 +379,10 @@ class TaskGraph:
             If explicit edges close a cycle.
         """
         if self._order is not None:
+            return self._order
+        position = {name: i for i, name in enumerate(self._tasks)}
+        if all(position[before] < position[after] for before, after in self._edges):
+            self._order = tuple(self._tasks)  # implied dependencies follow the order of submission
             return self._order
         pairs = [(d.before, d.after) for d in self.dependencies()]
         order = topological_order(self._tasks, pairs)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from syclsched.model.access import AccessMode
 
-ImplementationKind = Literal["numba-dpex", "opencl-c", "spirv", "library", "host"]
+ImplementationKind = Literal["numba-dpex", "opencl-c", "spirv", "library", "sequence", "host", "cost-only"]
 Shape = tuple[int, ...]
 Scalar = int | float
 
@@ -215,18 +215,25 @@ class Implementation:
             ``submit(queue, arguments, depends) -> SyclEvent``: submits asynchronously to a
             ``dpctl.SyclQueue``; ``arguments`` maps parameter names to ``dpctl.tensor.usm_ndarray`` or Python
             scalars; ``depends`` is a list of events; the returned event completes with the last piece of work.
+        ``sequence``
+            a tuple of `syclsched.model.sequence.Part`: submitted one after another to one in-order queue. Made by
+            `syclsched.model.sequence.sequence_operation`.
         ``host``
             ``function(**arguments)`` on NumPy arrays; writes its results in place; may raise.
+        ``cost-only``
+            nothing: ``load`` raises. What a task takes stands in its signature; see `syclsched.model.costonly`.
     load : Callable[[Signature], Any]
         Makes the implementation for a signature; imports what it needs.
     launch : Callable[[Signature, DeviceLimits], Launch] or None
-        Index space, for the kernel kinds; None for ``library`` and ``host``.
+        Index space, for the kernel kinds; None for all others.
     requires : Requirements, optional
         What it needs of a device.
     efficiency : float, optional
         Prior guess of the fraction of the roofline it reaches, used until it has been measured.
     revision : str, optional
         Changed whenever the code changes enough that old measurements no longer hold.
+    parts : tuple of str, optional
+        For an operation of several steps: the name of the implementation of each.
     """
 
     name: str
@@ -236,11 +243,49 @@ class Implementation:
     requires: Requirements = field(default_factory=Requirements)
     efficiency: float = 0.3
     revision: str = "1"
+    parts: tuple[str, ...] = ()
 
     @property
     def is_kernel(self) -> bool:
         """Whether it is submitted as a kernel with an index space."""
         return self.kind in ("numba-dpex", "opencl-c", "spirv")
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """How an operation can be cut into chunks of rows, each done by the same operation on the chunk's arrays.
+
+    Parameters
+    ----------
+    rows : tuple of str
+        The array parameters that are cut along axis 0; all have the same extent there. Everything that is written is
+        among them; array parameters that are not are read whole by every chunk.
+    grain : Callable[[Signature], int] or None, optional
+        Rows a chunk should have a multiple of, and at least; 1 if not given.
+    scalars : Callable[[Signature, int, int], Mapping[str, int | float]] or None, optional
+        Given the signature of the whole and the first and one past the last row of a chunk, the scalars of the chunk
+        that differ from those of the whole.
+    """
+
+    rows: tuple[str, ...]
+    grain: Callable[[Signature], int] | None = None
+    scalars: Callable[[Signature, int, int], Mapping[str, Scalar]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of an operation that consists of several.
+
+    Parameters
+    ----------
+    operation : Operation
+        What the step computes.
+    arguments : tuple of (str, str)
+        For each of its parameters, the parameter of the whole that is passed.
+    """
+
+    operation: Operation
+    arguments: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +310,10 @@ class Operation:
         number on failure; the run reads it before results are given out.
     explain_status : Callable[[int], str] or None, optional
         Turns a non-zero status into what went wrong.
+    split : Split or None, optional
+        How it can be cut into chunks that compute the same; None if it cannot.
+    steps : tuple of Step, optional
+        What it consists of, if it is a sequence of other operations; see `syclsched.model.sequence`.
     """
 
     name: str
@@ -274,6 +323,8 @@ class Operation:
     check: Callable[[Signature], str | None] | None = None
     status: str | None = None
     explain_status: Callable[[int], str] | None = None
+    split: Split | None = None
+    steps: tuple[Step, ...] = ()
 
     @property
     def arrays(self) -> tuple[Parameter, ...]:

@@ -173,7 +173,8 @@ class Counters:
     events : int
         Instructions some other lane waits for.
     barriers : int
-        Instructions with so many waits that a barrier is submitted for them.
+        Fences and barriers that are submitted at most, as each backend needs them: fewer where what is waited for has
+        completed by then.
     copies : int
         Copies between memory spaces.
     copied_bytes : int
@@ -200,9 +201,11 @@ class Candidate:
     policy : str
         How it was made.
     makespan_s : float or None
-        Predicted by simulation; None if it could not be planned.
+        Predicted by simulation; None if it was not simulated.
     refused : str or None, optional
-        Why it could not.
+        Why it could not be planned; None if it could, or if it was not worth trying by ``modelled_s``.
+    modelled_s : float or None, optional
+        Its makespan by the scheduler's model; None if it has no timetable.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -210,6 +213,7 @@ class Candidate:
     policy: Text
     makespan_s: NonNegative | None
     refused: Text | None = None
+    modelled_s: NonNegative | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +269,14 @@ class Plan:
         What else was considered.
     options : tuple of Option
         What tasks would have cost elsewhere.
+    lower_bound_s : float
+        No plan of the graph for the platform, by the same costs, has a shorter makespan; 0 if nothing is known.
+    aim : str
+        What was minimised, under which constraints.
+    energy_j : float or None
+        Of all devices until the makespan; None where a power is not known.
+    interval_s : float
+        What the busiest lane does in one run: no shorter time can pass between the starts of two runs.
     format : str
         The format's name and version.
     """
@@ -284,7 +296,23 @@ class Plan:
     counters: Counters = field(default_factory=Counters)
     candidates: tuple[Candidate, ...] = ()
     options: tuple[Option, ...] = ()
+    lower_bound_s: NonNegative = 0.0
+    aim: Text = "minimize makespan"
+    energy_j: NonNegative | None = None
+    interval_s: NonNegative = 0.0
     format: Literal["syclsched-plan/1"] = PLAN_FORMAT
+
+    @property
+    def gap(self) -> float | None:
+        """By what share of the lower bound the makespan is above it; None if there is no bound.
+
+        The bound is that of the scheduling problem. Simulation adds to its times (submission, hand-offs), and takes
+        none away, so that the bound holds for the predicted makespan as well, and the gap is the most by which any
+        plan could be better.
+        """
+        if self.lower_bound_s <= 0.0:
+            return None
+        return max(0.0, self.makespan_s / self.lower_bound_s - 1.0)
 
     def instructions(self) -> Iterator[tuple[Lane, Instruction]]:
         """Yield every instruction with its lane, in the plan's global order."""

@@ -14,6 +14,7 @@ from syclsched.model.operation import DeviceLimits
 from syclsched.model.profile import Count, DeviceProfile, Name, NonNegative, Positive, Text
 
 DeviceKind = Literal["cpu", "gpu", "accelerator", "host"]
+Contention = Literal["none", "one-port", "fair"]
 BackendName = Literal["opencl", "level_zero", "cuda", "hip", "host"]
 
 #: Name of the host's device and of its memory space on every platform.
@@ -151,6 +152,9 @@ class Link:
         Bytes a second after that; ``inf`` in described platforms without copy cost is written as a very large number.
     origin : str
         ``measured``, ``spec-sheet`` or ``assumed``.
+    channel : str or None
+        What its copies occupy: links that name the same channel share it. None is a channel of its own, so that the
+        two directions between a pair of spaces do not get in each other's way.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -160,6 +164,12 @@ class Link:
     latency_s: NonNegative
     bandwidth_bytes_per_s: Positive
     origin: Literal["measured", "spec-sheet", "assumed"] = "assumed"
+    channel: Name | None = None
+
+    @property
+    def channel_name(self) -> str:
+        """The channel its copies occupy, by name."""
+        return self.channel or f"{self.source}->{self.destination}"
 
     def seconds(self, nbytes: float) -> float:
         """Return the time to move ``nbytes`` bytes."""
@@ -206,6 +216,13 @@ class Platform:
         Pairs that slow each other down; those not listed do not.
     submission_s : float, optional
         Host time of one submission.
+    dispatch_s : float or None, optional
+        Host time of one instruction of a run, submission included, as measured; None if it was not.
+    handoff_s : float or None, optional
+        Between work on a device and a host function, one of which waits for the other; None if it was not measured.
+    contention : str, optional
+        What copies on one channel do to each other: ``none`` (nothing, the model of the textbooks), ``one-port`` (they
+        go one after another) or ``fair`` (they share its bandwidth, max-min fair).
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -216,6 +233,9 @@ class Platform:
     links: tuple[Link, ...] = ()
     interferences: tuple[Interference, ...] = ()
     submission_s: NonNegative = 0.0
+    dispatch_s: NonNegative | None = None
+    handoff_s: NonNegative | None = None
+    contention: Contention = "none"
 
     @property
     def compute_devices(self) -> tuple[Device, ...]:

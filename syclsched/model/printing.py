@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from syclsched.errors import GraphError
-from syclsched.model.plan import Instruction, Lane, Option, Plan
+from syclsched.model.plan import Candidate, Instruction, Lane, Option, Plan
 from syclsched.model.units import format_bytes, format_ratio, format_seconds, plural
 
 #: What is shown of a large plan: so many rows of each kind, the rest is counted.
@@ -93,18 +93,28 @@ def _header(plan: Plan) -> list[str]:
 def _candidates(plan: Plan) -> list[str]:
     if not plan.candidates:
         return []
-    ranked = sorted(plan.candidates, key=lambda c: float("inf") if c.makespan_s is None else c.makespan_s)
+    ranked = sorted(plan.candidates, key=_rank)
     lines = [f"Candidates ({len(ranked)} considered)"]
     width = min(40, max(len(c.policy) for c in ranked[:MAX_ROWS]))
     for candidate in ranked[:MAX_ROWS]:
         chosen = plan.policy in (candidate.policy, f"auto: {candidate.policy}")
         label = f"  {'*' if chosen else ' '} {_clean(candidate.policy, 40):<{width}}  "
+        if candidate.makespan_s is None and candidate.refused is None and candidate.modelled_s is not None:
+            lines.append(f"{label}{format_seconds(candidate.modelled_s):>9}  by the scheduler's model, not simulated")
+            continue
         if candidate.makespan_s is None:
             lines.append(f"{label}refused: {_clean(candidate.refused or 'no reason given', 90)}")
             continue
         ratio = f"  {candidate.makespan_s / plan.makespan_s:.2f}x" if plan.makespan_s > 0 and not chosen else ""
         lines.append(f"{label}{format_seconds(candidate.makespan_s):>9}{ratio}")
     return lines + _more(len(ranked) - MAX_ROWS)
+
+
+def _rank(candidate: Candidate) -> tuple[int, float]:
+    """Rank what was simulated, then what was not, then what was refused."""
+    if candidate.makespan_s is not None:
+        return 0, candidate.makespan_s
+    return (2, 0.0) if candidate.refused is not None else (1, candidate.modelled_s or 0.0)
 
 
 def _lanes(plan: Plan) -> list[str]:

@@ -179,6 +179,10 @@ class LaunchCosts:
         Time per kernel of a chain that alternates between two queues of the device.
     jit_first_launch_s : Quantity or None, optional
         First launch of a numba-dpex kernel in a process: compile and submit.
+    dispatch_s : Quantity or None, optional
+        Processor time of this package's submitting thread for one instruction of a run, submission included.
+    handoff_s : Quantity or None, optional
+        From the end of a kernel to the start of a host function that waits for it, or back.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -188,6 +192,8 @@ class LaunchCosts:
     chain_task_s: Quantity | None = None
     cross_queue_s: Quantity | None = None
     jit_first_launch_s: Quantity | None = None
+    dispatch_s: Quantity | None = None
+    handoff_s: Quantity | None = None
 
 
 @dataclass(frozen=True, slots=True)

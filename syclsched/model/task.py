@@ -60,6 +60,22 @@ class LogicalArray:
 
 
 @dataclass(frozen=True, slots=True)
+class Joined:
+    """An array whose rows are held by other arrays.
+
+    Parameters
+    ----------
+    whole : LogicalArray
+        Its name, shape and dtype.
+    parts : tuple of str
+        The arrays that hold its rows, in order.
+    """
+
+    whole: LogicalArray
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """One node of a task graph.
 

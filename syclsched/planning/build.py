@@ -3,23 +3,26 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Mapping, Sequence
 
-from syclsched.errors import IncompletePlanError
+import numpy as np
+
+from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
-from syclsched.model.plan import Counters, Instruction, Lane, Option, Plan
+from syclsched.model.plan import BufferUse, Counters, Instruction, InstructionKind, Lane, Option, Plan
 from syclsched.model.platform import Platform
 from syclsched.model.schedule import Assignment, Schedule
+from syclsched.planning.fences import count_fences
+from syclsched.planning.footprint import Footprint
 from syclsched.planning.hazards import hazards
-from syclsched.planning.liveness import add_allocations, check_capacity, peak_bytes
-from syclsched.planning.record import record_arrays, record_tasks
+from syclsched.planning.liveness import add_allocations, check_capacity
+from syclsched.planning.order import global_order
+from syclsched.planning.prefetch import issue_early
+from syclsched.planning.record import GraphRecord, record
 from syclsched.planning.reduction import reduce_waits
-from syclsched.planning.steps import LaneKey, Step
+from syclsched.planning.rows import ALLOC, WORK, Rows, Touches, touches
+from syclsched.planning.steps import Draft, Ints, paused_collection
 from syclsched.planning.transfers import TransferPass
-
-#: With more waits than this, one barrier is submitted for them instead of a long event list.
-BARRIER_WAITS = 8
 
 
 def build_plan(
@@ -30,6 +33,9 @@ def build_plan(
     options: Sequence[Option] = (),
 ) -> Plan:
     """Make a schedule executable.
+
+    A plan that would not fit into a memory space is made again with arrays evicted to the host's memory and brought
+    back as needed.
 
     Parameters
     ----------
@@ -56,116 +62,113 @@ def build_plan(
     IncompletePlanError
         If the schedule does not assign every task exactly once.
     MemoryLimitError
-        If the plan needs more memory than a space has.
+        If a single task needs more memory than a space has, or the host's memory is too small for the rest.
     """
-    assignments = global_order(graph, schedule)
-    transfers = TransferPass(graph, platform, durations_s)
-    steps = add_allocations(transfers.run(assignments), graph, transfers.final_spaces())
-    tasks = record_tasks(graph)
-    predecessors = hazards(steps, {t.name: t.after for t in tasks})
-    lane_keys = _lane_keys(platform, steps)
-    index = {key: i for i, key in enumerate(lane_keys)}
-    waits = reduce_waits(
-        [index[s.lane] for s in steps], predecessors, [s.kind not in ("alloc", "free") for s in steps], len(index)
-    )
-    peak = peak_bytes(steps)
+    with paused_collection():
+        return _build(record(graph), graph.name, platform, schedule, durations_s, options)
+
+
+def _build(
+    known: GraphRecord,
+    name: str,
+    platform: Platform,
+    schedule: Schedule,
+    durations_s: Mapping[str, float],
+    options: Sequence[Option],
+) -> Plan:
+    nbytes = {a.name: a.nbytes for a in known.arrays}
+    after = {t.name: t.after for t in known.tasks if t.after}
+    draft, touched = _fitting(known, platform, global_order(known, schedule), durations_s, nbytes)
+    draft, touched = issue_early(draft, touched, after, Footprint(draft, touched, platform, nbytes))
+    rows = add_allocations(draft, touched)
+    edge_starts, edges = hazards(rows, draft, after)
+    used, lane_of_step = _lane_order(platform, draft)
+    lane_of = lane_of_step[rows.step]
+    wait_starts, waits = reduce_waits(lane_of, edge_starts, edges, rows.phase == WORK, len(used))
+    peak = Footprint(draft, touched, platform, nbytes).peak_bytes()
     check_capacity(peak, platform)
+    copied = [s.nbytes for s in draft.steps if s.kind == "copy"]
     return Plan(
-        name=graph.name,
-        fingerprint=graph.fingerprint(),
+        name=name,
+        fingerprint=known.fingerprint,
         policy=schedule.policy,
         platform=platform.without_profiles(),
-        arrays=record_arrays(graph),
-        tasks=tasks,
+        arrays=known.arrays,
+        tasks=known.tasks,
         schedule=schedule,
-        lanes=_lanes(lane_keys, steps, waits),
+        lanes=_lanes(draft, rows, used, lane_of, wait_starts, waits, nbytes),
         peak_bytes=peak,
-        counters=_count(graph, steps, predecessors, waits),
+        counters=Counters(
+            dependencies=known.dependencies,
+            edges=len(edges),
+            waits=len(waits),
+            events=len(np.unique(waits)),
+            barriers=count_fences(draft, rows, wait_starts, waits, platform, nbytes),
+            copies=len(copied),
+            copied_bytes=sum(copied),
+        ),
         options=tuple(options),
     )
 
 
-def global_order(graph: TaskGraph, schedule: Schedule) -> list[Assignment]:
-    """Return the assignments by start time, adjusted so that every dependency points forward.
+def _fitting(
+    graph: GraphRecord,
+    platform: Platform,
+    assignments: Sequence[Assignment],
+    durations_s: Mapping[str, float],
+    nbytes: Mapping[str, int],
+) -> tuple[Draft, Touches]:
+    """Return the steps with copies right before their use; with evictions only if it does not fit without."""
+    draft = TransferPass(graph, platform, durations_s).run(assignments)
+    touched = touches(draft.steps)
+    if Footprint(draft, touched, platform, nbytes).fits():
+        return draft, touched
+    draft = TransferPass(graph, platform, durations_s, limited=True).run(assignments)
+    return draft, touches(draft.steps)
 
-    Parameters
-    ----------
-    graph : TaskGraph
-        The graph.
-    schedule : Schedule
-        Its schedule.
 
-    Returns
-    -------
-    list of Assignment
-        One per task.
+def _lane_order(platform: Platform, draft: Draft) -> tuple[list[int], Ints]:
+    """Return the lanes' order in the plan, and each step's lane in that order.
 
-    Raises
-    ------
-    IncompletePlanError
-        If a task is missing, unknown or assigned twice.
+    Lanes stand by device as on the platform: compute lanes, then the copy lane.
     """
-    place = {name: i for i, name in enumerate(graph.order())}
-    by_task = {a.task: a for a in schedule.assignments}
-    if len(by_task) != len(schedule.assignments) or by_task.keys() != place.keys():
-        odd = sorted(by_task.keys() ^ place.keys())
-        raise IncompletePlanError(
-            f"the schedule does not assign every task exactly once: {', '.join(odd[:5]) or 'duplicates'}",
-            where=f"policy {schedule.policy!r}",
-        )
-    successors: dict[str, set[str]] = {name: set() for name in place}
-    waiting = dict.fromkeys(place, 0)
-    for dependency in graph.dependencies():
-        if dependency.after not in successors[dependency.before]:
-            successors[dependency.before].add(dependency.after)
-            waiting[dependency.after] += 1
-    ready = [(by_task[t].start_s, place[t], t) for t, count in waiting.items() if count == 0]
-    heapq.heapify(ready)
-    order = []
-    while ready:
-        _, _, task = heapq.heappop(ready)
-        order.append(by_task[task])
-        for after in successors[task]:
-            waiting[after] -= 1
-            if waiting[after] == 0:
-                heapq.heappush(ready, (by_task[after].start_s, place[after], after))
-    return order
-
-
-def _lane_keys(platform: Platform, steps: Sequence[Step]) -> list[LaneKey]:
-    """Return the lanes in use, by device as on the platform: compute lanes, then the copy lane."""
     rank = {d.name: i for i, d in enumerate(platform.devices)}
-    return sorted({s.lane for s in steps}, key=lambda k: (rank[k.device], k.kind == "copy", k.index))
+    used = sorted(
+        {s.lane for s in draft.steps},
+        key=lambda n: (rank[draft.lanes[n].device], draft.lanes[n].kind == "copy", draft.lanes[n].number),
+    )
+    place = np.zeros(len(draft.lanes), np.int64)
+    place[used] = np.arange(len(used))
+    return used, place[[s.lane for s in draft.steps]]
 
 
-def _lanes(keys: Sequence[LaneKey], steps: Sequence[Step], waits: Sequence[Sequence[int]]) -> tuple[Lane, ...]:
-    instructions: dict[LaneKey, list[Instruction]] = {key: [] for key in keys}
-    for number, step in enumerate(steps):
-        instructions[step.lane].append(
-            Instruction(
-                id=number,
-                kind=step.kind,
-                task=step.task,
-                implementation=step.implementation,
-                uses=step.uses,
-                waits=tuple(waits[number]),
-                duration_s=step.duration_s,
-                nbytes=step.nbytes,
-            )
-        )
-    return tuple(Lane(key.name, key.device, key.kind, tuple(instructions[key])) for key in keys)
-
-
-def _count(
-    graph: TaskGraph, steps: Sequence[Step], predecessors: Sequence[Sequence[int]], waits: Sequence[Sequence[int]]
-) -> Counters:
-    copies = [s for s in steps if s.kind == "copy"]
-    return Counters(
-        dependencies=len(graph.dependencies()),
-        edges=sum(len(p) for p in predecessors),
-        waits=sum(len(w) for w in waits),
-        events=len({w for wait in waits for w in wait}),
-        barriers=sum(1 for w in waits if len(w) > BARRIER_WAITS),
-        copies=len(copies),
-        copied_bytes=sum(s.nbytes for s in copies),
+def _lanes(
+    draft: Draft,
+    rows: Rows,
+    used: Sequence[int],
+    lane_of: Ints,
+    wait_starts: Ints,
+    waits: Ints,
+    nbytes: Mapping[str, int],
+) -> tuple[Lane, ...]:
+    instructions: list[list[Instruction]] = [[] for _ in used]
+    starts, waited = wait_starts.tolist(), waits.tolist()
+    memory: dict[int, tuple[BufferUse, ...]] = {}
+    columns = (lane_of.tolist(), rows.phase.tolist(), rows.step.tolist(), rows.block.tolist())
+    for number, (lane, phase, step, block) in enumerate(zip(*columns, strict=True)):
+        before = tuple(waited[starts[number] : starts[number + 1]])
+        if phase == WORK:
+            kind, _, task, uses, _, implementation, duration_s, size = draft.steps[step]
+            made = Instruction(number, kind, task, implementation, uses, before, duration_s, 0.0, 0.0, size)
+        else:
+            array, space = draft.blocks[block]
+            if block not in memory:
+                memory[block] = (BufferUse(array, space, AccessMode.WRITE),)
+            task = draft.steps[step].task
+            change: InstructionKind = "alloc" if phase == ALLOC else "free"
+            made = Instruction(number, change, task, None, memory[block], before, 0.0, 0.0, 0.0, nbytes[array])
+        instructions[lane].append(made)
+    keys = [draft.lanes[n] for n in used]
+    return tuple(
+        Lane(key.name, key.device, key.kind, tuple(mine)) for key, mine in zip(keys, instructions, strict=True)
     )

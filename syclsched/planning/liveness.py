@@ -1,87 +1,69 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When buffers come and go: allocations before first use, frees after last use, peaks per space."""
+"""When memory comes and goes: allocations before first use, frees after last use, peaks per space."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+
+import numpy as np
 
 from syclsched.errors import MemoryLimitError
-from syclsched.model.access import AccessMode
-from syclsched.model.graph import TaskGraph
-from syclsched.model.plan import BufferUse, Instruction, InstructionKind
-from syclsched.model.platform import HOST, Platform
-from syclsched.planning.steps import Buffer, Step
+from syclsched.model.plan import Instruction
+from syclsched.model.platform import Platform
+from syclsched.planning.rows import ALLOC, FREE, WORK, Rows, Touches, gather
+from syclsched.planning.steps import Draft
 
 
-def add_allocations(steps: Sequence[Step], graph: TaskGraph, final_spaces: Mapping[str, Sequence[str]]) -> list[Step]:
-    """Return the steps with an ``alloc`` before each buffer's first use and a ``free`` after its last.
+def add_allocations(draft: Draft, touched: Touches) -> Rows:
+    """Return the steps with an ``alloc`` before each block's first use and a ``free`` after its last.
 
-    The user's own arrays, in the host's space, are neither allocated nor freed. The one buffer that holds the last
-    value of an array someone may ask for is kept, and so are the status arrays that are read when the run ends.
+    The user's own blocks are neither allocated nor freed; those that are kept are not freed.
 
     Parameters
     ----------
-    steps : sequence of Step
-        In global order.
-    graph : TaskGraph
-        The graph.
-    final_spaces : Mapping[str, sequence of str]
-        The spaces that hold each array's last value.
+    draft : Draft
+        Steps in global order.
+    touched : Touches
+        What they touch.
 
     Returns
     -------
-    list of Step
+    Rows
         In global order.
     """
-    arrays = graph.arrays
-    inputs = set(graph.inputs())
-    statuses = {t.arguments[t.operation.status] for t in graph.tasks if t.operation and t.operation.status}
-    written = {use.array for step in steps if step.kind != "copy" for use in step.uses if use.mode.writes}
-    kept: set[Buffer] = set()
-    for array in written:
-        if not arrays[array].temporary or array in statuses:
-            kept.add((array, final_spaces[array][0]))
-    first: dict[Buffer, int] = {}
-    last: dict[Buffer, int] = {}
-    for position, step in enumerate(steps):
-        for use in step.uses:
-            buffer = (use.array, use.space)
-            if use.array in inputs and use.space == HOST:
-                continue
-            first.setdefault(buffer, position)
-            last[buffer] = position
-    freed: dict[int, list[Buffer]] = {}
-    for buffer, position in last.items():
-        if buffer not in kept:
-            freed.setdefault(position, []).append(buffer)
-    result: list[Step] = []
-    for position, step in enumerate(steps):
-        starting = [b for b in ((u.array, u.space) for u in step.uses) if first.get(b) == position]
-        result += [_memory_step("alloc", buffer, step, graph) for buffer in starting]
-        result.append(step)
-        result += [_memory_step("free", buffer, step, graph) for buffer in freed.get(position, ())]
-    return result
-
-
-def _memory_step(kind: InstructionKind, buffer: Buffer, beside: Step, graph: TaskGraph) -> Step:
-    array, space = buffer
-    return Step(
-        kind=kind,
-        lane=beside.lane,
-        task=beside.task,
-        uses=(BufferUse(array, space, AccessMode.WRITE),),
-        nbytes=graph.arrays[array].nbytes,
+    count, uses, blocks = len(draft.steps), len(touched.blocks), len(draft.blocks)
+    first, last = np.full(blocks, uses), np.full(blocks, -1)
+    np.minimum.at(first, touched.blocks, np.arange(uses))
+    np.maximum.at(last, touched.blocks, np.arange(uses))
+    ours = last >= 0
+    ours[list(draft.foreign)] = False
+    freed = ours.copy()
+    freed[list(draft.kept)] = False
+    made, gone = np.flatnonzero(ours), np.flatnonzero(freed)
+    step_of_use = np.repeat(np.arange(count), np.diff(touched.starts))
+    step = np.concatenate((step_of_use[first[made]], np.arange(count), step_of_use[last[gone]]))
+    phase = np.repeat(np.array([ALLOC, WORK, FREE]), (len(made), count, len(gone)))
+    block = np.concatenate((made, np.full(count, -1), gone))
+    use = np.concatenate((first[made], np.zeros(count, np.int64), last[gone]))
+    order = np.lexsort((use, 3 * step + phase))
+    # Beside the rows of steps one for each block, which only its allocation and its free touch.
+    each = Touches(
+        np.concatenate((touched.starts, uses + 1 + np.arange(blocks))),
+        np.concatenate((touched.blocks, np.arange(blocks))),
+        np.concatenate((touched.writes, np.ones(blocks, np.bool_))),
     )
+    row = np.where(phase == WORK, step, count + block)
+    return Rows(phase[order], step[order], block[order], gather(each, row[order]))
 
 
-def peak_bytes(instructions: Iterable[Instruction | Step]) -> dict[str, int]:
+def peak_bytes(instructions: Iterable[Instruction]) -> dict[str, int]:
     """Return the most memory held at once per space, walking the global order.
 
     The engine holds an allocation back until earlier frees have taken effect, so this peak is kept.
 
     Parameters
     ----------
-    instructions : iterable of Instruction or Step
+    instructions : iterable of Instruction
         In global order.
 
     Returns
@@ -92,13 +74,20 @@ def peak_bytes(instructions: Iterable[Instruction | Step]) -> dict[str, int]:
     held: dict[str, int] = {}
     peak: dict[str, int] = {}
     for instruction in instructions:
-        if instruction.kind == "alloc":
+        kind = instruction.kind
+        if kind == "alloc":
             space = instruction.uses[0].space
-            held[space] = held.get(space, 0) + instruction.nbytes
-            peak[space] = max(peak.get(space, 0), held[space])
-        elif instruction.kind == "free":
+            held[space] = now = held.get(space, 0) + instruction.nbytes
+            if now > peak.get(space, -1):
+                peak[space] = now
+        elif kind == "free":
             held[instruction.uses[0].space] -= instruction.nbytes
     return peak
+
+
+def over_capacity(peak: Mapping[str, int], platform: Platform) -> list[str]:
+    """Return the spaces in which a plan needs more memory than there is; a capacity of 0 is unknown."""
+    return [s.name for s in platform.spaces if s.capacity_bytes and peak.get(s.name, 0) > s.capacity_bytes]
 
 
 def check_capacity(peak: Mapping[str, int], platform: Platform) -> None:
@@ -116,12 +105,11 @@ def check_capacity(peak: Mapping[str, int], platform: Platform) -> None:
     MemoryLimitError
         With both sizes.
     """
-    for space, needed in peak.items():
-        capacity = platform.space(space).capacity_bytes
-        if capacity and needed > capacity:
-            raise MemoryLimitError(
-                f"the plan needs {needed} bytes ({needed / 2**20:.1f} MiB) at its peak, "
-                f"there are {capacity} ({capacity / 2**20:.1f} MiB)",
-                where=f"memory space {space!r}",
-                hint="Use smaller tiles, declare arrays temporary, or add a device with more memory",
-            )
+    for space in over_capacity(peak, platform):
+        capacity, needed = platform.space(space).capacity_bytes, peak[space]
+        raise MemoryLimitError(
+            f"the plan needs {needed} bytes ({needed / 2**20:.1f} MiB) at its peak, "
+            f"there are {capacity} ({capacity / 2**20:.1f} MiB)",
+            where=f"memory space {space!r}",
+            hint="Use smaller tiles, declare arrays temporary, or add a device with more memory",
+        )

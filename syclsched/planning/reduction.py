@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reduction of dependencies to the few cross-lane waits that are left."""
+"""Transitive reduction: of a plan's dependencies with respect to its lanes, and of a graph."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import numpy as np
+
+from syclsched.compiled import compiled
+from syclsched.planning.steps import Flags, Ints
 
 
-def reduce_waits(
-    lanes: Sequence[int], predecessors: Sequence[Sequence[int]], holds_lane: Sequence[bool], lane_count: int
-) -> list[list[int]]:
-    """Drop every dependency implied by lane order or by other dependencies.
+@compiled
+def reduce_waits(lanes: Ints, starts: Ints, before: Ints, holds_lane: Flags, lane_count: int) -> tuple[Ints, Ints]:
+    """Drop every dependency implied by lane order or by other dependencies; the rest is what must be waited for.
 
     Lanes are in-order chains, so what has finished before a step starts is a vector clock: per lane, the
     last position known to be done (Mattern 1989). Walking predecessors from the latest to the earliest,
@@ -18,11 +20,11 @@ def reduce_waits(
 
     Parameters
     ----------
-    lanes : sequence of int
+    lanes : ndarray of int64
         Lane index of each step, in global order.
-    predecessors : sequence of sequence of int
-        Earlier steps each depends on.
-    holds_lane : sequence of bool
+    starts, before : ndarray of int64
+        Ragged: the earlier steps each depends on.
+    holds_lane : ndarray of bool
         False for steps whose waiting does not hold up their lane (``alloc`` and ``free``): later steps on the lane
         may not rely on what these wait for.
     lane_count : int
@@ -30,23 +32,44 @@ def reduce_waits(
 
     Returns
     -------
-    list of list of int
-        The cross-lane predecessors each step must wait for explicitly, in ascending order.
+    starts, waits : ndarray of int64
+        Ragged: the cross-lane predecessors each step must wait for explicitly, in ascending order.
     """
-    lane_clock = [[-1] * lane_count for _ in range(lane_count)]
-    done_clock: list[list[int]] = []
-    waits: list[list[int]] = []
-    for step, lane in enumerate(lanes):
-        clock = list(lane_clock[lane])
-        kept: list[int] = []
-        for before in sorted(predecessors[step], reverse=True):
-            if clock[lanes[before]] >= before:
+    count = len(lanes)
+    # Only what another lane may wait for needs its clock kept.
+    row = np.full(count, -1, np.int64)
+    rows = 0
+    for step in range(count):
+        for k in range(starts[step], starts[step + 1]):
+            if lanes[before[k]] != lanes[step] and row[before[k]] < 0:
+                row[before[k]] = rows
+                rows += 1
+    done = np.empty((rows, lane_count), np.int64)
+    lane_clock = np.full((lane_count, lane_count), -1, np.int64)
+    clock = np.empty(lane_count, np.int64)
+    wait_starts = np.zeros(count + 1, np.int64)
+    waits = np.empty(len(before), np.int64)
+    filled = 0
+    for step in range(count):
+        lane = lanes[step]
+        clock[:] = lane_clock[lane]
+        mine = np.sort(before[starts[step] : starts[step + 1]])
+        first = filled
+        for k in range(len(mine) - 1, -1, -1):
+            if clock[lanes[mine[k]]] >= mine[k]:
                 continue
-            kept.append(before)
-            clock = [max(a, b) for a, b in zip(clock, done_clock[before], strict=True)]
-        waits.append(kept[::-1])
+            waits[filled] = mine[k]
+            filled += 1
+            for other in range(lane_count):
+                clock[other] = max(clock[other], done[row[mine[k]], other])
+        waits[first:filled] = waits[first:filled][::-1].copy()
+        wait_starts[step + 1] = filled
         if holds_lane[step]:
             clock[lane] = step
             lane_clock[lane] = clock
-        done_clock.append(clock)
-    return waits
+        else:
+            lane_clock[lane, lane] = step
+        if row[step] >= 0:
+            done[row[step]] = clock
+            done[row[step], lane] = step
+    return wait_starts, waits[:filled].copy()

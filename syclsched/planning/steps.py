@@ -3,36 +3,126 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator, Sequence, Sized
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
+from typing import Final, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from syclsched.model.access import AccessMode
 from syclsched.model.plan import BufferUse, InstructionKind, LaneKind
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 #: An array's copy in one memory space: (array, space).
 Buffer = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class LaneKey:
-    """Which lane: device, kind and index."""
+class LaneKey(NamedTuple):
+    """Which lane: device, kind and number."""
 
     device: str
     kind: LaneKind
-    index: int = 0
+    number: int = 0
 
     @property
     def name(self) -> str:
         """The lane's name in a plan: ``cpu:0``, ``cpu:copy``."""
-        return f"{self.device}:{'copy' if self.kind == 'copy' else self.index}"
+        return f"{self.device}:{'copy' if self.kind == 'copy' else self.number}"
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One instruction before it has a number and waits; fields as in `Instruction`."""
+class Step(NamedTuple):
+    """One instruction before it has a number and waits.
+
+    Parameters
+    ----------
+    kind, task, uses, implementation, duration_s, nbytes
+        As in `Instruction`.
+    lane : int
+        Index of its lane in `Draft.lanes`.
+    blocks : tuple of int
+        For each use, the block of memory it touches: index into `Draft.blocks`.
+    """
 
     kind: InstructionKind
-    lane: LaneKey
+    lane: int
     task: str | None
     uses: tuple[BufferUse, ...] = ()
+    blocks: tuple[int, ...] = ()
     implementation: str | None = None
     duration_s: float = 0.0
     nbytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Steps in global order, and the memory they touch.
+
+    Parameters
+    ----------
+    steps : tuple of Step
+        In global order.
+    lanes : tuple of LaneKey
+        By lane index.
+    blocks : tuple of (str, str)
+        Buffer by block index. A block is one stay of an array in a space, from its allocation until it is freed; a
+        buffer that was evicted and comes back is another block of the same array and space.
+    foreign : frozenset of int
+        Blocks that are the user's own: neither allocated nor freed.
+    kept : frozenset of int
+        Blocks that are not freed: they hold values someone may ask for.
+    """
+
+    steps: tuple[Step, ...]
+    lanes: tuple[LaneKey, ...]
+    blocks: tuple[Buffer, ...]
+    foreign: frozenset[int]
+    kept: frozenset[int]
+
+
+@contextmanager
+def paused_collection() -> Iterator[None]:
+    """Hold cyclic garbage collection back: a plan is many small objects without cycles, all of which stay."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def ragged_starts(rows: Sequence[Sized]) -> Ints:
+    """Return where each of several rows begins if they stand one after another, and where the last ends."""
+    starts = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows)), out=starts[1:])
+    return starts
+
+
+def ragged(rows: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
+    """Return rows of different lengths as two arrays.
+
+    Parameters
+    ----------
+    rows : sequence of sequence of int
+        The rows.
+
+    Returns
+    -------
+    starts : ndarray of int64, shape (len(rows) + 1,)
+        Row ``i`` is ``values[starts[i]:starts[i + 1]]``.
+    values : ndarray of int64
+        All rows, one after another.
+    """
+    starts = ragged_starts(rows)
+    return starts, np.fromiter(chain.from_iterable(rows), np.int64, int(starts[-1]))
+
+
+#: Whether an access reads or writes, by identity of its mode: enum members are slow to hash.
+READING: Final[dict[int, bool]] = {id(m): m.reads for m in AccessMode}
+WRITING: Final[dict[int, bool]] = {id(m): m.writes for m in AccessMode}

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from syclsched.model.platform import HOST, Device, Interference, Link, Platform
-from syclsched.model.profile import DeviceProfile, LinkFit, PairProfile
+from syclsched.model.profile import DeviceProfile, LinkFit, PairProfile, Quantity
 from syclsched.profiling.store import ProfileStore
 
 
@@ -69,8 +69,15 @@ def with_profiles(platform: Platform, profiles: Mapping[str, DeviceProfile], pai
         devices=devices,
         links=tuple(_measured_link(link, devices, by_keys) for link in platform.links),
         interferences=_interferences(platform, devices, by_keys),
-        submission_s=statistics.median(p.launch.submission_s.value for p in known) if known else platform.submission_s,
+        submission_s=_median((p.launch.submission_s for p in known), platform.submission_s) or 0.0,
+        dispatch_s=_median((p.launch.dispatch_s for p in known), platform.dispatch_s),
+        handoff_s=_median((p.launch.handoff_s for p in known), platform.handoff_s),
     )
+
+
+def _median(quantities: Iterable[Quantity | None], otherwise: float | None) -> float | None:
+    values = [q.value for q in quantities if q is not None]
+    return statistics.median(values) if values else otherwise
 
 
 def _with_profile(device: Device, profile: DeviceProfile | None) -> Device:

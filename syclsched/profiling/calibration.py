@@ -157,6 +157,8 @@ def _cases(graph: TaskGraph, platform: Platform, costs: CostModel) -> Iterator[_
             continue
         for device in platform.devices:
             for implementation in task.operation.implementations:
+                if implementation.kind == "cost-only":
+                    continue
                 key = history_key(device.key, task.operation, implementation, task.signature)
                 if key not in seen and costs.supports(task, implementation, device) is None:
                     seen.add(key)

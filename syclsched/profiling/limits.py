@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 
 from syclsched.errors import FormatError
 from syclsched.model.profile import DeviceProfile, LinkFit, PairProfile, Quantity
@@ -88,8 +89,8 @@ def _device_numbers(profile: DeviceProfile) -> Iterator[Check]:
     yield "identity.global_memory_bytes", "bytes", identity.global_memory_bytes
     yield "identity.local_memory_bytes", "bytes", identity.local_memory_bytes
     yield "identity.lanes", "lanes", identity.lanes
-    for name in ("submission_s", "latency_s", "chain_task_s", "cross_queue_s", "jit_first_launch_s"):
-        yield from _quantity(f"launch.{name}", "seconds", getattr(profile.launch, name))
+    for launch_cost in fields(profile.launch):
+        yield from _quantity(f"launch.{launch_cost.name}", "seconds", getattr(profile.launch, launch_cost.name))
     for dtype, flops in profile.peak_flops.items():
         yield from _quantity(f"peak_flops.{dtype}", "flops", flops)
     yield from _quantity("triad_bandwidth_bytes_per_s", "bytes_per_s", profile.triad_bandwidth_bytes_per_s)

@@ -5,22 +5,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
 from syclsched.costs.model import CostModel
-from syclsched.errors import EmptyPlatformError, PlatformError
-from syclsched.model.dependencies import Dependency
+from syclsched.errors import ArgumentError, EmptyPlatformError, GraphError, PlatformError, UnknownArrayError
+from syclsched.model.dependencies import implicit_edges
 from syclsched.model.graph import TaskGraph
-from syclsched.model.platform import HOST, Platform
+from syclsched.model.platform import HOST, Device, Platform
 from syclsched.model.task import Task
-from syclsched.scheduling.problem import NOTHING, Arc, Item, Problem, Product
+from syclsched.scheduling.items import Items, follow_items
+from syclsched.scheduling.problem import NOTHING, Problem
+from syclsched.scheduling.rows import Arcs, arcs
+from syclsched.scheduling.tables import Floats, Ints, Tables, frozen
 
-Arcs = tuple[tuple[Arc, ...], ...]
+_NONE: Mapping[str, str] = {}
+_AT_ONCE: Mapping[str, float] = {}
 
 
-def build_problem(graph: TaskGraph, platform: Platform, costs: CostModel) -> Problem:
+def build_problem(
+    graph: TaskGraph,
+    platform: Platform,
+    costs: CostModel,
+    *,
+    placed: Mapping[str, str] = _NONE,
+    wanted: Mapping[str, str] = _NONE,
+    release_s: Mapping[str, float] = _AT_ONCE,
+) -> Problem:
     """Return the scheduling problem of running a graph on a platform.
 
     Parameters
@@ -31,11 +44,17 @@ def build_problem(graph: TaskGraph, platform: Platform, costs: CostModel) -> Pro
         The devices and lanes there are to choose from.
     costs : CostModel
         Made for this platform, or for one that this is a part of.
+    placed : Mapping[str, str], optional
+        For arrays, the memory space their first value lies in; the host's memory if not given.
+    wanted : Mapping[str, str], optional
+        For arrays, the memory space their last value is wanted in; the copies there count towards the makespan.
+    release_s : Mapping[str, float], optional
+        For tasks, a time they must not start before.
 
     Returns
     -------
     Problem
-        Inputs of the graph lie in the host's memory.
+        With channels if the platform's ``contention`` asks for them.
 
     Raises
     ------
@@ -45,72 +64,87 @@ def build_problem(graph: TaskGraph, platform: Platform, costs: CostModel) -> Pro
         If the graph's explicit edges close a cycle.
     EmptyPlatformError
         If the platform has no devices.
+    UnknownArrayError, PlatformError, GraphError, ArgumentError
+        If ``placed``, ``wanted`` or ``release_s`` names an array, space or task that is not there, or an impossible
+        time.
     """
     if not platform.devices:
         raise EmptyPlatformError("there are no devices", where=f"platform {platform.name!r}")
     order = graph.order()
-    submitted = {task.name: (position, task) for position, task in enumerate(graph.tasks)}
-    tasks = [submitted[name][1] for name in order]
-    nbytes = {name: array.nbytes for name, array in graph.arrays.items()}
+    position = {task.name: i for i, task in enumerate(graph.tasks)}
+    submission = np.array([position[name] for name in order], dtype=np.int64)
+    submitted = graph.tasks
+    tasks = [submitted[i] for i in submission.tolist()]
+    nbytes = {name: float(array.nbytes) for name, array in graph.arrays.items()}
+    devices = platform.devices
     spaces = _spaces(platform)
+    lying, wished = _located(placed, "placed", nbytes, spaces), _located(wanted, "wanted", nbytes, spaces)
     latency_s, s_per_byte = _copy_lines(costs, tuple(spaces))
-    seconds, implementations = _seconds(tasks, platform, costs)
-    predecessors, successors = arcs(order, graph.dependencies(), nbytes)
-    items, reads, makes = _items(tasks, nbytes)
+    seconds, implementation, implementation_names = _seconds(tasks, devices, costs)
+    reach = [list(dict.fromkeys(spaces[s] for s in (d.space, *d.reaches))) for d in devices]
+    lanes = np.array([d.lanes for d in devices])
+    items = follow_items([task.accesses for task in tasks], nbytes, lying, wished, spaces[HOST])
+    tables = Tables(
+        seconds=seconds,
+        release_s=_release_s(release_s, order),
+        priority=np.array([task.priority for task in tasks]),
+        submission=submission,
+        device_start=np.concatenate(([0], np.cumsum(lanes))),
+        processor_device=np.repeat(np.arange(len(devices)), lanes),
+        **_arcs(graph, submission, nbytes)._asdict(),
+        **items.columns._asdict(),
+        reach_start=np.cumsum([0, *[len(r) for r in reach]]),
+        reach_space=np.array(list(chain.from_iterable(reach))),
+        latency_s=latency_s,
+        s_per_byte=s_per_byte,
+        channel=_channels(platform, tuple(spaces)),
+        capacity_bytes=_capacities(platform, spaces),
+        busy_w=_watts(devices, "busy_w"),
+        idle_w=_watts(devices, "idle_w"),
+    )
     return Problem(
         names=order,
-        submission=tuple([submitted[name][0] for name in order]),
-        priorities=tuple([task.priority for task in tasks]),
-        devices=tuple(d.name for d in platform.devices),
-        processors=tuple((i, lane) for i, d in enumerate(platform.devices) for lane in range(d.lanes)),
+        devices=tuple(d.name for d in devices),
+        lanes=tuple(lane for d in devices for lane in range(d.lanes)),
         spaces=tuple(spaces),
-        reaches=tuple(tuple(dict.fromkeys(spaces[s] for s in (d.space, *d.reaches))) for d in platform.devices),
-        seconds=seconds,
-        implementations=implementations,
-        predecessors=predecessors,
-        successors=successors,
-        items=items,
-        reads=reads,
-        makes=makes,
-        copy_latency_s=latency_s,
-        copy_s_per_byte=s_per_byte,
-        input_space=spaces[HOST],
+        implementation_names=implementation_names,
+        implementation=implementation,
+        arrays=items.arrays,
+        item_array=items.item_array,
+        contention=platform.contention,
+        tables=frozen(tables),
+        lasting=_lasting(graph, items),
     )
 
 
-def arcs(order: Sequence[str], dependencies: Iterable[Dependency], nbytes: Mapping[str, float]) -> tuple[Arcs, Arcs]:
-    """Return the dependencies as predecessors and successors of each task.
-
-    Parameters
-    ----------
-    order : sequence of str
-        Task names; positions are indices.
-    dependencies : iterable of Dependency
-        Between those tasks.
-    nbytes : Mapping[str, float]
-        Size of each array.
-
-    Returns
-    -------
-    (tuple of tuple of Arc, tuple of tuple of Arc)
-        Predecessors and successors, by rising index of the other task.
-    """
-    index = {name: i for i, name in enumerate(order)}
-    before: list[list[Arc]] = [[] for _ in order]
-    after: list[list[Arc]] = [[] for _ in order]
-    for dependency in dependencies:
-        i, j, kind, array = index[dependency.before], index[dependency.after], dependency.kind, dependency.array
-        flow = float(nbytes[array]) if kind == "RAW" and array is not None else 0.0
-        before[j].append(Arc(i, kind, array, flow))
-        after[i].append(Arc(j, kind, array, flow))
-    for lists in (before, after):
-        for found in lists:
-            found.sort(key=_other_end)
-    return tuple(map(tuple, before)), tuple(map(tuple, after))
+# --- inside ---------------------------------------------------------------------------------------
 
 
-def _other_end(arc: Arc) -> int:
-    return arc.task
+def _arcs(graph: TaskGraph, submission: Ints, nbytes: Mapping[str, float]) -> Arcs:
+    edges = implicit_edges(graph.tasks)
+    # Data flows along RAW only, which is always for an array.
+    flow = [nbytes[array or ""] if kind == "RAW" else 0.0 for kind, array in zip(edges.kind, edges.array, strict=True)]
+    before, after = edges.before, edges.after
+    if graph.edges:
+        position = {task.name: i for i, task in enumerate(graph.tasks)}
+        before = before + [position[name] for name, _ in graph.edges]
+        after = after + [position[name] for _, name in graph.edges]
+        flow += [0.0] * len(graph.edges)
+    number = np.empty(len(submission), dtype=np.int64)
+    number[submission] = np.arange(len(submission))
+    return arcs(
+        len(submission),
+        number[np.array(before, dtype=np.int64)],
+        number[np.array(after, dtype=np.int64)],
+        np.array(flow, dtype=np.float64),
+    )
+
+
+def _lasting(graph: TaskGraph, items: Items) -> tuple[int, ...]:
+    """Return the last values of the arrays that are not temporary."""
+    last = {array: item for item, array in enumerate(items.item_array.tolist())}
+    arrays = graph.arrays
+    return tuple([last[i] for i, name in enumerate(items.arrays) if i in last and not arrays[name].temporary])
 
 
 def _spaces(platform: Platform) -> dict[str, int]:
@@ -119,76 +153,94 @@ def _spaces(platform: Platform) -> dict[str, int]:
     return {name: i for i, name in enumerate(dict.fromkeys(names))}
 
 
-def _copy_lines(
-    costs: CostModel, spaces: Sequence[str]
-) -> tuple[tuple[tuple[float, ...], ...], tuple[tuple[float, ...], ...]]:
+def _capacities(platform: Platform, spaces: Iterable[str]) -> Floats:
+    # 0 bytes is how platforms say that the capacity is not known.
+    known = {s.name: float(s.capacity_bytes) for s in platform.spaces if s.capacity_bytes}
+    return np.array([known.get(name, math.inf) for name in spaces])
+
+
+def _watts(devices: Sequence[Device], which: str) -> Floats:
+    found = [getattr(d.profile.power, which) if d.profile is not None else None for d in devices]
+    return np.array([math.nan if quantity is None else quantity.value for quantity in found])
+
+
+def _copy_lines(costs: CostModel, spaces: Sequence[str]) -> tuple[Floats, Floats]:
     def line(source: str, destination: str) -> tuple[float, float]:
         try:
             return costs.copy_line(source, destination)
         except PlatformError:  # no way: the policies keep tasks and their data where they can meet
             return math.inf, 0.0
 
-    lines = [[line(a, b) for b in spaces] for a in spaces]
-    return (
-        tuple(tuple(latency_s for latency_s, _ in row) for row in lines),
-        tuple(tuple(s_per_byte for _, s_per_byte in row) for row in lines),
-    )
+    lines = np.array([[line(a, b) for b in spaces] for a in spaces])
+    return lines[..., 0], lines[..., 1]
+
+
+def _channels(platform: Platform, spaces: Sequence[str]) -> Ints:
+    """Give channels numbers; a copy through the host's memory occupies those of both its links."""
+    channel = np.full((len(spaces), len(spaces), 2), NOTHING)
+    if platform.contention == "none":
+        return channel
+    numbers: dict[str, int] = {}
+    for i, source in enumerate(spaces):
+        for j, destination in enumerate(spaces):
+            try:
+                route = platform.route(source, destination)
+            except PlatformError:  # no way, so nothing to occupy
+                continue
+            used = dict.fromkeys(numbers.setdefault(link.channel_name, len(numbers)) for link in route)
+            channel[i, j, : len(used)] = list(used)
+    return channel
 
 
 def _seconds(
-    tasks: Sequence[Task], platform: Platform, costs: CostModel
-) -> tuple[npt.NDArray[np.float64], tuple[tuple[str | None, ...], ...]]:
-    anywhere = (0.0,) * len(platform.devices)
-    nothing = (None,) * len(platform.devices)
-    seconds: list[tuple[float, ...]] = []
-    implementations: list[tuple[str | None, ...]] = []
-    # The cost model gives tasks that cost the same the very same choices, so that their rows are made once.
-    rows: dict[tuple[int, ...], tuple[tuple[float, ...], tuple[str | None, ...]]] = {}
+    tasks: Sequence[Task], devices: Sequence[Device], costs: CostModel
+) -> tuple[Floats, npt.NDArray[np.int16], tuple[str, ...]]:
+    # Row 0 is for barriers, which take no time anywhere. The cost model gives tasks that cost the same the very same
+    # choices, so that their rows are made once.
+    seconds: list[tuple[float, ...]] = [(0.0,) * len(devices)]
+    implementation: list[tuple[int, ...]] = [(NOTHING,) * len(devices)]
+    names: dict[str, int] = {}
+    rows: dict[tuple[int, ...], int] = {}
+    row_of: list[int] = []
     for task in tasks:
         if task.operation is None:
-            seconds.append(anywhere)
-            implementations.append(nothing)
+            row_of.append(0)
             continue
-        choices = costs.choices(task, platform.devices)
+        choices = costs.choices(task, devices)
         key = tuple(map(id, choices))
         row = rows.get(key)
         if row is None:
-            costs.require(task, platform.devices)
-            row = rows[key] = (
-                tuple(math.inf if c is None else c[1].seconds for c in choices),
-                tuple(None if c is None else c[0].name for c in choices),
+            costs.require(task, devices)
+            row = rows[key] = len(seconds)
+            seconds.append(tuple(math.inf if c is None else c[1].seconds for c in choices))
+            implementation.append(
+                tuple(NOTHING if c is None else names.setdefault(c[0].name, len(names)) for c in choices)
             )
-        seconds.append(row[0])
-        implementations.append(row[1])
-    table = np.array(seconds, dtype=np.float64).reshape(len(tasks), len(platform.devices))
-    table.flags.writeable = False
-    return table, tuple(implementations)
+        row_of.append(row)
+    select = np.array(row_of, dtype=np.int64)
+    return np.array(seconds)[select], np.array(implementation, dtype=np.int16)[select], tuple(names)
 
 
-def _items(
-    tasks: Sequence[Task], nbytes: Mapping[str, int]
-) -> tuple[tuple[Item, ...], tuple[tuple[int, ...], ...], tuple[tuple[Product, ...], ...]]:
-    """Follow each array through the tasks: accesses that conflict keep their order in any topological order."""
-    current: dict[str, int] = {}
-    items: list[Item] = []
-    reads: list[tuple[int, ...]] = []
-    makes: list[tuple[Product, ...]] = []
-    for index, task in enumerate(tasks):
-        needed: list[int] = []
-        made: list[Product] = []
-        for access in task.accesses:
-            array = access.array
-            replaces = NOTHING
-            if access.mode.reads:
-                if array not in current:
-                    current[array] = len(items)
-                    items.append(Item(array, float(nbytes[array]), NOTHING))
-                replaces = current[array]
-                needed.append(replaces)
-            if access.mode.writes:
-                current[array] = len(items)
-                made.append(Product(len(items), replaces))
-                items.append(Item(array, float(nbytes[array]), index))
-        reads.append(tuple(needed))
-        makes.append(tuple(made))
-    return tuple(items), tuple(reads), tuple(makes)
+def _located(
+    places: Mapping[str, str], what: str, arrays: Mapping[str, float], spaces: Mapping[str, int]
+) -> dict[str, int]:
+    for array, space in places.items():
+        if array not in arrays:
+            raise UnknownArrayError(f"no array {array!r}", where=what)
+        if space not in spaces:
+            known = ", ".join(spaces)
+            raise PlatformError(f"no memory space {space!r}", where=f"{what}: array {array!r}", hint=f"It has {known}")
+    return {array: spaces[space] for array, space in places.items()}
+
+
+def _release_s(release_s: Mapping[str, float], order: Sequence[str]) -> Floats:
+    column = np.zeros(len(order))
+    if release_s:
+        index = {name: i for i, name in enumerate(order)}
+        for task, time_s in release_s.items():
+            if task not in index:
+                raise GraphError(f"no task {task!r}", where="release_s")
+            if not 0.0 <= time_s < math.inf:
+                raise ArgumentError(f"{time_s!r} is not a finite time of zero or more", where=f"release of {task!r}")
+            column[index[task]] = time_s
+    return column

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scheduling problems from tables of costs, as the literature prints its examples."""
+"""Scheduling problems from tables of costs, as the literature prints its examples, and from large arrays of them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from syclsched.errors import CapabilityError, CycleError, EmptyPlatformError, GraphError
-from syclsched.model.dependencies import Dependency
-from syclsched.model.ordering import find_cycle, topological_order
-from syclsched.scheduling.build import arcs
-from syclsched.scheduling.problem import Item, Problem, Product
+from syclsched.errors import ArgumentError, CapabilityError, CycleError, EmptyPlatformError, GraphError
+from syclsched.model.ordering import find_cycle
+from syclsched.scheduling.problem import NOTHING, Problem
+from syclsched.scheduling.rows import arcs, row_starts, rows_of, sorted_by_ends, topological_numbering
+from syclsched.scheduling.tables import Floats, Ints, Tables, frozen
 
 Edges = Mapping[tuple[int, int], float]
 
@@ -23,6 +25,7 @@ def problem_from_matrices(
     *,
     names: Sequence[str] | None = None,
     priorities: Sequence[int] | None = None,
+    contention: Literal["none", "one-port"] = "none",
 ) -> Problem:
     """Return the problem of the list-scheduling literature: a cost table and communication times.
 
@@ -36,11 +39,13 @@ def problem_from_matrices(
         Task names; ``t0``, ``t1``, ... if not given.
     priorities : sequence of int, optional
         Larger runs earlier among equals.
+    contention : str, optional
+        See `problem_from_arrays`.
 
     Returns
     -------
     Problem
-        Each processor is a device of one lane with a memory space of its own.
+        Each processor is a device of one lane with a memory space of its own; each edge is an array ``t0->t1``.
 
     Raises
     ------
@@ -54,72 +59,229 @@ def problem_from_matrices(
         If there are no processors.
     """
     labels = [f"t{i}" for i in range(len(costs))] if names is None else list(names)
-    width = len(costs[0]) if costs else 1
-    _check_costs(costs, labels, width)
-    _check_edges(edges, labels)
-    pairs = [(labels[a], labels[b]) for a, b in edges]
-    order = topological_order(labels, pairs)
-    if len(order) < len(labels):
-        cycle = find_cycle(labels, pairs)
+    width = len(costs[0]) if len(costs) else 1
+    for label, row in zip(labels, costs, strict=False):
+        if len(row) != width:
+            where = f"costs of task {label!r}"
+            raise GraphError(f"{len(row)} processors, where the first task has {width}", where=where)
+    ends = np.array(list(edges), dtype=np.int64).reshape(len(edges), 2)
+    return problem_from_arrays(
+        np.array(costs, dtype=np.float64).reshape(len(costs), width),
+        ends[:, 0],
+        ends[:, 1],
+        np.array(list(edges.values()), dtype=np.float64),
+        names=labels,
+        priorities=priorities,
+        contention=contention,
+        name_edges=True,
+    )
+
+
+def problem_from_arrays(
+    costs: npt.ArrayLike,
+    edge_before: npt.ArrayLike,
+    edge_after: npt.ArrayLike,
+    edge_seconds: npt.ArrayLike,
+    *,
+    names: Sequence[str] | None = None,
+    priorities: npt.ArrayLike | None = None,
+    release_s: npt.ArrayLike | None = None,
+    lanes: Sequence[int] | None = None,
+    latency_s: npt.ArrayLike | None = None,
+    s_per_byte: npt.ArrayLike | None = None,
+    contention: Literal["none", "one-port"] = "none",
+    name_edges: bool = False,
+) -> Problem:
+    """Return the same as `problem_from_matrices`, from arrays of a million tasks as from those of ten.
+
+    Parameters
+    ----------
+    costs : array_like of float, shape (T, D)
+        Seconds of each task on each processor; infinity where it cannot run.
+    edge_before, edge_after : array_like of int, shape (E,)
+        The tasks of each edge, in any order.
+    edge_seconds : array_like of float, shape (E,)
+        Seconds that the data of each edge takes between two different processors; if ``s_per_byte`` is given, bytes.
+    names : sequence of str, optional
+        Task names; ``t0``, ``t1``, ... if not given.
+    priorities : array_like of int, shape (T,), optional
+        Larger runs earlier among equals.
+    release_s : array_like of float, shape (T,), optional
+        No task starts before.
+    lanes : sequence of int, optional
+        Tasks at a time on each processor; one each if not given.
+    latency_s, s_per_byte : array_like of float, shape (D, D), optional
+        What a copy takes from one processor (first index) to another, where links differ; diagonals mean nothing.
+    contention : str, optional
+        ``none``, or ``one-port``: a processor sends at most one copy at a time, and receives at most one.
+    name_edges : bool, optional
+        Whether each edge is an array with a name, ``before->after``, for messages.
+
+    Returns
+    -------
+    Problem
+        Its tasks are renumbered if an edge points backwards; ``tables.submission`` says what they were.
+
+    Raises
+    ------
+    GraphError
+        If a cost or time is not zero or more, shapes do not fit, or an edge names no task.
+    CycleError
+        If the edges close a cycle.
+    CapabilityError
+        If a task can run nowhere.
+    EmptyPlatformError
+        If there are no processors.
+    """
+    # Copies: what becomes part of the tables is made read-only.
+    seconds = np.array(costs, dtype=np.float64)
+    if seconds.ndim != 2:
+        raise GraphError(f"{seconds.ndim} dimensions, where tasks times processors are needed", where="costs")
+    count, width = seconds.shape
+    labels = list(map("t%d".__mod__, range(count)) if names is None else names)
+    _check_costs(seconds, labels, len(labels) if names is None else len(set(labels)))
+    before, after = np.array(edge_before, dtype=np.int64), np.array(edge_after, dtype=np.int64)
+    nbytes = np.array(edge_seconds, dtype=np.float64)
+    _check_edges(before, after, nbytes, count)
+    submission = topological_numbering(count, before, after)
+    if len(submission) < count:
+        cycle = find_cycle(labels, [(labels[a], labels[b]) for a, b in zip(before, after, strict=True)])
         raise CycleError("the edges close a cycle: " + " -> ".join(cycle), where="edges")
-    submission = {name: i for i, name in enumerate(labels)}
-    sources = [submission[name] for name in order]
-    index = {source: i for i, source in enumerate(sources)}
-    flows = [(index[a], index[b], f"{labels[a]}->{labels[b]}", float(s)) for (a, b), s in edges.items()]
-    reads: list[list[int]] = [[] for _ in order]
-    makes: list[list[Product]] = [[] for _ in order]
-    for item, (before, after, _, _) in enumerate(flows):
-        makes[before].append(Product(item, -1))
-        reads[after].append(item)
-    predecessors, successors = arcs(
-        order,
-        [Dependency(order[a], order[b], "RAW", array) for a, b, array, _ in flows],
-        {array: s for _, _, array, s in flows},
-    )
-    seconds = np.array([costs[i] for i in sources], dtype=np.float64).reshape(len(order), width)
-    seconds.flags.writeable = False
-    processors = tuple(f"p{p}" for p in range(width))
-    return Problem(
-        names=order,
-        submission=tuple(sources),
-        priorities=tuple([0 if priorities is None else int(priorities[i]) for i in sources]),
-        devices=processors,
-        processors=tuple((p, 0) for p in range(width)),
-        spaces=processors,
-        reaches=tuple((p,) for p in range(width)),
+    if bool((submission[1:] < submission[:-1]).any()):
+        number = np.empty(count, dtype=np.int64)
+        number[submission] = np.arange(count)
+        before, after = number[before], number[after]
+        seconds, labels = seconds[submission], [labels[i] for i in submission.tolist()]
+    # Items are numbered by who makes them, so that what a task makes stands together.
+    order = sorted_by_ends(count, before, after)
+    before, after, nbytes = before[order], after[order], nbytes[order]
+    read_start, read_item = rows_of(after, count)
+    links = _links(width, latency_s, s_per_byte, contention)
+    processors = _lanes(lanes, width)
+    device_start = np.concatenate(([0], np.cumsum(processors)))
+    tables = Tables(
         seconds=seconds,
-        implementations=((None,) * width,) * len(order),
-        predecessors=predecessors,
-        successors=successors,
-        items=tuple([Item(array, s, before) for before, _, array, s in flows]),
-        reads=tuple(map(tuple, reads)),
-        makes=tuple(map(tuple, makes)),
-        # An item's bytes are its transfer time, so a second per byte and no latency give that back.
-        copy_latency_s=((0.0,) * width,) * width,
-        copy_s_per_byte=tuple(tuple(float(a != b) for b in range(width)) for a in range(width)),
+        release_s=_releases(release_s, count)[submission],
+        priority=_priorities(priorities, count)[submission],
+        submission=submission,
+        device_start=device_start,
+        processor_device=np.repeat(np.arange(width), processors),
+        **arcs(count, before, after, nbytes)._asdict(),
+        item_bytes=nbytes,
+        item_producer=before,
+        item_space=np.full(len(before), NOTHING),
+        read_start=read_start,
+        read_item=read_item,
+        make_start=row_starts(before, count),
+        make_item=np.arange(len(before)),
+        make_replaces=np.full(len(before), NOTHING),
+        reach_start=np.arange(width + 1),
+        reach_space=np.arange(width),
+        latency_s=links[0],
+        s_per_byte=links[1],
+        channel=links[2],
+        want_item=np.empty(0, dtype=np.int64),
+        want_space=np.empty(0, dtype=np.int64),
+        capacity_bytes=np.full(width, math.inf),
+        busy_w=np.full(width, math.nan),
+        idle_w=np.full(width, math.nan),
+    )
+    names_of_processors = tuple([f"p{p}" for p in range(width)])
+    flows = zip(before.tolist(), after.tolist(), strict=True) if name_edges else ()
+    return Problem(
+        names=tuple(labels),
+        devices=names_of_processors,
+        lanes=tuple(lane for lanes_here in processors.tolist() for lane in range(lanes_here)),
+        spaces=names_of_processors,
+        implementation_names=(),
+        implementation=np.broadcast_to(np.int16(NOTHING), (count, width)),
+        arrays=tuple([f"{labels[a]}->{labels[b]}" for a, b in flows]),
+        item_array=np.arange(len(before)) if name_edges else np.full(len(before), NOTHING),
+        contention=contention,
+        tables=frozen(tables),
     )
 
 
-def _check_costs(costs: Sequence[Sequence[float]], labels: Sequence[str], width: int) -> None:
-    if len(set(labels)) != len(costs):
-        raise GraphError(f"{len(set(labels))} different names are given for {len(costs)} tasks", where="names")
+# --- inside ---------------------------------------------------------------------------------------
+
+
+def _links(
+    width: int, latency_s: npt.ArrayLike | None, s_per_byte: npt.ArrayLike | None, contention: str
+) -> tuple[Floats, Floats, Ints]:
+    apart = ~np.eye(width, dtype=bool)
+    # Without links an item's bytes are its transfer time: a second per byte and no latency give that back.
+    lines = []
+    for given, default, where in ((latency_s, 0.0, "latency_s"), (s_per_byte, 1.0, "s_per_byte")):
+        line = np.full((width, width), default) if given is None else np.asarray(given, dtype=np.float64)
+        if line.shape != (width, width):
+            raise GraphError(f"shape {line.shape}, where {(width, width)} is needed", where=where)
+        if not (line[apart] >= 0.0).all() or (where == "s_per_byte" and np.isinf(line[apart]).any()):
+            raise GraphError("a time that is not zero or more", where=where)
+        lines.append(np.where(apart, line, 0.0))
+    channel = np.full((width, width, 2), NOTHING)
+    if contention == "one-port":
+        channel[..., 0] = np.where(apart, np.arange(width)[:, None], NOTHING)
+        channel[..., 1] = np.where(apart, width + np.arange(width)[None, :], NOTHING)
+    return lines[0], lines[1], channel
+
+
+def _lanes(lanes: Sequence[int] | None, width: int) -> Ints:
+    counts = np.ones(width, dtype=np.int64) if lanes is None else np.asarray(lanes, dtype=np.int64)
+    if counts.shape != (width,) or bool((counts < 1).any()):
+        raise ArgumentError(f"{lanes!r} is not a number of lanes for each of {width} processors", where="lanes")
+    return counts
+
+
+def _releases(release_s: npt.ArrayLike | None, count: int) -> Floats:
+    column = np.zeros(count) if release_s is None else np.asarray(release_s, dtype=np.float64)
+    _check_length(column.shape, count, "release_s")
+    if not ((column >= 0.0) & (column < math.inf)).all():
+        raise GraphError("a time that is not finite, or less than zero", where="release_s")
+    return column
+
+
+def _priorities(priorities: npt.ArrayLike | None, count: int) -> Ints:
+    column = np.zeros(count, dtype=np.int64) if priorities is None else np.asarray(priorities, dtype=np.int64)
+    _check_length(column.shape, count, "priorities")
+    return column
+
+
+def _check_length(shape: tuple[int, ...], count: int, where: str) -> None:
+    if shape != (count,):
+        raise GraphError(f"shape {shape}, where there are {count} tasks", where=where)
+
+
+def _check_costs(seconds: Floats, labels: Sequence[str], different: int) -> None:
+    count, width = seconds.shape
+    if different != count or len(labels) != count:
+        raise GraphError(f"{different} different names are given for {count} tasks", where="names")
     if width == 0:
         raise EmptyPlatformError("there are no processors", where="costs")
-    for label, row in zip(labels, costs, strict=True):
-        where = f"costs of task {label!r}"
-        if len(row) != width:
-            raise GraphError(f"{len(row)} processors, where the first task has {width}", where=where)
-        for seconds in row:
-            if not seconds >= 0.0:
-                raise GraphError(f"{seconds!r} is not a time of zero or more", where=where)
-        if all(math.isinf(seconds) for seconds in row):
-            raise CapabilityError("no processor can run it", where=where, hint="Give it a finite time somewhere")
+    wrong = ~(seconds >= 0.0)
+    if wrong.any():
+        task, processor = np.argwhere(wrong)[0].tolist()
+        raise GraphError(
+            f"{float(seconds[task, processor])!r} is not a time of zero or more",
+            where=f"costs of task {labels[task]!r}",
+        )
+    nowhere = np.flatnonzero(np.isinf(seconds).all(axis=1))
+    if len(nowhere):
+        where = f"costs of task {labels[nowhere[0]]!r}"
+        raise CapabilityError("no processor can run it", where=where, hint="Give it a finite time somewhere")
 
 
-def _check_edges(edges: Edges, labels: Sequence[str]) -> None:
-    for (before, after), seconds in edges.items():
-        where = f"edge ({before}, {after})"
-        if not (0 <= before < len(labels) and 0 <= after < len(labels)):
-            raise GraphError(f"there are tasks 0 to {len(labels) - 1} only", where=where)
-        if not 0.0 <= seconds < math.inf:
-            raise GraphError(f"{seconds!r} is not a finite time of zero or more", where=where)
+def _check_edges(before: Ints, after: Ints, nbytes: Floats, count: int) -> None:
+    if not before.shape == after.shape == nbytes.shape or before.ndim != 1:
+        shapes = f"{before.shape}, {after.shape} and {nbytes.shape}"
+        raise GraphError(f"ends and times of shapes {shapes}, where one length is needed", where="edges")
+    wrong = (before < 0) | (before >= count) | (after < 0) | (after >= count)
+    if wrong.any():
+        edge = int(np.flatnonzero(wrong)[0])
+        raise GraphError(f"there are tasks 0 to {count - 1} only", where=f"edge ({before[edge]}, {after[edge]})")
+    wrong = ~((nbytes >= 0.0) & (nbytes < math.inf))
+    if wrong.any():
+        edge = int(np.flatnonzero(wrong)[0])
+        raise GraphError(
+            f"{float(nbytes[edge])!r} is not a finite time of zero or more",
+            where=f"edge ({before[edge]}, {after[edge]})",
+        )

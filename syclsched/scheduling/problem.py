@@ -1,149 +1,92 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scheduling problem as policies see it: numbers and indices, no graph, no devices.
+"""The scheduling problem as policies see it: numbers in flat arrays, and the names behind them for people.
 
 Unrelated machines with data: a task takes a time of its own on each device, or cannot run there; it reads and makes
 *items*, which are the successive values of arrays; an item lies in the memory space it was made in, and moving it to
-another takes a latency and a time per byte. Copies start as soon as their item is made and do not get in each other's
-way, which is the contention-free model of the list-scheduling literature.
+another takes a latency and a time per byte. ``docs/scheduling-model.md`` states the model precisely.
 
-`build_problem` makes one from a task graph, `problem_from_matrices` from the tables of a textbook.
+`build_problem` makes one from a task graph, `problem_from_matrices` from the tables of a textbook and
+`problem_from_arrays` from large arrays. `Tables` holds all that counts; the rest of a `Problem` is names.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from syclsched.model.dependencies import DependencyKind
+from syclsched.model.platform import Contention
+from syclsched.model.schedule import Assignment, Schedule
+from syclsched.scheduling.tables import NOTHING, Ints, Tables
+from syclsched.scheduling.timetable import Timetable
+from syclsched.scheduling.whereabouts import Whereabouts
 
-#: Producer of an item that is there from the start; what a fresh item replaces.
-NOTHING = -1
-
-
-class Arc(NamedTuple):
-    """One dependency, seen from one of its ends.
-
-    Parameters
-    ----------
-    task : int
-        The task at the other end.
-    kind : str
-        As in `Dependency`; data flows along ``RAW`` only.
-    array : str or None
-        The array that causes it.
-    nbytes : float
-        What flows; 0 unless ``RAW``.
-    """
-
-    task: int
-    kind: DependencyKind
-    array: str | None
-    nbytes: float
+__all__ = ["NOTHING", "Contention", "Problem", "makespan_s", "to_schedule"]
 
 
-class Item(NamedTuple):
-    """One value of one array: what one task writes and later ones read.
-
-    Parameters
-    ----------
-    array : str
-        The array's name.
-    nbytes : float
-        Its size.
-    producer : int
-        The task that makes it; `NOTHING` if it is there from the start, in the space ``input_space``.
-    """
-
-    array: str
-    nbytes: float
-    producer: int
-
-
-class Product(NamedTuple):
-    """An item a task makes.
-
-    Parameters
-    ----------
-    item : int
-        The item.
-    replaces : int
-        The item that is read and overwritten in place, so that the new one lies where that was read; `NOTHING` if the
-        array is written afresh, in the home space of the device.
-    """
-
-    item: int
-    replaces: int
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Problem:
-    """What a policy schedules. Tasks, devices, spaces and items are indices from 0.
+    """What a policy schedules. Tasks, devices, processors, spaces and items are indices from 0.
 
     Parameters
     ----------
     names : tuple of str
         Task names, in a topological order, by order of submission where free.
-    submission : tuple of int
-        Position of each task in the order of submission.
-    priorities : tuple of int
-        Larger runs earlier among equals.
     devices : tuple of str
         Device names, in the platform's order.
-    processors : tuple of (int, int)
-        (device, lane), by device.
+    lanes : tuple of int
+        For each processor, which of its device's lanes it is.
     spaces : tuple of str
         Names of the memory spaces.
-    reaches : tuple of tuple of int
-        For each device the spaces it can address, its home first.
-    seconds : ndarray of float64, shape (tasks, devices)
-        Time of each task on each device, in seconds; infinity where it cannot run. Barriers take no time anywhere.
-    implementations : tuple of tuple of (str or None)
-        For each task and device the implementation those seconds are for.
-    predecessors, successors : tuple of tuple of Arc
-        For each task, by rising index of the other task.
-    items : tuple of Item
-        The values of arrays.
-    reads : tuple of tuple of int
-        For each task the items it needs.
-    makes : tuple of tuple of Product
-        For each task the items it makes.
-    copy_latency_s, copy_s_per_byte : tuple of tuple of float
-        What a copy takes from one space (first index) to another: latency, and seconds per byte. A latency of
-        infinity says that there is no way. Zero within one space. Nothing to copy takes no time.
-    input_space : int
-        Where items without producer lie.
+    implementation_names : tuple of str
+        Names of implementations, those of different operations mixed.
+    implementation : ndarray of int16, shape (tasks, devices)
+        Index of the implementation that the seconds are for; `NOTHING` where there is none, as for barriers.
+    arrays : tuple of str
+        Names of arrays.
+    item_array : ndarray of int64, shape (items,)
+        Index of the array whose value an item is; `NOTHING` if it has no name.
+    contention : str
+        ``none``, ``one-port`` or ``fair``. Copies wait for each other if and only if ``tables.channel`` says so; what
+        is planned one after another is carried out as planned on channels that share fairly.
+    tables : Tables
+        All numbers.
+    lasting : tuple of int, optional
+        Items whose values may be asked for after the run: they stay in memory where they were made.
     """
 
     names: tuple[str, ...]
-    submission: tuple[int, ...]
-    priorities: tuple[int, ...]
     devices: tuple[str, ...]
-    processors: tuple[tuple[int, int], ...]
+    lanes: tuple[int, ...]
     spaces: tuple[str, ...]
-    reaches: tuple[tuple[int, ...], ...]
-    seconds: npt.NDArray[np.float64]
-    implementations: tuple[tuple[str | None, ...], ...]
-    predecessors: tuple[tuple[Arc, ...], ...]
-    successors: tuple[tuple[Arc, ...], ...]
-    items: tuple[Item, ...]
-    reads: tuple[tuple[int, ...], ...]
-    makes: tuple[tuple[Product, ...], ...]
-    copy_latency_s: tuple[tuple[float, ...], ...]
-    copy_s_per_byte: tuple[tuple[float, ...], ...]
-    input_space: int = 0
+    implementation_names: tuple[str, ...]
+    implementation: npt.NDArray[np.int16]
+    arrays: tuple[str, ...]
+    item_array: Ints
+    contention: Contention
+    tables: Tables
+    lasting: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @property
+    def processors(self) -> tuple[tuple[int, int], ...]:
+        """(device, lane) of each processor, by device."""
+        return tuple(zip(self.tables.processor_device.tolist(), self.lanes, strict=True))
+
+    @property
+    def has_channels(self) -> bool:
+        """Whether copies can get in each other's way, so that a timetable must list them."""
+        return bool((self.tables.channel >= 0).any())
 
     def copy_seconds(self, nbytes: float, source: int, destination: int) -> float:
         """Return the seconds to copy ``nbytes`` from one space to another; infinity if there is no way."""
         if source == destination or not nbytes:
             return 0.0
-        return self.copy_latency_s[source][destination] + nbytes * self.copy_s_per_byte[source][destination]
+        tables = self.tables
+        return float(tables.latency_s[source, destination] + nbytes * tables.s_per_byte[source, destination])
 
     def mean_copy_line(self) -> tuple[float, float]:
         """Return latency and seconds per byte of a copy, as means over pairs of different home spaces.
@@ -153,11 +96,87 @@ class Problem:
         (float, float)
             Zeros if all devices have one home, or no home can be reached from another.
         """
-        homes = sorted({reached[0] for reached in self.reaches})
-        pairs = [(a, b) for a in homes for b in homes if a != b and math.isfinite(self.copy_latency_s[a][b])]
-        if not pairs:
+        tables = self.tables
+        homes = np.unique(tables.reach_space[tables.reach_start[:-1]])
+        latency_s, s_per_byte = tables.latency_s[np.ix_(homes, homes)], tables.s_per_byte[np.ix_(homes, homes)]
+        pairs = np.isfinite(latency_s) & ~np.eye(len(homes), dtype=bool)
+        if not pairs.any():
             return 0.0, 0.0
-        return (
-            sum(self.copy_latency_s[a][b] for a, b in pairs) / len(pairs),
-            sum(self.copy_s_per_byte[a][b] for a, b in pairs) / len(pairs),
-        )
+        return float(latency_s[pairs].mean()), float(s_per_byte[pairs].mean())
+
+    def item_name(self, item: int) -> str:
+        """Return what to call an item in a message."""
+        array, producer = int(self.item_array[item]), int(self.tables.item_producer[item])
+        if array != NOTHING:
+            return f"array {self.arrays[array]!r}"
+        return f"input {item}" if producer == NOTHING else f"output of task {self.names[producer]!r}"
+
+    def implementation_of(self, task: int, device: int) -> str | None:
+        """Return the implementation that a task's time on a device is for; None if there is none."""
+        index = int(self.implementation[task, device])
+        return None if index == NOTHING else self.implementation_names[index]
+
+
+def to_schedule(problem: Problem, timetable: Timetable, policy: str) -> Schedule:
+    """Return a timetable with names, as plans are built from.
+
+    Parameters
+    ----------
+    problem : Problem
+        What was scheduled.
+    timetable : Timetable
+        Where and when every task runs.
+    policy : str
+        The name of what made it.
+
+    Returns
+    -------
+    Schedule
+        In order of start; its order respects dependencies, as tasks that start together stand in topological order.
+    """
+    order = np.argsort(timetable.start_s, kind="stable")
+    processor = timetable.processor[order]
+    device = problem.tables.processor_device[processor]
+    rows = zip(
+        order.tolist(),
+        processor.tolist(),
+        device.tolist(),
+        problem.implementation[order, device].tolist(),
+        timetable.start_s[order].tolist(),
+        timetable.finish_s[order].tolist(),
+        strict=True,
+    )
+    names, devices, lanes = problem.names, problem.devices, problem.lanes
+    known: tuple[str | None, ...] = (*problem.implementation_names, None)  # -1 is the last
+    return Schedule(
+        policy,
+        tuple(
+            [
+                Assignment(names[task], devices[d], lanes[p], known[implementation], start_s, finish_s)
+                for task, p, d, implementation, start_s, finish_s in rows
+            ]
+        ),
+    )
+
+
+def makespan_s(problem: Problem, timetable: Timetable) -> float:
+    """Return when everything is done: all tasks, and the copies of results to where they are wanted.
+
+    Parameters
+    ----------
+    problem : Problem
+        What was scheduled.
+    timetable : Timetable
+        Where and when every task runs.
+
+    Returns
+    -------
+    float
+        Seconds; infinity if a wanted result never gets to its place.
+    """
+    tables = problem.tables
+    done_s = timetable.makespan_s
+    if len(tables.want_item):
+        ready_s = Whereabouts(tables, timetable).ready_s(tables.want_item, tables.want_space)
+        done_s = max(done_s, float(ready_s.max()))
+    return done_s

@@ -11,10 +11,24 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Protocol, runtime_checkable
 
 from syclsched.errors import PolicyError
-from syclsched.model.schedule import Schedule
-from syclsched.scheduling.heft import Heft
+from syclsched.scheduling.dynamic.family import DynamicPolicies
+from syclsched.scheduling.policies.clustering import Clustering
+from syclsched.scheduling.policies.cpop import Cpop
+from syclsched.scheduling.policies.dls import Dls
+from syclsched.scheduling.policies.etf import Etf
+from syclsched.scheduling.policies.heft import Heft
+from syclsched.scheduling.policies.lookahead import Lookahead
+from syclsched.scheduling.policies.maxmin import MaxMin
+from syclsched.scheduling.policies.mcp import Mcp
+from syclsched.scheduling.policies.minmin import MinMin
+from syclsched.scheduling.policies.peft import Peft
+from syclsched.scheduling.policies.random_ import Random
+from syclsched.scheduling.policies.refined import Refined
+from syclsched.scheduling.policies.roundrobin import RoundRobin
+from syclsched.scheduling.policies.single import SingleDevices
+from syclsched.scheduling.policies.sufferage import Sufferage
 from syclsched.scheduling.problem import Problem
-from syclsched.scheduling.single import SingleDevices
+from syclsched.scheduling.timetable import Timetable
 
 ENTRY_POINT_GROUP = "syclsched.policies"
 
@@ -24,15 +38,19 @@ AUTO = "auto"
 
 @runtime_checkable
 class Policy(Protocol):
-    """A named way to schedule. It must be pure: equal problems give equal schedules."""
+    """A named way to schedule. It must be pure: equal problems give equal timetables.
+
+    A policy that takes too long on large problems has an attribute ``max_tasks``: `candidates` leaves it out of larger
+    ones, in which it can still be asked for by name.
+    """
 
     @property
     def name(self) -> str:
         """What users type."""
         ...
 
-    def schedule(self, problem: Problem) -> Schedule:
-        """Return a schedule that `syclsched.scheduling.validate` accepts."""
+    def schedule(self, problem: Problem) -> Timetable:
+        """Return a timetable that `syclsched.scheduling.validate` accepts."""
         ...
 
 
@@ -166,10 +184,12 @@ def candidates(problem: Problem) -> tuple[str, ...]:
     Returns
     -------
     tuple of str
-        Every policy, then every member of every family that makes sense here: each device alone among them.
+        Every policy, then every member of every family that makes sense here: each device alone among them. Without
+        those that say they are too slow for so many tasks.
     """
+    fast = [name for name, policy in _policies.items() if _may_take(policy, problem)]
     members = [name for family in _families.values() for name in family.members(problem)]
-    return tuple(dict.fromkeys([*_policies, *(point.name for point in _offered()), *members]))
+    return tuple(dict.fromkeys([*fast, *(point.name for point in _offered()), *members]))
 
 
 # --- inside ---------------------------------------------------------------------------------------
@@ -195,6 +215,11 @@ def _load(point: EntryPoint) -> Policy:
     return policy
 
 
+def _may_take(policy: Policy, problem: Problem) -> bool:
+    most: int | None = getattr(policy, "max_tasks", None)
+    return most is None or len(problem) <= most
+
+
 def _check_free(name: str) -> None:
     where = f"policy {name!r}"
     if not name or name == AUTO or ":" in name:
@@ -207,5 +232,22 @@ def _unknown(name: str) -> PolicyError:
     return PolicyError(f"no policy {name!r}", hint=f"There are {', '.join([AUTO, *names()])}")
 
 
-register(Heft())
+for _policy in (
+    Heft(),
+    Cpop(),
+    Peft(),
+    Lookahead(),
+    Dls(),
+    Etf(),
+    Mcp(),
+    MinMin(),
+    MaxMin(),
+    Sufferage(),
+    Clustering(),
+    RoundRobin(),
+    Random(),
+    Refined(),
+):
+    register(_policy)
 register_family(SingleDevices())
+register_family(DynamicPolicies())

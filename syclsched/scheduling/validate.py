@@ -1,155 +1,169 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An independent check of a schedule against its problem.
+"""An independent check of a timetable against its problem.
 
-It shares no code with the policies but the problem's own data: where items lie and when they can be had is worked out
-again from the definition, so that a mistake in the engine shows.
+It shares nothing with the policies and their compiled core but the problem's own tables: where items lie and when they
+can be had is worked out again from the definition, so that a mistake in the engine shows.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Iterator
+
+import numpy as np
 
 from syclsched.errors import PlanError
-from syclsched.model.schedule import Assignment, Schedule
 from syclsched.scheduling.problem import Problem
+from syclsched.scheduling.tables import Floats, Ints
+from syclsched.scheduling.timetable import Copies, Timetable
+from syclsched.scheduling.validate_copies import copy_mistakes, malformed_copies, unmet_wishes
+from syclsched.scheduling.whereabouts import Whereabouts
 
 #: Times are sums of floats in different orders: they may differ by this share of the makespan.
 TOLERANCE = 1e-9
 
 
-def validate(problem: Problem, schedule: Schedule) -> None:
-    """Check that a schedule solves a problem.
+def validate(problem: Problem, timetable: Timetable, *, policy: str | None = None) -> None:
+    """Check that a timetable solves a problem.
 
     Parameters
     ----------
     problem : Problem
         What was to be scheduled.
-    schedule : Schedule
+    timetable : Timetable
         What a policy made of it.
+    policy : str, optional
+        Its name, for the message.
 
     Raises
     ------
     PlanError
         If anything is wrong; names the first few things.
     """
-    found = violations(problem, schedule)
+    found = violations(problem, timetable)
     if found:
         more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""
-        raise PlanError("; ".join(found[:3]) + more, where=f"schedule by {schedule.policy!r}")
+        where = "timetable" if policy is None else f"timetable by {policy!r}"
+        raise PlanError("; ".join(found[:3]) + more, where=where)
 
 
-def violations(problem: Problem, schedule: Schedule) -> tuple[str, ...]:
-    """Return everything that is wrong with a schedule.
+def violations(problem: Problem, timetable: Timetable) -> tuple[str, ...]:
+    """Return everything that is wrong with a timetable.
 
     Parameters
     ----------
     problem : Problem
         What was to be scheduled.
-    schedule : Schedule
+    timetable : Timetable
         What a policy made of it.
 
     Returns
     -------
     tuple of str
-        Empty if every task is there once, on a lane that exists of a device that can run it, for as long as it takes,
-        after its predecessors and the copies of their data, with no two tasks of a lane at once, and if the order of
-        the assignments respects dependencies.
+        Empty if every task is there, on a processor that exists of a device that can run it, for as long as it takes,
+        not before its release, after its predecessors and after all it reads has arrived, with no two tasks of a
+        processor at once; if every wanted result arrives; and, where the problem has channels, if every copy that is
+        needed is listed, once, after its item is made, for as long as it takes, with no two on a channel at once.
     """
-    found = list(_membership(problem, schedule))
+    found = [*_malformed(problem, timetable), *malformed_copies(problem, timetable)]
     if found:
         return tuple(found)
-    by_task = {a.task: a for a in schedule.assignments}
-    slack_s = TOLERANCE * schedule.makespan_s
-    found += _durations(problem, by_task, slack_s)
+    slack_s = TOLERANCE * max(timetable.makespan_s, _last_copy_s(timetable.copies))
+    found += _durations(problem, timetable, slack_s)
     if found:
         return tuple(found)
-    found += _precedence(problem, by_task, slack_s)
-    found += _arrivals(problem, by_task, slack_s)
-    found += _overlaps(schedule, slack_s)
-    found += _order(problem, schedule)
+    whereabouts = Whereabouts(problem.tables, timetable)
+    found += _releases(problem, timetable, slack_s)
+    found += _precedence(problem, timetable, slack_s)
+    found += _arrivals(problem, timetable, whereabouts, slack_s)
+    found += _overlaps(problem, timetable, slack_s)
+    found += copy_mistakes(problem, timetable, whereabouts, slack_s)
+    found += unmet_wishes(problem, whereabouts)
     return tuple(found)
 
 
-def _membership(problem: Problem, schedule: Schedule) -> Iterator[str]:
-    seen: set[str] = set()
-    known = set(problem.names)
-    processors = {(problem.devices[device], lane) for device, lane in problem.processors}
-    for a in schedule.assignments:
-        if a.task not in known:
-            yield f"there is no task {a.task!r}"
-        if a.task in seen:
-            yield f"task {a.task!r} is scheduled twice"
-        seen.add(a.task)
-        if (a.device, a.lane) not in processors:
-            yield f"task {a.task!r} is on lane {a.lane} of {a.device!r}, which does not exist"
-    for name in problem.names:
-        if name not in seen:
-            yield f"task {name!r} is not scheduled"
+# --- inside ---------------------------------------------------------------------------------------
 
 
-def _durations(problem: Problem, by_task: Mapping[str, Assignment], slack_s: float) -> Iterator[str]:
-    for task, name in enumerate(problem.names):
-        a = by_task[name]
-        device = problem.devices.index(a.device)
-        seconds = float(problem.seconds[task, device])
-        if not (0.0 <= a.start_s < math.inf and 0.0 <= a.finish_s < math.inf):
-            yield f"task {name!r} runs from {a.start_s!r} to {a.finish_s!r}"
-        elif math.isinf(seconds):
-            yield f"task {name!r} cannot run on {a.device!r}"
-        elif abs(a.finish_s - a.start_s - seconds) > slack_s:
-            yield f"task {name!r} is given {a.finish_s - a.start_s:g} s on {a.device!r}, it takes {seconds:g} s"
-        elif a.implementation != problem.implementations[task][device]:
-            yield f"task {name!r} is given {a.implementation!r} on {a.device!r}, its time is for another implementation"
+def _last_copy_s(copies: Copies | None) -> float:
+    return 0.0 if copies is None else float(copies.finish_s.max(initial=0.0))
 
 
-def _precedence(problem: Problem, by_task: Mapping[str, Assignment], slack_s: float) -> Iterator[str]:
-    for task, name in enumerate(problem.names):
-        for arc in problem.predecessors[task]:
-            before = by_task[problem.names[arc.task]]
-            if by_task[name].start_s < before.finish_s - slack_s:
-                yield f"task {name!r} starts before {before.task!r} has finished ({arc.kind})"
+def _malformed(problem: Problem, timetable: Timetable) -> Iterator[str]:
+    """Yield what makes every other check meaningless."""
+    count, columns = len(problem), (timetable.processor, timetable.start_s, timetable.finish_s)
+    for what, column in zip(("processors", "starts", "finishes"), columns, strict=True):
+        if column.shape != (count,):
+            yield f"there are {what} of shape {column.shape} for {count} tasks"
+            return
+    if timetable.processor.dtype.kind not in "iu":
+        yield f"processors are {timetable.processor.dtype}, not indices"
+        return
+    there = (timetable.processor >= 0) & (timetable.processor < len(problem.lanes))
+    for task in np.flatnonzero(~there).tolist():
+        yield f"task {problem.names[task]!r} is on processor {timetable.processor[task]}, which does not exist"
+    start_s, finish_s = timetable.start_s, timetable.finish_s
+    sane = np.isfinite(start_s) & np.isfinite(finish_s) & (start_s >= 0.0) & (finish_s >= start_s)
+    for task in np.flatnonzero(~sane).tolist():
+        yield f"task {problem.names[task]!r} runs from {float(start_s[task])!r} to {float(finish_s[task])!r}"
 
 
-def _arrivals(problem: Problem, by_task: Mapping[str, Assignment], slack_s: float) -> Iterator[str]:
-    """Follow every item from where it is made; topological order sees producers first."""
-    made: dict[int, tuple[int, float]] = {
-        index: (problem.input_space, 0.0) for index, item in enumerate(problem.items) if item.producer < 0
-    }
-    for task, name in enumerate(problem.names):
-        a = by_task[name]
-        reached = problem.reaches[problem.devices.index(a.device)]
-        read_in: dict[int, int] = {}
-        for index in problem.reads[task]:
-            origin, made_s = made[index]
-            nbytes = problem.items[index].nbytes
-            space, copy_s = reached[0], problem.copy_seconds(nbytes, origin, reached[0])
-            for other in reached[1:]:
-                if problem.copy_seconds(nbytes, origin, other) < copy_s:
-                    space, copy_s = other, problem.copy_seconds(nbytes, origin, other)
-            read_in[index] = origin if origin in reached else space
-            if a.start_s < made_s + copy_s - slack_s:
-                array = problem.items[index].array
-                yield f"task {name!r} starts on {a.device!r} before array {array!r} is there"
-        for product in problem.makes[task]:
-            made[product.item] = (read_in.get(product.replaces, reached[0]), a.finish_s)
+def _device(problem: Problem, timetable: Timetable) -> Ints:
+    return problem.tables.processor_device[timetable.processor]
 
 
-def _overlaps(schedule: Schedule, slack_s: float) -> Iterator[str]:
-    lanes: dict[tuple[str, int], list[Assignment]] = {}
-    for a in schedule.assignments:
-        lanes.setdefault((a.device, a.lane), []).append(a)
-    for (device, lane), placed in lanes.items():
-        placed.sort(key=lambda a: (a.start_s, a.finish_s))
-        for first, second in pairwise(placed):
-            if second.start_s < first.finish_s - slack_s:
-                yield f"tasks {first.task!r} and {second.task!r} overlap on lane {lane} of {device!r}"
+def _durations(problem: Problem, timetable: Timetable, slack_s: float) -> Iterator[str]:
+    device = _device(problem, timetable)
+    seconds = problem.tables.seconds[np.arange(len(problem)), device]
+    given = timetable.finish_s - timetable.start_s
+    impossible = np.isinf(seconds)
+    for task in np.flatnonzero(impossible | (np.abs(given - seconds) > slack_s)).tolist():
+        name, where = problem.names[task], problem.devices[device[task]]
+        if impossible[task]:
+            yield f"task {name!r} cannot run on {where!r}"
+        else:
+            yield f"task {name!r} is given {given[task]:g} s on {where!r}, it takes {seconds[task]:g} s"
 
 
-def _order(problem: Problem, schedule: Schedule) -> Iterator[str]:
-    position = {a.task: i for i, a in enumerate(schedule.assignments)}
-    for task, name in enumerate(problem.names):
-        for arc in problem.predecessors[task]:
-            if position[problem.names[arc.task]] > position[name]:
-                yield f"task {name!r} is listed before {problem.names[arc.task]!r}, on which it depends"
+def _releases(problem: Problem, timetable: Timetable, slack_s: float) -> Iterator[str]:
+    release_s = problem.tables.release_s
+    for task in np.flatnonzero(timetable.start_s < release_s - slack_s).tolist():
+        start_s = timetable.start_s[task]
+        yield f"task {problem.names[task]!r} starts at {start_s:g} s, it is released at {release_s[task]:g} s"
+
+
+def _precedence(problem: Problem, timetable: Timetable, slack_s: float) -> Iterator[str]:
+    tables = problem.tables
+    after = _owners(tables.pred_start)
+    before = tables.pred_task
+    for arc in np.flatnonzero(timetable.start_s[after] < timetable.finish_s[before] - slack_s).tolist():
+        yield f"task {problem.names[after[arc]]!r} starts before {problem.names[before[arc]]!r} has finished"
+
+
+def _arrivals(problem: Problem, timetable: Timetable, whereabouts: Whereabouts, slack_s: float) -> Iterator[str]:
+    tables = problem.tables
+    reader, item = _owners(tables.read_start), tables.read_item
+    device = _device(problem, timetable)[reader]
+    ready_s: Floats = whereabouts.ready_on(item, device)
+    for read in np.flatnonzero(timetable.start_s[reader] < ready_s - slack_s).tolist():
+        task, where = problem.names[reader[read]], problem.devices[device[read]]
+        what = problem.item_name(int(item[read]))
+        if np.isinf(ready_s[read]):
+            why = "no copy of it is listed" if timetable.copies is not None else "there is no way"
+            yield f"task {task!r} needs {what} on {where!r}, where it never is: {why}"
+        else:
+            yield f"task {task!r} starts on {where!r} before {what} is there"
+
+
+def _overlaps(problem: Problem, timetable: Timetable, slack_s: float) -> Iterator[str]:
+    """Neighbours by start are enough: if any two overlap, so does the first of them with the one that starts next."""
+    order = np.lexsort((timetable.finish_s, timetable.start_s, timetable.processor))
+    processor, start_s = timetable.processor[order], timetable.start_s[order]
+    early = start_s[1:] < timetable.finish_s[order][:-1] - slack_s
+    for place in np.flatnonzero((processor[1:] == processor[:-1]) & early).tolist():
+        first, second = problem.names[order[place]], problem.names[order[place + 1]]
+        device, lane = problem.processors[processor[place]]
+        yield f"tasks {first!r} and {second!r} overlap on lane {lane} of {problem.devices[device]!r}"
+
+
+def _owners(start: Ints) -> Ints:
+    return np.repeat(np.arange(len(start) - 1), np.diff(start))

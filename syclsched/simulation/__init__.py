@@ -3,7 +3,20 @@
 
 from __future__ import annotations
 
-from syclsched.simulation.engine import Timing, time_plan
+from syclsched.simulation.disturbances import Failure, Noise, SlowDown
+from syclsched.simulation.program import flatten
 from syclsched.simulation.simulate import predict, simulate
+from syclsched.simulation.timing import Timing, makespan_s, time_machine, time_plan
 
-__all__ = ["Timing", "predict", "simulate", "time_plan"]
+__all__ = [
+    "Failure",
+    "Noise",
+    "SlowDown",
+    "Timing",
+    "flatten",
+    "makespan_s",
+    "predict",
+    "simulate",
+    "time_machine",
+    "time_plan",
+]

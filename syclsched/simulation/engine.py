@@ -1,239 +1,376 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Discrete-event execution of a plan's instructions on lanes that may slow each other down.
+"""Discrete-event execution of a plan's instructions on lanes that may slow each other down, compiled.
 
 Every instruction has a duration alone on the machine. While instructions of interfering devices run at
 once, each proceeds at rate ``1 / (1 + sum of interference factors)``: a factor of 1 takes turns (half speed each), 0
-does not matter. Copies do not interfere; each link is as fast as its fit says. While the host submits, its thread takes
-a core from devices that compute on the host's cores (those that interfere with the host).
+does not matter. Copies do not interfere; they share channels as `syclsched.simulation.channels` says. While the host
+submits, its thread takes a core from lanes that compute on the host's cores.
+
+A lane has at most one event to come. Everything that happens at one instant is worked off before channels are handed
+out and rates are set for the time after it: the result does not depend on the order of lanes.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from syclsched.errors import IncompletePlanError
-from syclsched.model.plan import Instruction, Lane, Plan
-from syclsched.model.platform import HOST, Platform
+import numpy as np
 
-#: Instructions that take host time at submission and nothing else.
-_IMMEDIATE = ("alloc", "free")
+from syclsched.compiled import compiled
+from syclsched.simulation.channels import FAIR, ONE_PORT, fair_speeds
+from syclsched.simulation.eventqueue import put, remove
+from syclsched.simulation.machine import COPY, DONE, IMMEDIATE, LOST, Ints, Machine, Records
 
-
-#: The engine's own work per instruction, besides the runtime's. Assumed, from the machine of the shipped CPU profile.
-DISPATCH_S = 30e-6
-
-#: From the end of work on a device to the host function that waits for it, or back. Assumed, as above.
-HANDOFF_S = 100e-6
-
-#: Two lanes of a device that slow each other down less than this are on different cores.
-_SEPARATE = 0.5
+#: What a lane is at: waiting for others (or at its end), waiting for a time, running, in the latency of a copy, moving
+#: data, waiting for a channel, lost with its device.
+_WAITING, _DUE, _RUNNING, _LATENCY, _MOVING, _QUEUED, _DEAD = 0, 1, 2, 3, 4, 5, 6
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Simulated seconds of one instruction."""
+class _State(NamedTuple):
+    """What a run needs besides its machine: lists of lanes, each with its length first, and what is to be done.
 
-    submit_s: float
-    start_s: float
-    finish_s: float
+    ``heap`` is the queue of events, ``stack`` holds lanes to go on with, ``ported`` those that wait for a channel in
+    order of submission. ``todo``: whether rates, ports and flows must be settled, and whether all is submitted.
+    """
 
-
-@dataclass(slots=True)
-class _Running:
-    """An instruction on its way: seconds of work left at ``since_s``, and its speed from then on."""
-
-    instruction: Instruction
-    left_s: float
-    since_s: float
-    rate: float
-    stamp: int
+    heap: Ints
+    stack: Ints
+    ported: Ints
+    todo: Ints
 
 
-def time_plan(plan: Plan) -> dict[int, Timing]:
-    """Simulate a plan.
+#: Places in `_State.todo`.
+_RATES, _PORTS, _FLOWS, _SUBMITTED = 0, 1, 2, 3
+
+
+def run_machine(m: Machine) -> Records:
+    """Run a plan to its end, or until nothing can go on.
 
     Parameters
     ----------
-    plan : Plan
-        The plan; durations are taken from its instructions, interference and submission cost from its platform.
+    m : Machine
+        The plan; it is not changed.
 
     Returns
     -------
-    dict of int to Timing
-        For every instruction number.
-
-    Raises
-    ------
-    IncompletePlanError
-        If lanes wait for each other in a circle.
+    recarray
+        Its steps with ``start_s``, ``finish_s`` (both zero for those that never started) and ``outcome`` (``DONE``,
+        ``LOST`` or ``NEVER``).
     """
-    return _Simulation(plan.lanes, plan.platform).run()
+    copy = m._replace(steps=m.steps.copy(), lanes=m.lanes.copy(), devices=m.devices.copy(), channels=m.channels.copy())
+    _run_machine(copy)
+    return copy.steps[:-1]
 
 
-class _Simulation:
-    def __init__(self, lanes: Sequence[Lane], platform: Platform) -> None:
-        self._lanes = lanes
-        # A platform without submission cost is one of pure arithmetic, as in the literature.
-        self._submission_s = platform.submission_s + (DISPATCH_S if platform.submission_s else 0.0)
-        self._handoff_s = HANDOFF_S if platform.submission_s else 0.0
-        self._lane_of = {i.id: n for n, lane in enumerate(lanes) for i in lane.instructions}
-        self._on_host = {i.id for lane in lanes if lane.kind == "host" for i in lane.instructions}
-        self._neighbours = _interfering_lanes(lanes, platform)
-        self._pointer = [0] * len(lanes)
-        self._busy = [False] * len(lanes)
-        self._finished: dict[int, float] = {}
-        self._timing: dict[int, Timing] = {}
-        self._running: dict[int, _Running] = {}
-        self._events: list[tuple[float, int, int, int]] = []
-        self._waiting_lanes: dict[int, list[int]] = {}
-        self._submit_s = self._submission_times()
-        self._submitting_until_s = max(self._submit_s.values(), default=0.0)
-        self._host_load = [_load_of_submission(lane, lanes, platform) for lane in lanes]
-        self._stamp = 0
-        self._now = 0.0
-
-    def run(self) -> dict[int, Timing]:
-        """Run all lanes to their ends."""
-        for lane in range(len(self._lanes)):
-            self._step(lane)
-        heapq.heappush(self._events, (self._submitting_until_s, 2, 0, 0))
-        while self._events:
-            now, kind, lane, stamp = heapq.heappop(self._events)
-            if kind == 0:  # a start that was waiting for its time
-                self._now = now
-                self._start(lane)
-                continue
-            if kind == 2:  # the host has submitted everything
-                self._now = now
-                self._adjust(range(len(self._lanes)))
-                continue
-            running = self._running.get(lane)
-            if running is None or running.stamp != stamp:
-                continue  # its speed changed meanwhile; a newer event stands further on
-            self._now = now
-            self._finish(lane, running)
-        for stuck, position in zip(self._lanes, self._pointer, strict=True):
-            if position < len(stuck.instructions):
-                raise IncompletePlanError(
-                    f"instruction {stuck.instructions[position].id} never starts", where=f"lane {stuck.name!r}"
-                )
-        return self._timing
-
-    def _submission_times(self) -> dict[int, float]:
-        """Submissions happen one after another in the plan's global order."""
-        submitted: dict[int, float] = {}
-        clock = 0.0
-        for number in sorted(self._lane_of):
-            if number not in self._on_host:
-                clock += self._submission_s
-            submitted[number] = clock
-        return submitted
-
-    def _step(self, lane: int) -> None:
-        """Let a free lane go on as far as it can without time passing; stop where it runs or waits."""
-        instructions = self._lanes[lane].instructions
-        while not self._busy[lane] and self._pointer[lane] < len(instructions):
-            instruction = instructions[self._pointer[lane]]
-            if instruction.kind in _IMMEDIATE:
-                self._timing[instruction.id] = Timing(self._now, self._now, self._now)
-                self._finished[instruction.id] = self._now
-                self._pointer[lane] += 1
-                self._wake(instruction.id)
-                continue
-            missing = next((w for w in instruction.waits if w not in self._finished), None)
-            if missing is not None:
-                self._waiting_lanes.setdefault(missing, []).append(lane)
-                return
-            self._busy[lane] = True
-            ready = max(self._submit_s[instruction.id], self._now)
-            here = instruction.id in self._on_host
-            if instruction.waits and any((w in self._on_host) != here for w in instruction.waits):
-                # Between host functions and devices a thread has to notice and another to be woken; and work that
-                # waits for a host function is submitted only once that has returned.
-                ready = max(ready, self._now + self._handoff_s)
-            if ready > self._now:
-                heapq.heappush(self._events, (ready, 0, lane, 0))
+@compiled
+def _run_machine(m: Machine) -> None:
+    lanes = m.lanes
+    s = _State(*_lists(len(lanes)))
+    heap = s.heap
+    submitted_s = 0.0
+    for i in range(len(m.steps)):
+        submitted_s = max(submitted_s, m.steps[i].submit_s)
+    s.todo[_SUBMITTED] = submitted_s <= 0.0
+    event = 0
+    for lane in range(len(lanes)):
+        _push(s, lane)
+    _go_on(m, s, 0.0)
+    _settle(m, s, 0.0)
+    while True:
+        now = lanes[heap[1]].due_s if heap[0] else np.inf
+        if not s.todo[_SUBMITTED]:
+            now = min(now, submitted_s)
+        if event < len(m.events):
+            now = min(now, m.events[event].at_s)
+        if now == np.inf:
+            return
+        while heap[0] and lanes[heap[1]].due_s <= now:
+            lane = heap[1]
+            remove(heap, lanes, lane)
+            if lanes[lane].phase == _DUE:
+                _begin(m, s, lane, now)
             else:
-                self._start(lane)
-
-    def _start(self, lane: int) -> None:
-        instruction = self._lanes[lane].instructions[self._pointer[lane]]
-        self._timing[instruction.id] = Timing(self._submit_s[instruction.id], self._now, self._now)
-        self._running[lane] = _Running(instruction, instruction.duration_s, self._now, 1.0, 0)
-        self._reschedule(lane)
-        if instruction.kind != "copy":
-            self._disturb(lane)
-
-    def _finish(self, lane: int, running: _Running) -> None:
-        del self._running[lane]
-        number = running.instruction.id
-        begun = self._timing[number]
-        self._timing[number] = Timing(begun.submit_s, begun.start_s, self._now)
-        self._finished[number] = self._now
-        self._busy[lane] = False
-        self._pointer[lane] += 1
-        if running.instruction.kind != "copy":
-            self._disturb(lane)
-        self._wake(number)
-        self._step(lane)
-
-    def _wake(self, number: int) -> None:
-        for waiting in self._waiting_lanes.pop(number, ()):
-            self._step(waiting)
-
-    def _disturb(self, lane: int) -> None:
-        """Something started or ended on ``lane``: bring the lanes it interferes with up to date."""
-        self._adjust(other for other, _ in self._neighbours[lane])
-
-    def _adjust(self, lanes: Iterable[int]) -> None:
-        """Settle what the instructions on these lanes have done so far, and give them their new speed."""
-        for other in lanes:
-            running = self._running.get(other)
-            if running is not None and running.instruction.kind != "copy":
-                running.left_s = max(0.0, running.left_s - (self._now - running.since_s) * running.rate)
-                running.since_s = self._now
-                self._reschedule(other)
-
-    def _reschedule(self, lane: int) -> None:
-        running = self._running[lane]
-        load = self._host_load[lane] if self._now < self._submitting_until_s else 0.0
-        if running.instruction.kind != "copy":
-            for other, factor in self._neighbours[lane]:
-                beside = self._running.get(other)
-                if beside is not None and beside.instruction.kind != "copy":
-                    load += factor
-        running.rate = 1.0 / (1.0 + load)
-        self._stamp += 1
-        running.stamp = self._stamp
-        heapq.heappush(self._events, (self._now + running.left_s / running.rate, 1, lane, self._stamp))
+                _end(m, s, lane, now)
+                _go_on(m, s, now)
+        if not s.todo[_SUBMITTED] and submitted_s <= now:
+            s.todo[_SUBMITTED] = s.todo[_RATES] = 1
+        while event < len(m.events) and m.events[event].at_s <= now:
+            _suffer(m, s, event, now)
+            event += 1
+        _settle(m, s, now)
 
 
-def _load_of_submission(lane: Lane, lanes: Sequence[Lane], platform: Platform) -> float:
-    """Return how much the submitting thread slows a lane down: its share of cores that are all taken.
-
-    With ``c`` cores and ``t`` threads of the device's lanes on them, one more thread slows all of them to
-    ``c / (t + 1)``, if that is less than 1.
-    """
-    if lane.kind != "compute" or not platform.interference(lane.device, HOST):
-        return 0.0
-    cores = platform.device(lane.device).compute_units
-    used = sum(1 for other in lanes if other.device == lane.device and other.kind == "compute")
-    apart = any({p.first, p.second} == {lane.device} and p.factor < _SEPARATE for p in platform.interferences)
-    threads = used if apart else cores
-    return max(0.0, (threads + 1) / cores - 1.0)
+@compiled
+def _lists(lanes: int) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return empty lists for some number of lanes."""
+    return (
+        np.zeros(lanes + 1, dtype=np.int64),
+        np.zeros(lanes + 1, dtype=np.int64),
+        np.zeros(lanes + 1, dtype=np.int64),
+        np.zeros(4, dtype=np.int64),
+    )
 
 
-def _interfering_lanes(lanes: Sequence[Lane], platform: Platform) -> list[list[tuple[int, float]]]:
-    """Return for each lane the other lanes that slow it down, with factors."""
-    factors = {frozenset((p.first, p.second)): p.factor for p in platform.interferences if p.factor > 0}
-    result: list[list[tuple[int, float]]] = [[] for _ in lanes]
-    if not factors:
-        return result
-    for a, lane in enumerate(lanes):
-        for b, other in enumerate(lanes):
-            factor = factors.get(frozenset((lane.device, other.device)), 0.0)
-            if a != b and factor and lane.kind != "copy" and other.kind != "copy":
-                result[a].append((b, factor))
-    return result
+@compiled
+def _push(s: _State, lane: int) -> None:
+    """Note a lane to go on with."""
+    s.stack[0] += 1
+    s.stack[s.stack[0]] = lane
+
+
+@compiled
+def _go_on(m: Machine, s: _State, now: float) -> None:
+    """Let the lanes on the stack, and those that they wake, go on as far as they can without time passing."""
+    while s.stack[0] > 0:
+        lane = s.stack[s.stack[0]]
+        s.stack[0] -= 1
+        here = m.lanes[lane]
+        while here.pointer < here.end:
+            step = m.steps[here.pointer]
+            if step.kind == IMMEDIATE:
+                step.start_s = now
+                step.finish_s = now
+                _done(m, s, lane)
+                continue
+            w = here.cursor
+            while w < step.wait_end and m.steps[m.waits[w]].outcome == DONE:
+                w += 1
+            here.cursor = w
+            if w < step.wait_end:
+                here.next_waiter = m.steps[m.waits[w]].waiter
+                m.steps[m.waits[w]].waiter = lane
+                break
+            ready = max(step.submit_s, now + step.handoff_s)
+            if ready > now:
+                here.phase = _DUE
+                put(s.heap, m.lanes, lane, ready)
+            else:
+                _begin(m, s, lane, now)
+            break
+
+
+@compiled
+def _done(m: Machine, s: _State, lane: int) -> None:
+    """Turn a lane from its instruction, which is done, to the next one, and wake the lanes that waited for it."""
+    here = m.lanes[lane]
+    step = m.steps[here.pointer]
+    step.outcome = DONE
+    here.pointer += 1
+    here.cursor = m.steps[here.pointer].wait_start
+    other = step.waiter
+    step.waiter = -1
+    while other >= 0:
+        _push(s, other)
+        other = m.lanes[other].next_waiter
+
+
+@compiled
+def _begin(m: Machine, s: _State, lane: int, now: float) -> None:
+    """Start a lane's instruction, or have it wait for its channels."""
+    here = m.lanes[lane]
+    step = m.steps[here.pointer]
+    if step.lost_s <= now:
+        here.phase = _DEAD
+    elif m.contention == ONE_PORT and step.first >= 0:
+        here.phase = _QUEUED
+        s.todo[_PORTS] = 1
+        s.ported[0] += 1
+        place = s.ported[0]
+        while place > 1 and m.steps[m.lanes[s.ported[place - 1]].pointer].order > step.order:
+            s.ported[place] = s.ported[place - 1]
+            place -= 1
+        s.ported[place] = lane
+    else:
+        _start(m, s, lane, now)
+
+
+@compiled
+def _start(m: Machine, s: _State, lane: int, now: float) -> None:
+    """Start a lane's instruction now."""
+    here = m.lanes[lane]
+    step = m.steps[here.pointer]
+    step.start_s = now
+    here.since_s = now
+    here.speed = 1.0
+    here.phase = _RUNNING
+    here.left_s = step.duration_s
+    if step.kind == COPY:
+        if m.contention == FAIR and step.bytes_per_s > 0.0:
+            here.phase = _LATENCY
+            here.left_s = step.latency_s
+    elif here.mixes:
+        _count(m, s, here.device, 1)
+    here.rate = _rate(m, s, lane)
+    put(s.heap, m.lanes, lane, now + here.left_s / here.rate)
+
+
+@compiled
+def _count(m: Machine, s: _State, device: int, change: int) -> None:
+    """Note that something started or ended on a device that may slow others down."""
+    m.devices[device].running += change
+    if m.devices[device].beside_start < m.devices[device].beside_end:
+        s.todo[_RATES] = 1
+
+
+@compiled
+def _rate(m: Machine, s: _State, lane: int) -> float:
+    """Return how fast a lane's instruction proceeds as things are: 1 as if alone."""
+    here = m.lanes[lane]
+    load = 0.0 if s.todo[_SUBMITTED] else here.load
+    if m.steps[here.pointer].kind == COPY:
+        return float(here.speed / (1.0 + load))
+    device = m.devices[here.device]
+    if here.mixes:
+        for n in range(device.beside_start, device.beside_end):
+            beside = m.beside[n]
+            load += beside.factor * (m.devices[beside.device].running - (beside.device == here.device))
+    return float(1.0 / ((1.0 + load) * device.slowed))
+
+
+@compiled
+def _leave(m: Machine, s: _State, lane: int) -> None:
+    """Give back what a lane's running instruction held, as it ends, well or not."""
+    here = m.lanes[lane]
+    step = m.steps[here.pointer]
+    if step.kind != COPY:
+        if here.mixes:
+            _count(m, s, here.device, -1)
+    elif here.phase == _MOVING:
+        s.todo[_FLOWS] = 1
+    elif m.contention == ONE_PORT and step.first >= 0:
+        s.todo[_PORTS] = 1
+        m.channels[step.first].taken = 0
+        if step.second >= 0:
+            m.channels[step.second].taken = 0
+
+
+@compiled
+def _end(m: Machine, s: _State, lane: int, now: float) -> None:
+    """End a lane's instruction, or the latency of its copy."""
+    here = m.lanes[lane]
+    step = m.steps[here.pointer]
+    if here.phase == _LATENCY:
+        here.phase = _MOVING
+        here.left_s = step.duration_s - step.latency_s
+        here.since_s = now
+        here.rate = 0.0  # until `_settle` gives it a share
+        s.todo[_FLOWS] = 1
+        return
+    _leave(m, s, lane)
+    step.finish_s = now
+    here.phase = _WAITING
+    _done(m, s, lane)
+    _push(s, lane)
+
+
+@compiled
+def _suffer(m: Machine, s: _State, at: int, now: float) -> None:
+    """Let an event from outside happen: a device is slower from now on, or something is lost."""
+    event = m.events[at]
+    if event.device >= 0:
+        m.devices[event.device].slowed = event.factor
+        s.todo[_RATES] = 1
+        return
+    for lane in range(len(m.lanes)):
+        here = m.lanes[lane]
+        if here.phase == _WAITING or here.phase == _DUE or here.phase == _DEAD:
+            continue  # `_begin` will see
+        step = m.steps[here.pointer]
+        if step.lost_s > now:
+            continue
+        if here.phase == _QUEUED:
+            _drop(s.ported, lane)
+            s.todo[_PORTS] = 1
+        else:
+            _leave(m, s, lane)
+            step.finish_s = now
+            step.outcome = LOST
+            remove(s.heap, m.lanes, lane)
+        here.phase = _DEAD
+
+
+@compiled
+def _drop(lanes: Ints, lane: int) -> None:
+    """Take a lane out of a list."""
+    kept = 0
+    for n in range(1, lanes[0] + 1):
+        if lanes[n] != lane:
+            kept += 1
+            lanes[kept] = lanes[n]
+    lanes[0] = kept
+
+
+@compiled
+def _settle(m: Machine, s: _State, now: float) -> None:
+    """Hand out free channels and set the rates for the time that comes, where anything has changed."""
+    if s.todo[_PORTS]:
+        s.todo[_PORTS] = 0
+        _hand_out(m, s, now)
+    if s.todo[_FLOWS]:
+        s.todo[_FLOWS] = 0
+        s.todo[_RATES] = 1
+        _share_out(m)
+    if not s.todo[_RATES]:
+        return
+    s.todo[_RATES] = 0
+    for lane in range(len(m.lanes)):
+        here = m.lanes[lane]
+        if here.phase == _RUNNING or here.phase == _LATENCY or here.phase == _MOVING:
+            rate = _rate(m, s, lane)
+            if rate != here.rate:
+                here.left_s = max(0.0, here.left_s - (now - here.since_s) * here.rate)
+                here.since_s = now
+                here.rate = rate
+                put(s.heap, m.lanes, lane, now + here.left_s / rate)
+
+
+#: States of a channel while it is handed out.
+_FREE, _TAKEN, _CLAIMED = 0, 1, 2
+
+
+@compiled
+def _hand_out(m: Machine, s: _State, now: float) -> None:
+    """Start the copies whose channels are free; one whose are not keeps later ones off those that are."""
+    kept = 0
+    for n in range(1, s.ported[0] + 1):
+        lane = s.ported[n]
+        step = m.steps[m.lanes[lane].pointer]
+        free = m.channels[step.first].taken == _FREE
+        if step.second >= 0:
+            free = free and m.channels[step.second].taken == _FREE
+        _mark(m, step.first, _FREE, _TAKEN if free else _CLAIMED)
+        _mark(m, step.second, _FREE, _TAKEN if free else _CLAIMED)
+        if free:
+            _start(m, s, lane, now)
+        else:
+            kept += 1
+            s.ported[kept] = lane
+    s.ported[0] = kept
+    for n in range(1, kept + 1):
+        step = m.steps[m.lanes[s.ported[n]].pointer]
+        _mark(m, step.first, _CLAIMED, _FREE)
+        _mark(m, step.second, _CLAIMED, _FREE)
+
+
+@compiled
+def _mark(m: Machine, channel: int, old: int, new: int) -> None:
+    """Change the state of a channel, if there is one and it is in the old state."""
+    if channel >= 0 and m.channels[channel].taken == old:
+        m.channels[channel].taken = new
+
+
+@compiled
+def _share_out(m: Machine) -> None:
+    """Give the copies that move data their max-min fair speeds."""
+    count = 0
+    moving = np.empty(len(m.lanes), dtype=np.int64)
+    flows = np.empty(len(m.lanes), dtype=np.int64)
+    for lane in range(len(m.lanes)):
+        if m.lanes[lane].phase == _MOVING:
+            moving[count] = lane
+            flows[count] = m.lanes[lane].pointer
+            count += 1
+    speed = np.empty(count)
+    fair_speeds(m, flows[:count], speed)
+    for n in range(count):
+        m.lanes[moving[n]].speed = speed[n]

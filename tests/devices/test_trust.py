@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -104,21 +105,25 @@ def only(name: str) -> dict[str, Any]:
 
 
 def wrong_ramp(item: Any, out: Any, given: Any) -> None:
-    """The ramp, wrong in the last lane of every sixteen."""
+    """The ramp, wrong in the last lane of every sixteen, beside the right formula."""
     i = item.get_id(0)
     out[i] = i
     out[i] = given[1] * out[i] + given[0]
     if i % 16 == 15:
         out[i] = out[i] + given[1]
+    x = given[i]
+    out[given.shape[0] + i] = math.exp(-x * x) + math.sin(x) * math.cos(x) + math.sqrt(x * x)
 
 
 def wrong_formula(item: Any, out: Any, given: Any) -> None:
-    """The element-wise formula, wrong in the remainder of a vector of eight."""
+    """The element-wise formula, wrong in the remainder of a vector of eight, beside the right ramp."""
     i = item.get_id(0)
+    out[i] = i
+    out[i] = given[1] * out[i] + given[0]
     x = given[i]
-    out[i] = x
+    out[given.shape[0] + i] = x
     if i < given.shape[0] // 8 * 8:
-        out[i] = x * x * 5 + (x ^ 21) - (x >> 2)
+        out[given.shape[0] + i] = x * x * 5 + (x ^ 21) - (x >> 2)
 
 
 def wrong_reduction(item: Any, out: Any, given: Any) -> None:
@@ -135,8 +140,8 @@ def wrong_reduction(item: Any, out: Any, given: Any) -> None:
 @pytest.mark.parametrize(
     ("function", "wrong", "kind", "dtype"),
     [
-        ("ramp_kernel", wrong_ramp, ka.RAMP, "float32"),
-        ("integer_formula_kernel", wrong_formula, ka.FORMULA, "int32"),
+        ("float_elements_kernel", wrong_ramp, ka.RAMP, "float32"),
+        ("integer_elements_kernel", wrong_formula, ka.FORMULA, "int32"),
         ("reduction_kernel", wrong_reduction, ka.REDUCTION, "float32"),
     ],
 )
@@ -158,7 +163,7 @@ def test_a_wrong_numba_dpex_kernel_is_caught(
     [
         ("given[1] * ({type})i", "given[1] * ({type})(i == 16 ? 0 : i)", ka.RAMP),
         ("out[i] = {formula};", "out[i] = i % 4 == 3 ? x : {formula};", ka.FORMULA),
-        ("half_size /= 2", "half_size /= 4", ka.REDUCTION),
+        ("other = 1;", "other = 2;", ka.REDUCTION),
     ],
 )
 def test_a_wrong_opencl_kernel_is_caught(
@@ -445,14 +450,31 @@ def test_a_cache_that_cannot_be_written_only_costs_time(
 
 
 @pytest.mark.sycl
-def test_compiled_kernels_are_kept_and_damaged_ones_compiled_anew(cpu: Any) -> None:
+def test_compiled_kernels_are_kept_and_damaged_ones_compiled_anew(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     import dpctl
 
     queue = dpctl.SyclQueue(cpu)
-    compiled = routes._dpex_spirv(queue, ka.ramp_kernel, ka.DTYPES[0])
+    monkeypatch.setattr(routes, "SHIPPED", Path("nowhere"))
+    routes._shipped.cache_clear()
+    compiled = routes.dpex_spirv(queue, ka.reduction_kernel, ka.DTYPES[0])
     (stored,) = (cache_root() / "known-answers").iterdir()
     assert routes._read_spirv(stored) == compiled
     stored.write_bytes(stored.read_bytes()[:-1] + b"!")
     assert routes._read_spirv(stored) is None
-    again = routes._dpex_spirv(queue, ka.ramp_kernel, ka.DTYPES[0])
+    again = routes.dpex_spirv(queue, ka.reduction_kernel, ka.DTYPES[0])
     assert routes._read_spirv(stored) == again
+    routes._shipped.cache_clear()
+
+
+@pytest.mark.sycl
+def test_shipped_kernels_are_of_these_sources_and_versions(cpu: Any) -> None:
+    wanted = {routes.dpex_key(cpu, function, dtype) for dtype in ka.DTYPES for function, _ in ka.dpex_kernels(dtype)}
+    assert wanted == set(routes._shipped()), "run tools/known_answer_kernels.py"
+
+
+@pytest.mark.sycl
+def test_kernels_compiled_here_give_the_answers_of_the_shipped_ones(cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "_shipped", dict)
+    verdict = trust.check(cpu, routes=only(DPEX))
+    assert verdict.trusted
+    assert {(each.dtype, each.kind) for each in verdict.checks} == {(d.name, k) for d in ka.DTYPES for k in ka.KINDS}

@@ -12,7 +12,7 @@ from strategies import Case, cases
 
 from syclsched.execution.memory_limit import MemoryLimit
 from syclsched.execution.program import MEMORY_KINDS, Node, Program
-from syclsched.execution.readiness import Readiness
+from syclsched.execution.readiness import HOST_AHEAD, Readiness
 from syclsched.model.plan import Instruction, Lane, Plan
 from syclsched.model.platform import Device, MemorySpace, Platform
 from syclsched.model.schedule import Schedule
@@ -59,11 +59,13 @@ class Machine:
             self.complete.add(node.id)
         elif node.on_host:
             self.on_host.append(node)
+            assert sum(n.lane == node.lane for n in self.on_host) <= HOST_AHEAD
         else:
             self.on_device[node.lane].append(node)
 
     def finish_host(self) -> None:
-        able = [n for n in self.on_host if all(e in self.complete for e in n.events)]
+        firsts = {n.lane: n for n in reversed(self.on_host)}  # a lane's thread does one after another
+        able = [n for n in firsts.values() if all(e in self.complete for e in n.events)]
         if able:
             node = self.rng.choice(able)
             self.on_host.remove(node)

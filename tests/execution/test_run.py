@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, plan_by, plan_on, plans, sequential
+from running import ASSIGN, DTYPE, JUDGE, MIX, OPENCL, SPIN, graphs, plan_by, plan_on, plans, sequential
 
 from syclsched.api import with_lanes
 from syclsched.devices import discover, open_devices
@@ -28,9 +28,10 @@ from syclsched.errors import (
     UnknownArrayError,
     WaitTimeoutError,
 )
-from syclsched.execution import execute
+from syclsched.execution import dispatcher, execute
 from syclsched.execution import run as run_module
 from syclsched.model.graph import TaskGraph
+from syclsched.model.operation import Implementation, Launch, OpenCLSource
 from syclsched.model.platform import Platform
 
 pytestmark = pytest.mark.sycl
@@ -77,10 +78,21 @@ class Gate:
 # --- same answer ----------------------------------------------------------------------------------
 
 
+@pytest.fixture(params=["compiled", "python"])
+def submission(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Submission by the compiled loop, and without it."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "python":
+            patch.setattr(dispatcher, "load_library", lambda: None)
+        yield
+
+
 @given(data=st.data())
-@settings(max_examples=40)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @pytest.mark.parametrize("sub_devices", [None, 2])
-def test_random_graph_anywhere_gives_numpys_bits(sub_devices: int | None, data: st.DataObject) -> None:
+def test_random_graph_anywhere_gives_numpys_bits(
+    sub_devices: int | None, submission: None, data: st.DataObject
+) -> None:
     platform, live = live_on(sub_devices)
     graph = data.draw(graphs())
     plan = data.draw(plans(graph, platform))
@@ -100,6 +112,28 @@ def test_random_graph_anywhere_gives_numpys_bits(sub_devices: int | None, data: 
     assert all(s.outcome == "done" and s.start_s <= s.finish_s <= trace.makespan_s for s in trace.spans)
     assert all(held <= plan.peak_bytes[space] for space, held in trace.peak_bytes.items())
     assert trace.submissions == sum(1 for s in trace.spans if s.lane_kind != "host")
+
+
+def test_refused_kernel_among_others_names_its_task(live: tuple[Platform, Any], submission: None) -> None:
+    platform, devices = live
+    # What the source demands and what the launch says differ: nobody notices until it is submitted.
+    source = OPENCL.replace("__kernel void mix", "__attribute__((reqd_work_group_size(4, 1, 1))) __kernel void mix")
+    kernel = Implementation(
+        "opencl-c", "opencl-c", lambda _: OpenCLSource(source, "mix"), lambda *_: Launch((100,), (10,))
+    )
+    wrong = replace(MIX, name="wrong", implementations=(kernel,))
+    graph = TaskGraph("refused")
+    x = graph.array("x", data=np.arange(100))
+    for name, operation in (("before", MIX), ("bad", wrong), ("after", MIX), ("child", MIX)):
+        y = graph.array(f"y_{name}", data=np.zeros(100, DTYPE))
+        graph.kernel(operation, name=name, x=graph.arrays["y_bad"] if name == "child" else x, y=y, a=1)
+    run = execute(plan_on(graph, platform, "cpu"), graph, devices)
+    with pytest.raises(TaskFailedError, match=r"task 'bad' .*could not be submitted"):
+        run.wait()
+    outcome = {s.task: s.outcome for s in run.trace().spans if s.kind == "launch"}
+    assert outcome == {"before": "done", "bad": "failed", "after": "done", "child": "cancelled"}
+    np.testing.assert_array_equal(run.result("y_after"), 2 * np.arange(100))
+    run.close()
 
 
 @pytest.mark.parametrize("device", ["cpu", "accelerator", "host"])

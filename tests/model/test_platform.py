@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from strategies import platforms
 
-from syclsched.errors import DeviceNotFoundError, EmptyPlatformError, PlatformError
+from syclsched.errors import DeviceNotFoundError, EmptyPlatformError, FormatError, PlatformError
 from syclsched.model.operation import DeviceLimits
 from syclsched.model.platform import HOST, Device, Interference, Link, MemorySpace, Platform
+from syclsched.model.serial import from_json, to_json
 
 
 def device(name: str, space: str, *more: str, kind: str = "gpu") -> Device:
@@ -102,3 +106,19 @@ def test_a_selection_is_whole(platform: Platform) -> None:
     for one in small.devices:
         assert small.space(one.space)
         small.route(HOST, one.space)
+
+
+def test_links_have_channels_of_their_own_unless_they_name_one() -> None:
+    up, down = Link("a", HOST, 0.0, 1.0), Link(HOST, "a", 0.0, 1.0, channel="bus")
+    assert (up.channel_name, down.channel_name) == ("a->host", "bus")
+
+
+def test_platforms_written_before_there_was_contention_are_read() -> None:
+    platform = Platform("p", (THE_HOST,), (MemorySpace(HOST, 0, True),), (Link("a", HOST, 0.0, 1.0),))
+    content = json.loads(to_json(replace(platform, contention="fair")))
+    assert content.pop("contention") == "fair"
+    assert [link.pop("channel") for link in content["links"]] == [None]
+    assert from_json(Platform, json.dumps(content), where="old") == platform
+    content["contention"] = "none of these"
+    with pytest.raises(FormatError, match="contention"):
+        from_json(Platform, json.dumps(content), where="new")

@@ -23,7 +23,7 @@ HIDE = """
 import sys
 class Hidden:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"dpctl", "dpnp", "numba", "numba_dpex", "llvmlite"}:
+        if name.partition(".")[0] in {"dpctl", "dpnp", "numba_dpex"}:
             raise ModuleNotFoundError(f"No module named {name!r} (hidden)", name=name)
 sys.meta_path.insert(0, Hidden())
 """

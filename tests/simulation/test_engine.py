@@ -15,7 +15,7 @@ from syclsched.model.platform import HOST, Device, Interference, MemorySpace, Pl
 from syclsched.model.schedule import Schedule
 from syclsched.planning import build_plan
 from syclsched.simulation import predict, simulate, time_plan
-from syclsched.simulation.engine import DISPATCH_S
+from syclsched.simulation.overheads import DISPATCH_S
 
 
 def plan_of(*lanes: list[tuple[float, tuple[int, ...]]], factor: float = 0.0, submission_s: float = 0.0) -> Plan:

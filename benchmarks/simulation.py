@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulator's speed, and what dynamic policies make of estimates that are wrong.
+
+    python benchmarks/simulation.py [--instructions 200000] [--tasks 300] [--seeds 2]
+
+Speed: CPU time of this process, least of five, warm; the engine alone (a plan that has been flattened), and with the
+conversion from and to Python objects. Quality: makespans over that of HEFT that knew the truth, on the graph families
+of `benchmarks/instances.py` at communication-to-computation ratios 0.1 and 1; every timetable is validated against the
+true times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from instances import FAMILIES, instance
+
+from syclsched.model.access import AccessMode
+from syclsched.model.plan import BufferUse, Instruction, Lane, Plan
+from syclsched.model.platform import HOST, Contention, Device, Interference, Link, MemorySpace, Platform
+from syclsched.model.schedule import Schedule
+from syclsched.scheduling import validate
+from syclsched.scheduling.dynamic import DYNAMIC_POLICIES, DynamicPolicy, Hybrid, run_dynamic
+from syclsched.scheduling.policies.heft import Heft
+from syclsched.scheduling.problem import Problem, makespan_s
+from syclsched.scheduling.tables import Floats
+from syclsched.simulation import predict, simulate
+from syclsched.simulation.engine import run_machine
+from syclsched.simulation.program import flatten
+
+#: How many times each thing is timed.
+_REPEATS = 5
+
+
+# --- speed ----------------------------------------------------------------------------------------
+
+
+def random_plan(count: int, devices: int, factor: float, contention: Contention, seed: int = 0) -> Plan:
+    """Return a plan of kernels and (one in four) copies from the host, each waiting for about two recent ones."""
+    rng = random.Random(seed)
+    names = [f"d{n}" for n in range(devices)]
+    platform = Platform(
+        "benchmark",
+        (
+            *(Device(n, n, "cpu", "opencl", "", n, (n,)) for n in names),
+            Device(HOST, HOST, HOST, HOST, "", HOST, (HOST,)),
+        ),
+        (*(MemorySpace(n, 0) for n in names), MemorySpace(HOST, 0)),
+        tuple(Link(HOST, n, 1e-5, 1e10, channel="bus") for n in names),
+        tuple(Interference(a, b, factor) for a in names for b in names if a < b and factor),
+        contention=contention,
+    )
+    lanes: list[list[Instruction]] = [[] for _ in range(2 * devices)]
+    lane_of: list[int] = []
+    for number in range(count):
+        copies = rng.random() < 0.25
+        lane = rng.randrange(devices) + devices * copies
+        lane_of.append(lane)
+        recent = {rng.randrange(max(0, number - 64), number) for _ in range(2)} if number else set()
+        waits = tuple(sorted(w for w in recent if lane_of[w] != lane))
+        space = names[lane % devices]
+        uses = (BufferUse("x", HOST, AccessMode.READ), BufferUse("x", space, AccessMode.WRITE)) if copies else ()
+        lanes[lane].append(
+            Instruction(
+                number, "copy" if copies else "launch", f"t{number}", uses=uses, waits=waits,
+                duration_s=rng.uniform(1e-5, 1e-4), nbytes=100_000 * copies,
+            )
+        )  # fmt: skip
+    made = tuple(
+        Lane(
+            f"{names[n % devices]}:{n // devices}", names[n % devices], "copy" if n >= devices else "compute", tuple(i)
+        )
+        for n, i in enumerate(lanes)
+    )
+    return Plan("benchmark", "0", "none", platform, (), (), Schedule("none", ()), made)
+
+
+def least_s(call: Callable[[], object]) -> float:
+    """Return the least CPU time of some calls, after one that does not count."""
+    call()
+    seconds = []
+    for _ in range(_REPEATS):
+        begun = time.process_time()
+        call()
+        seconds.append(time.process_time() - begun)
+    return min(seconds)
+
+
+def speed(count: int) -> None:
+    """Time the simulator on plans of one size."""
+    print(f"Speed, {count} instructions: instructions a second")
+    print(
+        "".join(
+            f"{name:>13}" for name in ("devices", "interference", "links", "engine", "flatten", "predict", "simulate")
+        )
+    )
+    cases: list[tuple[int, float, Contention]] = [
+        (4, 0.0, "none"), (4, 0.5, "none"), (32, 0.0, "none"), (4, 0.0, "one-port"), (4, 0.0, "fair"),
+    ]  # fmt: skip
+    for devices, factor, contention in cases:
+        plan = random_plan(count, devices, factor, contention)
+        machine = flatten(plan)
+        calls: list[Callable[[], object]] = [
+            lambda m=machine: run_machine(m), lambda p=plan: flatten(p), lambda p=plan: predict(p),
+            lambda p=plan: simulate(p),
+        ]  # type: ignore[misc]  # fmt: skip
+        rates = "".join(f"{count / least_s(call):13,.0f}" for call in calls)
+        print(f"{devices:13d}{factor:13g}{contention:>13}{rates}")
+
+
+# --- quality --------------------------------------------------------------------------------------
+
+
+def factors(kind: str, problem: Problem, seed: int) -> Floats:
+    """Return by what each true time is wrong."""
+    rng = np.random.default_rng(seed)
+    tasks, devices = problem.tables.seconds.shape
+    if kind == "lognormal, sigma 0.3":
+        return np.exp(rng.normal(0.0, 0.3, (tasks, devices)))
+    if kind == "tasks, up to 3 either way":
+        return 3.0 ** rng.uniform(-1.0, 1.0, (tasks, 1))
+    if kind == "tasks, just 3 either way":
+        return 3.0 ** rng.choice([-1.0, 1.0], (tasks, 1))
+    if kind == "tasks and devices, up to 3":
+        return 3.0 ** rng.uniform(-1.0, 1.0, (tasks, devices))
+    if kind == "devices, just 3 either way":
+        return 3.0 ** rng.choice([-1.0, 1.0], (1, devices))
+    return np.ones((1, 1))
+
+
+KINDS = (
+    "exact",
+    "lognormal, sigma 0.3",
+    "tasks, up to 3 either way",
+    "tasks, just 3 either way",
+    "tasks and devices, up to 3",
+    "devices, just 3 either way",
+)
+
+
+def ratios(problem: Problem, believed: Floats) -> dict[str, float]:
+    """Return the makespan of each policy over that of a plan that knew the truth."""
+    plan = Heft().schedule(replace(problem, tables=problem.tables._replace(seconds=believed)))
+    truth_s = makespan_s(problem, Heft().schedule(problem))
+    policies: dict[str, DynamicPolicy] = {"static": Hybrid(plan, bound=np.inf), "hybrid": Hybrid(plan)}
+    policies.update({policy.name: policy for policy in DYNAMIC_POLICIES})
+    found = {}
+    for name, policy in policies.items():
+        run = run_dynamic(problem, policy, estimated_s=believed)
+        validate(problem, run.timetable, policy=name)
+        found[name] = makespan_s(problem, run.timetable) / truth_s
+    return found
+
+
+def quality(tasks: int, devices: int, seeds: int) -> None:
+    """Compare policies over all families, by how estimates are wrong."""
+    print(f"\nMakespan over HEFT that knew the truth, about {tasks} tasks, {devices} devices: mean (worst)")
+    for kind in KINDS:
+        rows = []
+        for family in FAMILIES:
+            for ccr in (0.1, 1.0):
+                for seed in range(seeds):
+                    problem = instance(family, tasks, devices, ccr, seed).problem()
+                    believed = np.ascontiguousarray(problem.tables.seconds * factors(kind, problem, seed))
+                    rows.append(ratios(problem, believed))
+        cells = []
+        for name in rows[0]:
+            values = [row[name] for row in rows]
+            cells.append(f"{name} {np.mean(values):.2f} ({max(values):.2f})")
+        print(f"{kind:28} {len(rows):3d} instances: " + ", ".join(cells))
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--instructions", type=int, default=200_000)
+    parser.add_argument("--tasks", type=int, default=300)
+    parser.add_argument("--devices", type=int, default=4)
+    parser.add_argument("--seeds", type=int, default=2)
+    given = parser.parse_args()
+    speed(given.instructions)
+    quality(given.tasks, given.devices, given.seeds)
+
+
+if __name__ == "__main__":
+    main()

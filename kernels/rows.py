@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of one array from and into others: `take_rows` cuts some out, `put_rows` puts a whole together.
+
+Both are copies within one memory space, or by the host. Graph rewrites that cut tasks into chunks use them where an
+array is needed whole as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cache, partial
+from typing import Any
+
+from syclsched.model.access import AccessMode
+from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Work
+from syclsched.model.sizes import signature_bytes
+
+
+class _Slice:
+    """Names a part of USM memory in the USM array interface."""
+
+    def __init__(self, array: Any, first_byte: int, nbytes: int) -> None:
+        memory = array.usm_data
+        self.memory = memory
+        self.__sycl_usm_array_interface__ = {
+            "data": (memory._pointer + first_byte, False),
+            "shape": (nbytes,),
+            "strides": None,
+            "typestr": "|u1",
+            "version": 1,
+            "syclobj": array.sycl_queue,
+            "offset": 0,
+        }
+
+
+def _rows(array: Any, start: int, count: int) -> Any:
+    """Return rows of a C-contiguous `usm_ndarray` as USM memory, without a copy."""
+    row_bytes = math.prod(array.shape[1:]) * array.itemsize
+    return type(array.usm_data)(_Slice(array, start * row_bytes, count * row_bytes))
+
+
+def _copy(queue: Any, target: Any, source: Any, nbytes: int, depends: list[Any]) -> list[Any]:
+    return [queue.memcpy_async(target, source, nbytes, depends)] if nbytes else depends
+
+
+# --- take_rows ------------------------------------------------------------------------------------
+
+
+def _take(queue: Any, arguments: Mapping[str, Any], depends: list[Any]) -> Any:
+    rows, whole = arguments["rows"], arguments["whole"]
+    source = _rows(whole, arguments["start"], rows.shape[0])
+    return queue.memcpy_async(rows.usm_data, source, rows.nbytes, depends)
+
+
+def _take_on_host(*, rows: Any, whole: Any, start: int) -> None:
+    rows[...] = whole[start : start + rows.shape[0]]
+
+
+def _take_check(signature: Signature) -> str | None:
+    rows, whole, start = signature.shapes["rows"], signature.shapes["whole"], signature.scalars["start"]
+    if not rows or rows[1:] != whole[1:] or not 0 <= start <= whole[0] - rows[0]:
+        return f"there are no rows of shape {rows} from row {start} of {whole}"
+    return None
+
+
+def _take_work(signature: Signature) -> Work:
+    size = signature_bytes(Signature({"rows": signature.shapes["rows"]}, signature.dtypes))
+    return Work(flops=0.0, bytes=2.0 * size, dtype=signature.dtypes["rows"])
+
+
+TAKE_ROWS = Operation(
+    name="take_rows",
+    parameters=(
+        Parameter("rows", AccessMode.WRITE),
+        Parameter("whole", AccessMode.READ, like="rows"),
+        Parameter("start"),
+    ),
+    implementations=(
+        Implementation("memcpy", "library", load=lambda _: _take, efficiency=0.8),
+        Implementation("host", "host", load=lambda _: _take_on_host, efficiency=0.8),
+    ),
+    work=_take_work,
+    check=_take_check,
+)
+
+
+# --- put_rows -------------------------------------------------------------------------------------
+
+
+def _put(queue: Any, arguments: Mapping[str, Any], depends: list[Any], *, names: tuple[str, ...]) -> Any:
+    whole, start = arguments["whole"], 0
+    for name in names:
+        part = arguments[name]
+        target = _rows(whole, start, part.shape[0])
+        # One after another, whatever kind of queue it is: the last event stands for all.
+        depends = _copy(queue, target, part.usm_data, part.nbytes, depends)
+        start += part.shape[0]
+    return depends[-1]
+
+
+def _put_on_host(*, names: tuple[str, ...], whole: Any, **parts: Any) -> None:
+    start = 0
+    for name in names:
+        part = parts[name]
+        whole[start : start + part.shape[0]] = part
+        start += part.shape[0]
+
+
+def _put_check(signature: Signature, *, names: tuple[str, ...]) -> str | None:
+    whole, parts = signature.shapes["whole"], [signature.shapes[name] for name in names]
+    if not whole or any(not part or part[1:] != whole[1:] for part in parts):
+        return f"{parts} are not rows of {whole}"
+    if sum(part[0] for part in parts) != whole[0]:
+        return f"{parts} do not make up {whole}"
+    return None
+
+
+def _put_work(signature: Signature) -> Work:
+    return Work(flops=0.0, bytes=float(signature_bytes(signature)), dtype=signature.dtypes["whole"])
+
+
+@cache
+def put_rows(count: int) -> Operation:
+    """Return the operation that writes an array, ``whole``, from ``count`` others with its rows, in order.
+
+    Parameters
+    ----------
+    count : int
+        How many; they are the parameters ``part0``, ``part1``, ...
+
+    Returns
+    -------
+    Operation
+        One and the same for every count.
+    """
+    names = tuple(f"part{index}" for index in range(count))
+    return Operation(
+        name="put_rows",
+        parameters=(
+            Parameter("whole", AccessMode.WRITE),
+            *(Parameter(name, AccessMode.READ, like="whole") for name in names),
+        ),
+        implementations=(
+            Implementation("memcpy", "library", load=lambda _: partial(_put, names=names), efficiency=0.8),
+            Implementation("host", "host", load=lambda _: partial(_put_on_host, names=names), efficiency=0.8),
+        ),
+        work=_put_work,
+        check=partial(_put_check, names=names),
+    )

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The graph a command is given: a ready one by name, or one from a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from syclsched.cli.options import build_workload
+from syclsched.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from syclsched.model.graph import TaskGraph
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A graph.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        What is to be planned.
+    from_file : bool
+        Whether it has costs instead of code: there is nothing to time, and it cannot be run.
+    """
+
+    graph: TaskGraph
+    from_file: bool
+
+
+def load_graph(
+    name: str,
+    *,
+    ready: dict[str, Any],
+    format: str | None = None,
+    max_tasks: int | None = None,
+    max_edges: int | None = None,
+    max_file_mib: int | None = None,
+    time_unit: float | None = None,
+    communication_unit: float | None = None,
+    same_speed: bool = False,
+) -> Given:
+    """Return the graph that was asked for.
+
+    Parameters
+    ----------
+    name : str
+        Of a ready graph, or of a file; a ready graph comes first, ``./name`` is the file.
+    ready : dict of str to Any
+        Options of ready graphs; None where the user said nothing.
+    format, max_tasks, max_edges, max_file_mib, time_unit, communication_unit, same_speed
+        Options of files, as typed.
+
+    Returns
+    -------
+    Given
+        The graph.
+
+    Raises
+    ------
+    ArgumentError
+        If there is neither, or an option does not belong to what there is.
+    """
+    from syclsched import workloads
+    from syclsched.frontends import Limits, Units, read_graph
+
+    said = {
+        "format": format, "max-tasks": max_tasks, "max-edges": max_edges, "max-file-mib": max_file_mib,
+        "time-unit": time_unit, "communication-unit": communication_unit, "same-speed": same_speed or None,
+    }  # fmt: skip
+    if name in workloads.names():
+        _refuse(said, name, "a graph from a file")
+        return Given(build_workload(name, **ready).graph, from_file=False)
+    if not Path(name).exists() and Path(name).suffix == "" and "/" not in name:
+        raise ArgumentError(
+            f"there is no ready graph and no file {name!r}",
+            where="GRAPH",
+            hint=f"Ready graphs: {', '.join(workloads.names())}. Or give a file: WfFormat, STG, DOT, GraphML, JSON",
+        )
+    _refuse(ready, name, "a ready graph")
+    limits, units = Limits(), Units()
+    return Given(
+        read_graph(
+            name,
+            format=format,  # type: ignore[arg-type]  # what is none of them is refused there
+            limits=Limits(
+                file_bytes=limits.file_bytes if max_file_mib is None else max_file_mib << 20,
+                tasks=limits.tasks if max_tasks is None else max_tasks,
+                edges=limits.edges if max_edges is None else max_edges,
+            ),
+            units=Units(units.time_s if time_unit is None else time_unit, communication_unit, same_speed),
+        ),
+        from_file=True,
+    )
+
+
+def _refuse(options: dict[str, Any], name: str, what: str) -> None:
+    for option, value in options.items():
+        if value is not None:
+            raise ArgumentError(
+                f"--{option} does not belong to {name}", where="the command line", hint=f"It is for {what}"
+            )

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compilation of the hot pure code with numba: two decorators, so that all of it is compiled and cached alike."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar, cast
+
+import numba
+from numba.core import caching
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+_PACKAGE = Path(__file__).parent
+_IMPORT = re.compile(rb"^(?:from|import) (syclsched[\w.]*)", re.MULTILINE)
+
+
+def compiled(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Compile a function of numbers, arrays and named tuples of them, when it is first called.
+
+    The machine code is kept on disk, beside the source or in the user's cache folder, so that the next process loads
+    it; it runs without the GIL. Division by zero gives infinity or NaN, as in NumPy.
+
+    Parameters
+    ----------
+    function : callable
+        In numba's nopython subset.
+
+    Returns
+    -------
+    callable
+        The compiled function; what it was made of is its ``py_func``.
+    """
+    return cast("Callable[_P, _R]", _cached(numba.njit(nogil=True, error_model="numpy")(function)))
+
+
+def lean(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Compile a function as `compiled` does, but without counting references.
+
+    Counting them costs more than the work itself where small functions are given tuples of many arrays in a loop.
+
+    Parameters
+    ----------
+    function : callable
+        In numba's nopython subset; it must make no arrays (views are none), lists or strings, assign no array to a
+        part of another, and call nothing that does; numba refuses it otherwise.
+
+    Returns
+    -------
+    callable
+        The compiled function; what it was made of is its ``py_func``.
+    """
+    options = {"nogil": True, "error_model": "numpy", "_nrt": False}
+    return cast("Callable[_P, _R]", _cached(numba.njit(**options)(function)))
+
+
+def _cached(dispatcher: Any) -> Any:
+    """Keep a function's machine code on disk, where there is a place for it.
+
+    numba's own cache looks at the file a function stands in, and so goes on using it when a function it calls, in
+    another file, has changed. This one looks at all the compiled code within reach of its imports.
+    """
+    try:
+        dispatcher._cache = _Cache(dispatcher.py_func)
+    except RuntimeError:
+        return dispatcher  # no folder can be written: it is compiled in every process
+    return dispatcher
+
+
+@lru_cache(maxsize=1024)
+def _read(path: Path) -> tuple[bytes, tuple[Path, ...]]:
+    """Return what a module adds to the stamp, and the modules of this package it imports."""
+    content = path.read_bytes()
+    named = {module.decode() for module in _IMPORT.findall(content)}
+    files = [_PACKAGE.parent.joinpath(*module.split(".")) for module in sorted(named)]
+    modules = [file.with_suffix(".py") for file in files]
+    imported = [one if one.is_file() else file / "__init__.py" for one, file in zip(modules, files, strict=True)]
+    matters = any(word in content for word in (b"@compiled", b"@lean", b"NamedTuple"))
+    return (content if matters else b""), tuple(file for file in imported if file.is_file())
+
+
+@lru_cache(maxsize=1024)
+def _stamp(path: Path) -> str:
+    """Return a digest of the compiled code and the named tuples of a module and of those it imports."""
+    seen, todo = {path}, [path, Path(__file__)]
+    while todo:
+        fresh = set(_read(todo.pop())[1]) - seen
+        seen |= fresh
+        todo += fresh
+    digest = hashlib.sha256()
+    for each in sorted(seen):
+        digest.update(_read(each)[0])
+    return digest.hexdigest()
+
+
+class _SourceStamp:
+    """Makes a cache entry valid as long as all the code that may be compiled into it is unchanged."""
+
+    def get_source_stamp(self) -> str:
+        return _stamp(Path(self._py_file))  # type: ignore[attr-defined]
+
+
+class _InTree(_SourceStamp, caching._InTreeCacheLocator):  # type: ignore[misc]
+    """Beside the source."""
+
+
+class _Provided(_SourceStamp, caching._UserProvidedCacheLocator):  # type: ignore[misc]
+    """Where ``NUMBA_CACHE_DIR`` says."""
+
+
+class _UserWide(_SourceStamp, caching._UserWideCacheLocator):  # type: ignore[misc]
+    """In the user's cache folder."""
+
+
+class _Implementation(caching.CompileResultCacheImpl):  # type: ignore[misc]
+    _locator_classes = (_Provided, _InTree, _UserWide)
+
+
+class _Cache(caching.FunctionCache):  # type: ignore[misc]
+    _impl_class = _Implementation

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a task with stated costs takes on a device: as stated for it, or scaled from the reference core."""
+
+from __future__ import annotations
+
+import math
+
+from syclsched.costs.rates import Rates
+from syclsched.model.costonly import ANY_DEVICE, REFERENCE_CORE_FLOPS, StatedCost, stated_cost
+from syclsched.model.operation import Signature
+from syclsched.model.platform import Device
+
+#: The dtype whose peak says how fast a core is.
+_DTYPE = "float64"
+
+
+def lacking(signature: Signature, device: Device) -> str | None:
+    """Return why a cost-only task cannot be planned on a device, or None if it can.
+
+    Parameters
+    ----------
+    signature : Signature
+        Of the task.
+    device : Device
+        Any. The host is left out: its cores are those of a CPU device.
+
+    Returns
+    -------
+    str or None
+        That no cost is stated for it.
+    """
+    if device.is_host:
+        return "runs host implementations only"
+    cost = stated_cost(signature)
+    if cost.seconds is None and _named(cost, device) is None:
+        return f"costs are stated for {', '.join(cost.on)} only"
+    return None
+
+
+def stated_seconds(signature: Signature, device: Device, rates: Rates) -> tuple[float, str]:
+    """Return the seconds of a cost-only task on a device.
+
+    Parameters
+    ----------
+    signature : Signature
+        Of the task.
+    device : Device
+        Where.
+    rates : Rates
+        Of the device.
+
+    Returns
+    -------
+    (float, str)
+        What is stated for the device's name, its kind or any device, as it is (``stated``); else the seconds on the
+        reference core, times the reference core's FLOP/s over those of one compute unit of the device, times ``cores``
+        over as many of them as the device has (``scaled``). Launches are taken to be part of what is stated.
+    """
+    cost = stated_cost(signature)
+    named = _named(cost, device)
+    if named is not None:
+        return named, "stated"
+    if cost.seconds is None:
+        return math.inf, "stated"
+    unit_flops = rates.peak(_DTYPE) / rates.compute_units
+    cores = min(cost.cores, rates.compute_units)
+    return cost.seconds * (REFERENCE_CORE_FLOPS / unit_flops) * (cost.cores / cores), "scaled"
+
+
+def _named(cost: StatedCost, device: Device) -> float | None:
+    """Return what is stated for a device: by name, by the name before it was numbered, by kind, or for any."""
+    names = [device.name]
+    if device.partition is None and "." in device.name:
+        names.append(device.name.rpartition(".")[0])
+    for name in (*names, device.kind, ANY_DEVICE):
+        if name in cost.on:
+            return cost.on[name]
+    return None

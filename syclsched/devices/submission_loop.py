@@ -1,0 +1,440 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The compiled submission loop (``_submit.c``): found, given dpctl's C functions, and called without the GIL."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sysconfig
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from syclsched.devices.executables import KernelSubmission
+from syclsched.devices.fences import must_fence, scratch_for
+from syclsched.errors import ExecutionError
+
+#: Set to ``0`` to submit from Python instead; results are the same.
+SWITCH = "SYCLSCHED_NATIVE"
+
+#: With more unfinished events than this, a kernel goes behind a fence instead of taking a long list.
+LONGEST_LIST = 8
+
+_STEM = "_submit"
+#: As dpctl's own modules load it.
+_INTERFACE = "libDPCTLSyclInterface.so.0"
+_FENCE, _RANGE, _ND_RANGE, _COPY = range(4)
+
+# DPCTLKernelArgType of dpctl 0.17.
+_VOID_PTR = 10
+_TYPES: dict[Any, int] = {
+    ctypes.c_uint8: 1,
+    ctypes.c_int16: 2,
+    ctypes.c_uint16: 3,
+    ctypes.c_int32: 4,
+    ctypes.c_uint32: 5,
+    ctypes.c_int64: 6,
+    ctypes.c_uint64: 7,
+    ctypes.c_float: 8,
+    ctypes.c_double: 9,
+}
+
+_FUNCTIONS = (
+    "DPCTLQueue_SubmitRange",
+    "DPCTLQueue_SubmitNDRange",
+    "DPCTLQueue_MemcpyWithEvents",
+    "DPCTLEvent_GetCommandExecutionStatus",
+    "DPCTLEvent_Wait",
+    "DPCTLEvent_Delete",
+    "DPCTLEvent_GetProfilingInfoStart",
+    "DPCTLEvent_GetProfilingInfoEnd",
+)
+
+
+class _Lane(ctypes.Structure):
+    _fields_ = [
+        ("queue", ctypes.c_void_p),
+        ("scratch_to", ctypes.c_void_p),
+        ("scratch_from", ctypes.c_void_p),
+        ("longest_list", ctypes.c_int64),
+    ]
+
+
+class _Command(ctypes.Structure):
+    _fields_ = [
+        ("kind", ctypes.c_int64),
+        ("lane", ctypes.c_int64),
+        ("slot", ctypes.c_int64),
+        ("waits", ctypes.c_void_p),
+        ("waits_count", ctypes.c_size_t),
+        ("kernel", ctypes.c_void_p),
+        ("arguments", ctypes.c_void_p),
+        ("types", ctypes.c_void_p),
+        ("arguments_count", ctypes.c_size_t),
+        ("global_range", ctypes.c_size_t * 3),
+        ("local_range", ctypes.c_size_t * 3),
+        ("dimensions", ctypes.c_size_t),
+        ("to", ctypes.c_void_p),
+        ("source", ctypes.c_void_p),
+        ("nbytes", ctypes.c_size_t),
+    ]
+
+
+class Command:
+    """One submission, ready for the loop; holds what it points to."""
+
+    __slots__ = ("_kept", "_structure", "address", "slot")
+
+    def __init__(self, structure: _Command, kept: tuple[Any, ...]) -> None:
+        self.slot = int(structure.slot)
+        self._structure = structure
+        self._kept = kept
+        self.address = ctypes.addressof(structure)
+
+    @property
+    def parts(self) -> tuple[Command, ...]:
+        """What is submitted: itself."""
+        return (self,)
+
+
+class CommandSequence(Command):
+    """Several submissions of one instruction, one after another on its lane.
+
+    Parameters
+    ----------
+    slot : int
+        Where the last one's event goes.
+    parts : tuple of Command
+        At least one.
+    """
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, slot: int, parts: tuple[Command, ...]) -> None:
+        self.slot = slot
+        self._parts = parts
+
+    @property
+    def parts(self) -> tuple[Command, ...]:
+        """What is submitted, in order."""
+        return self._parts
+
+
+class SubmissionLoop:
+    """The loop, for the lanes and instructions of one run.
+
+    Parameters
+    ----------
+    library : ctypes.CDLL
+        From `load_library`.
+    queues : Mapping[int, dpctl.SyclQueue]
+        In-order queues by index of lane.
+    slots : int
+        One more than the largest slot.
+    """
+
+    def __init__(self, library: _Library, queues: dict[int, Any], slots: int) -> None:
+        self._library = library
+        self._queues = queues
+        self._lanes = (_Lane * (max(queues, default=-1) + 1))()
+        for index, queue in queues.items():
+            to, source = scratch_for(queue)
+            self._lanes[index] = _Lane(
+                queue.addressof_ref(), to._pointer, source._pointer, 0 if must_fence(queue) else LONGEST_LIST
+            )
+        # The second half is for the first events of sequences, with which they begin.
+        self._slots = slots
+        self._events = (ctypes.c_void_p * (2 * slots))()
+        self._mine: set[int] = set()
+        self._stop = ctypes.c_int32(0)
+        self._made: list[tuple[Any, int]] = []
+
+    def stop(self) -> None:
+        """Let the loop end before its next submission; for other threads."""
+        self._stop.value = 1
+
+    def kernel(self, slot: int, lane: int, waits: Sequence[int], submission: KernelSubmission) -> Command:
+        """Return the command of a kernel.
+
+        Parameters
+        ----------
+        slot : int
+            Where its event goes.
+        lane : int
+            Index of its queue.
+        waits : sequence of int
+            Slots it waits for.
+        submission : KernelSubmission
+            The kernel and its arguments.
+        """
+        count = len(submission.arguments)
+        values, types = (ctypes.c_void_p * count)(), (ctypes.c_int32 * count)()
+        for i, argument in enumerate(submission.arguments):
+            kind = _TYPES.get(type(argument))
+            values[i] = argument._pointer if kind is None else ctypes.addressof(argument)
+            types[i] = _VOID_PTR if kind is None else kind
+        listed = (ctypes.c_int64 * len(waits))(*waits)
+        local = submission.local_range
+        dimensions = len(submission.global_range)
+        structure = _Command(
+            _RANGE if local is None else _ND_RANGE,
+            lane,
+            slot,
+            ctypes.addressof(listed),
+            len(waits),
+            submission.kernel.addressof_ref(),
+            ctypes.addressof(values),
+            ctypes.addressof(types),
+            count,
+            _three(submission.global_range),
+            _three(submission.global_range if local is None else local),
+            dimensions,
+        )
+        return Command(structure, (submission, values, types, listed))
+
+    def sequence(self, slot: int, lane: int, waits: Sequence[int], submissions: Sequence[KernelSubmission]) -> Command:
+        """Return the command of several kernels, at least one, of which only the first waits.
+
+        Parameters
+        ----------
+        slot, lane, waits
+            As for `kernel`.
+        submissions : sequence of KernelSubmission
+            In order.
+        """
+        first = slot if len(submissions) == 1 else self._slots + slot
+        parts = [self.kernel(first, lane, waits, submissions[0])]
+        parts += [self.kernel(slot, lane, (), each) for each in submissions[1:]]
+        return CommandSequence(slot, tuple(parts))
+
+    def copy(self, slot: int, lane: int, waits: Sequence[int], to: Any, source: Any, nbytes: int) -> Command:
+        """Return the command of a copy.
+
+        Parameters
+        ----------
+        slot, lane, waits
+            As for `kernel`.
+        to, source : dpctl.memory.* or numpy.ndarray
+            As ``SyclQueue.memcpy_async`` takes them.
+        nbytes : int
+            At least 1.
+        """
+        listed = (ctypes.c_int64 * len(waits))(*waits)
+        structure = _Command(_COPY, lane, slot, ctypes.addressof(listed), len(waits))
+        structure.to, structure.source, structure.nbytes = _address(to), _address(source), nbytes
+        return Command(structure, (to, source, listed))
+
+    def fence(self, slot: int, lane: int, waits: Sequence[int]) -> Command:
+        """Return the command of something that does nothing, after what it waits for."""
+        listed = (ctypes.c_int64 * len(waits))(*waits)
+        return Command(_Command(_FENCE, lane, slot, ctypes.addressof(listed), len(waits)), (listed,))
+
+    def submit(self, commands: Sequence[Command]) -> Batch:
+        """Submit commands in order, without the GIL.
+
+        Parameters
+        ----------
+        commands : sequence of Command
+            What they wait for must be among them or have been submitted.
+
+        Returns
+        -------
+        Batch
+            What became of them. A sequence that was begun counts as submitted.
+
+        Raises
+        ------
+        ExecutionError
+            If a later part of a sequence is refused: it can neither be ended nor be done again.
+        """
+        parts = [part for command in commands for part in command.parts]
+        count = len(parts)
+        pointers = (ctypes.c_void_p * count)(*[part.address for part in parts])
+        submit_ns, made, made_count = (ctypes.c_int64 * count)(), (ctypes.c_void_p * (2 * count))(), ctypes.c_int64()
+        done = self._library.submit(
+            self._library.api,
+            self._lanes,
+            pointers,
+            count,
+            self._events,
+            submit_ns,
+            made,
+            ctypes.byref(made_count),
+            ctypes.byref(self._stop),
+        )
+        self._made.append((made, made_count.value))
+        if count == len(commands):
+            self._mine.update([command.slot for command in commands[:done]])
+            return Batch(done, submit_ns[:done], made_count.value - done, made, made_count.value)
+        return self._batch_of_sequences(commands, parts, done, submit_ns, made, made_count.value)
+
+    def _batch_of_sequences(
+        self,
+        commands: Sequence[Command],
+        parts: Sequence[Command],
+        done: int,
+        submit_ns: Any,
+        made: Any,
+        made_count: int,
+    ) -> Batch:
+        """Return the batch of commands some of which were several submissions."""
+        starts = list(accumulate((len(command.parts) for command in commands), initial=0))
+        begun = sum(1 for start in starts[:-1] if start < done)
+        times = [submit_ns[start] for start in starts[:begun]]
+        batch = Batch(begun, times, made_count - done, made, made_count, done - begun)
+        self._mine.update([command.slot for command in commands[:begun]])
+        if begun and done < starts[begun]:
+            slot = commands[begun - 1].slot
+            self._events[slot] = self._events[parts[done - 1].slot]
+            if not self._stop.value:
+                self.wait(batch)
+                raise ExecutionError("a kernel was refused in the middle of a sequence", where=f"instruction {slot}")
+        return batch
+
+    def wait(self, batch: Batch) -> None:
+        """Wait for all of a batch, one after another, without the GIL."""
+        self._library.wait(self._library.api, batch.made, batch.made_count)
+
+    def adopt(self, slot: int, event: Any) -> None:
+        """Let commands wait for an event that was submitted elsewhere; the caller keeps it alive."""
+        self._events[slot] = event.addressof_ref()
+
+    def event(self, slot: int) -> Any:
+        """Return the event of a slot as ``dpctl.SyclEvent``."""
+        from dpctl import SyclEvent
+
+        return SyclEvent(_capsule(self._events[slot], b"SyclEventRef", None))
+
+    def is_complete(self, slot: int) -> bool:
+        """Return whether what was submitted for a slot has completed."""
+        return bool(self._library.status(self._events[slot]) == _COMPLETE)
+
+    def holds(self, slot: int) -> bool:
+        """Return whether the loop submitted something for a slot."""
+        return slot in self._mine
+
+    def times(self, slots: Sequence[int]) -> list[tuple[int, int]]:
+        """Return start and end of finished commands, in nanoseconds of their device's clock."""
+        starts_ns, ends_ns = self._times(slots)
+        begun = [index for index, slot in enumerate(slots) if self._events[self._slots + slot]]
+        for index, start_ns in zip(begun, self._times([self._slots + slots[i] for i in begun])[0], strict=True):
+            starts_ns[index] = start_ns
+        return list(zip(starts_ns, ends_ns, strict=True))
+
+    def _times(self, slots: Sequence[int]) -> tuple[list[int], list[int]]:
+        count = len(slots)
+        events = (ctypes.c_void_p * count)(*[self._events[slot] for slot in slots])
+        start_ns, end_ns = (ctypes.c_int64 * count)(), (ctypes.c_int64 * count)()
+        self._library.times(self._library.api, events, count, start_ns, end_ns)
+        return list(start_ns), list(end_ns)
+
+    def close(self) -> None:
+        """Give back all events; `event` and `times` must not be called any more."""
+        for made, count in self._made:
+            self._library.delete(self._library.api, made, count)
+        self._made.clear()
+
+
+class Batch:
+    """What became of commands that were given to the loop.
+
+    Parameters
+    ----------
+    done : int
+        How many were submitted: fewer than given if one was refused or the loop was stopped.
+    submit_ns : list of int
+        The host's clock at each submission.
+    fences : int
+        How many fences were submitted besides.
+    made, made_count
+        Their events, in order of submission, for `SubmissionLoop.wait`.
+    further : int, optional
+        How many submissions there were besides one for each command, and the fences.
+    """
+
+    __slots__ = ("done", "fences", "further", "made", "made_count", "submit_ns")
+
+    def __init__(
+        self, done: int, submit_ns: list[int], fences: int, made: Any, made_count: int, further: int = 0
+    ) -> None:
+        self.further = further
+        self.done = done
+        self.submit_ns = submit_ns
+        self.fences = fences
+        self.made = made
+        self.made_count = made_count
+
+
+class _Library:
+    """The shared object's functions, and the table of dpctl's."""
+
+    def __init__(self, path: str, interface: Any) -> None:
+        loaded = ctypes.CDLL(path)
+        addresses = [ctypes.cast(getattr(interface, name), ctypes.c_void_p).value or 0 for name in _FUNCTIONS]
+        self._table = (ctypes.c_void_p * len(addresses))(*addresses)
+        self.api = ctypes.byref(self._table)
+        self.submit = loaded.syclsched_submit
+        self.submit.restype = ctypes.c_int64
+        self.submit.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int64] + [ctypes.c_void_p] * 5
+        self.wait = loaded.syclsched_wait
+        self.wait.restype = None
+        self.wait.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
+        self.times = loaded.syclsched_times
+        self.times.restype = None
+        self.times.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p]
+        self.delete = loaded.syclsched_delete
+        self.delete.restype = None
+        self.delete.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
+        self.status = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(addresses[3])
+
+
+def find_library(folder: Path | None = None) -> Path | None:
+    """Return where the build put the loop, or None where the package was built without a C compiler.
+
+    Parameters
+    ----------
+    folder : pathlib.Path, optional
+        Where to look; beside this file by default.
+    """
+    place = Path(__file__).parent if folder is None else folder
+    suffix = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
+    candidates = [place / f"{_STEM}{suffix}", *sorted(place.glob(f"{_STEM}*.so"))]
+    return next((path for path in candidates if path.is_file()), None)
+
+
+@lru_cache(maxsize=1)
+def load_library() -> _Library | None:
+    """Return the loop's library, or None where there is none, it is switched off, or dpctl is not what it was made for.
+
+    Returns
+    -------
+    _Library or None
+        The same each time.
+    """
+    path = find_library()
+    if path is None or os.environ.get(SWITCH, "1") == "0":
+        return None
+    import dpctl  # noqa: F401  (loads its C interface)
+
+    try:
+        return _Library(str(path), ctypes.CDLL(_INTERFACE, mode=os.RTLD_NOLOAD))
+    except (OSError, AttributeError):
+        return None
+
+
+# --- inside ---------------------------------------------------------------------------------------
+
+_COMPLETE = 3
+_capsule = ctypes.pythonapi.PyCapsule_New
+_capsule.restype = ctypes.py_object
+_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+
+
+def _three(extents: Sequence[int]) -> Any:
+    return (ctypes.c_size_t * 3)(*extents, *[1] * (3 - len(extents)))
+
+
+def _address(memory: Any) -> int:
+    return int(memory._pointer) if hasattr(memory, "_pointer") else int(memory.ctypes.data)

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instructions gathered for the compiled submission loop, which hands several on in one call."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from syclsched.devices.executables import EmptySubmission, Executable, KernelSubmission, SequenceSubmission
+from syclsched.devices.submission_loop import Command, SubmissionLoop
+from syclsched.execution.buffers import BufferTable
+from syclsched.execution.program import Buffer, Node, Program
+from syclsched.execution.work import Work
+
+#: A batch ends after so many instructions, or so much predicted work: lanes should start while the rest is gathered.
+#: The first is small, and each is twice the one before.
+FIRST_GATHERED, MOST_GATHERED = 4, 16
+MOST_GATHERED_S = 0.05
+
+
+class Commands:
+    """The commands of a program's device instructions, made as early as their buffers allow.
+
+    Parameters
+    ----------
+    loop : SubmissionLoop
+        What they are for.
+    program : Program
+        The instructions.
+    work : dict of int to Work
+        By instruction number.
+    executables : dict of int to Executable
+        By instruction number.
+    buffers : BufferTable
+        The run's buffers.
+    queues : dict of int to dpctl.SyclQueue
+        By index of lane.
+    """
+
+    def __init__(
+        self,
+        loop: SubmissionLoop,
+        program: Program,
+        work: dict[int, Work],
+        executables: dict[int, Executable],
+        buffers: BufferTable,
+        queues: dict[int, Any],
+    ) -> None:
+        self._loop = loop
+        self._program = program
+        self._work = work
+        self._executables = executables
+        self._buffers = buffers
+        self._queues = queues
+        self._made: dict[int, Command] = {}
+
+    def prepare(self) -> None:
+        """Make the commands of all instructions whose buffers stay where they are from beginning to end."""
+        allocations = Counter(
+            (use.array, use.space)
+            for node in self._program.nodes.values()
+            if node.instruction.kind == "alloc"
+            for use in node.instruction.uses
+        )
+        for number, node in self._program.nodes.items():
+            if node.lane not in self._queues or node.instruction.kind in ("alloc", "free"):
+                continue
+            uses = [(use.array, use.space) for use in node.instruction.uses]
+            if all(allocations[buffer] <= 1 and self._buffers.early(buffer) is not None for buffer in uses):
+                command = self._make(node)
+                if command is not None:
+                    self._made[number] = command
+
+    def get(self, node: Node) -> Command | None:
+        """Return the command of an instruction whose buffers are there; None if the loop is not for it."""
+        command = self._made.get(node.id)
+        return self._make(node) if command is None else command
+
+    def _make(self, node: Node) -> Command | None:
+        instruction, work = node.instruction, self._work.get(node.id)
+        if instruction.kind == "copy" and instruction.nbytes:
+            source, target = (self._buffer((use.array, use.space)) for use in instruction.uses)
+            queue = self._queues[node.lane]
+            return self._loop.copy(
+                node.id,
+                node.lane,
+                node.events,
+                target.copy_operand(queue),
+                source.copy_operand(queue),
+                instruction.nbytes,
+            )
+        executable = self._executables.get(node.id)
+        if work is None or executable is None or work.writes_nothing:
+            return self._loop.fence(node.id, node.lane, node.events)
+        if not (work.implementation.is_kernel or work.implementation.kind == "sequence"):
+            return None  # it submits for itself
+        queue = self._queues[node.lane]
+        arguments = {name: self._buffer(buffer).bound(node.lane, queue) for name, buffer in work.buffers.items()}
+        submission = executable.bind(arguments)
+        if isinstance(submission, EmptySubmission):
+            return self._loop.fence(node.id, node.lane, node.events)
+        if isinstance(submission, KernelSubmission):
+            return self._loop.kernel(node.id, node.lane, node.events, submission)
+        if isinstance(submission, SequenceSubmission):
+            return self._sequence(node, submission)
+        return None
+
+    def _sequence(self, node: Node, submission: SequenceSubmission) -> Command | None:
+        # On a lane in order a step over no work-items is nothing at all.
+        steps = [step for step in submission.steps if not isinstance(step, EmptySubmission)]
+        if not steps:
+            return self._loop.fence(node.id, node.lane, node.events)
+        kernels = [step for step in steps if isinstance(step, KernelSubmission)]
+        return self._loop.sequence(node.id, node.lane, node.events, kernels) if len(kernels) == len(steps) else None
+
+    def _buffer(self, buffer: Buffer) -> Any:
+        found = self._buffers.early(buffer)
+        assert found is not None, buffer
+        return found
+
+
+class Gathered:
+    """Instructions that are to be handed on together; of one device.
+
+    Parameters
+    ----------
+    most : int, optional
+        How many at most.
+    """
+
+    def __init__(self, most: int = FIRST_GATHERED) -> None:
+        self.most = most
+        self.nodes: list[Node] = []
+        self.commands: list[Command] = []
+        self.device: str | None = None
+        self._seconds = 0.0
+
+    def add(self, node: Node, command: Command, device: str) -> None:
+        """Put an instruction behind the others."""
+        self.nodes.append(node)
+        self.commands.append(command)
+        self.device = device
+        self._seconds += node.instruction.duration_s
+
+    def next(self) -> Gathered:
+        """Return the one that follows."""
+        return Gathered(min(2 * self.most, MOST_GATHERED))
+
+    @property
+    def full(self) -> bool:
+        """Whether it is time to hand them on."""
+        return len(self.nodes) >= self.most or self._seconds > MOST_GATHERED_S

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Allocations and frees of a plan as it runs: memory is given back before more than planned would be taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from syclsched.errors import MemoryLimitError
+from syclsched.execution.buffers import BufferTable
+from syclsched.execution.events import EventTable
+from syclsched.execution.frees import PendingFree, PendingFrees
+from syclsched.execution.memory_limit import MemoryLimit
+from syclsched.execution.program import Buffer, Node, Program
+from syclsched.execution.worker import Worker
+from syclsched.model.plan import Instruction
+
+
+class Room:
+    """The memory side of the dispatcher; used on its thread.
+
+    Parameters
+    ----------
+    program : Program
+        What runs.
+    buffers : BufferTable
+        Where memory comes from.
+    events : EventTable
+        Tells what has completed.
+    pinned : set of (array, space)
+        Buffers that are read after the run, and so outlive their ``free``.
+    freed : callable
+        Called when memory was given back.
+    wake : callable
+        Called, on another thread, when memory may have come free.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        buffers: BufferTable,
+        events: EventTable,
+        pinned: set[Buffer],
+        freed: Callable[[], None],
+        wake: Callable[[], None],
+    ) -> None:
+        allocations = [n.instruction for n in program.nodes.values() if n.instruction.kind == "alloc"]
+        self._program = program
+        self._buffers = buffers
+        self._events = events
+        self._pinned = pinned
+        self._freed = freed
+        self._wake = wake
+        self._limit = MemoryLimit(allocations, program.plan.peak_bytes)
+        self._frees = PendingFrees(len(program.lanes))
+        self._watcher = Worker("syclsched memory")
+        self._watching = False
+
+    def skip(self, instruction: Instruction) -> None:
+        """Note an allocation that is not made, because the run was cancelled."""
+        self._limit.skipped(instruction)
+
+    def allocate(self, instruction: Instruction, *, force: bool) -> bool:
+        """Make an allocation; return False if it has to wait until memory is given back.
+
+        Parameters
+        ----------
+        instruction : Instruction
+            An ``alloc``.
+        force : bool
+            Whether to make it even if more is then taken than was planned.
+
+        Raises
+        ------
+        MemoryLimitError
+            If the memory cannot be had.
+        """
+        use = instruction.uses[0]
+        buffer = (use.array, use.space)
+        if not force and not self._fits(instruction, buffer):
+            self.reap()
+            if not self._fits(instruction, buffer):
+                return False
+        self._limit.allocated(instruction)
+        try:
+            self._buffers.allocate(buffer)
+        except MemoryLimitError:
+            self._limit.freed(use.space, instruction.nbytes)
+            raise
+        return True
+
+    def _fits(self, instruction: Instruction, buffer: Buffer) -> bool:
+        """Return whether there is memory, and what the buffer had before an eviction has been given back."""
+        return buffer not in self._buffers and self._limit.allows(instruction)
+
+    def free(self, node: Node) -> None:
+        """Give a buffer back once everything before its ``free`` has completed."""
+        use = node.instruction.uses[0]
+        after = self._program.frees_after(node.instruction)
+        self._frees.add(node.lane, PendingFree((use.array, use.space), after))
+
+    def reap(self) -> bool:
+        """Let frees take effect whose time has come; return whether any did."""
+        due = self._frees.take(self._events.is_complete)
+        for free in due:
+            found = self._buffers.get(free.buffer)
+            if found is None:
+                continue
+            self._limit.freed(free.buffer[1], found.array.nbytes)
+            if free.buffer not in self._pinned:
+                self._buffers.free(free.buffer)
+        if due:
+            self._freed()
+        return bool(due)
+
+    def expect(self) -> bool:
+        """Have `wake` called when the next free takes effect; return False if none will by itself."""
+        free = self._frees.waitable(self._events.__contains__)
+        if free is None:
+            return False
+        if not self._watching:
+            self._watching = True
+            events = [e for number in free.after if (e := self._events.get(number)) is not None]
+            self._watcher.post(lambda: self._wait_and_wake(events))
+        return True
+
+    def woken(self) -> None:
+        """Be told that `wake` has reached the dispatcher."""
+        self._watching = False
+
+    def stop(self) -> None:
+        """Let the thread that waits for frees end."""
+        self._watcher.stop()
+
+    def _wait_and_wake(self, events: list[Any]) -> None:
+        try:
+            for event in events:
+                event.wait()
+        finally:
+            self._wake()

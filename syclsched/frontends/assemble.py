@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Task graphs put together from what a file lists: tasks with costs, and edges or files with bytes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from syclsched.errors import ArgumentError, FormatError
+from syclsched.model.access import AccessMode
+from syclsched.model.costonly import MAX_BYTES, StatedCost, add_cost_only
+from syclsched.model.graph import TaskGraph
+from syclsched.model.ordering import find_cycle, topological_order
+from syclsched.model.task import LogicalArray
+
+#: Names in plans are no longer than this.
+MAX_NAME = 512
+
+#: A cycle of more tasks is named by its first.
+_NAMED = 12
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTask:
+    """A task as a file lists it.
+
+    Parameters
+    ----------
+    name : str
+        Unique in the file.
+    cost : StatedCost
+        What it takes.
+    where : str
+        File and place, for errors.
+    family : str, optional
+        What kind of work it is.
+    priority : int, optional
+        Larger runs earlier among equals.
+    reads, writes : sequence of str, optional
+        Names of data; what is in both is updated.
+    """
+
+    name: str
+    cost: StatedCost
+    where: str
+    family: str = "task"
+    priority: int = 0
+    reads: Sequence[str] = ()
+    writes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ListedEdge:
+    """An edge as a file lists it.
+
+    Parameters
+    ----------
+    before, after : str
+        Names of listed tasks.
+    nbytes : int
+        What flows; 0 for pure order.
+    """
+
+    before: str
+    after: str
+    nbytes: int = 0
+
+
+def shown(name: str) -> str:
+    """Return a name as errors show it: in quotes, and not longer than a line."""
+    return repr(name if len(name) <= 60 else name[:57] + "...")
+
+
+def check_name(name: str, where: str) -> str:
+    """Return a name that can stand in a plan.
+
+    Raises
+    ------
+    FormatError
+        If it is empty or too long.
+    """
+    if not name:
+        raise FormatError("the name is empty, expected some text", where=where)
+    if len(name) > MAX_NAME:
+        raise FormatError(
+            f"the name {shown(name)} has {len(name):,} characters, expected {MAX_NAME} at most", where=where
+        )
+    return name
+
+
+def check_bytes(nbytes: float, where: str) -> int:
+    """Return a number of bytes.
+
+    Raises
+    ------
+    FormatError
+        If it is negative, not a number, or too large.
+    """
+    if not 0 <= nbytes <= MAX_BYTES:
+        raise FormatError(f"{nbytes!r} bytes, expected a number from 0 to {MAX_BYTES}", where=where)
+    return round(nbytes)
+
+
+def graph_of_edges(
+    name: str, tasks: Iterable[ListedTask], edges: Sequence[ListedEdge], where: str, places: Callable[[int], str]
+) -> TaskGraph:
+    """Return the graph of tasks with edges; each edge with bytes becomes an array of its own.
+
+    Parameters
+    ----------
+    name : str
+        The graph's.
+    tasks : iterable of ListedTask
+        With neither ``reads`` nor ``writes``.
+    edges : sequence of ListedEdge
+        Between them.
+    where : str
+        The file, for errors.
+    places : Callable[[int], str]
+        File and place of an edge by its position, for errors.
+
+    Returns
+    -------
+    TaskGraph
+        Its tasks in a topological order, as listed where free.
+
+    Raises
+    ------
+    FormatError
+        If a name comes twice or is unknown, a cost is none, or the edges close a cycle.
+    """
+    listed = _by_name(tasks)
+    reads: dict[str, list[str]] = defaultdict(list)
+    writes: dict[str, list[str]] = defaultdict(list)
+    sizes: dict[str, int] = {}
+    for position, edge in enumerate(edges):
+        for end in (edge.before, edge.after):
+            if end not in listed:
+                raise FormatError(f"no task {shown(end)}, expected one that is listed", where=places(position))
+        if edge.nbytes:
+            array = _edge_name(edge, position, sizes)
+            sizes[array] = edge.nbytes
+            writes[edge.before].append(array)
+            reads[edge.after].append(array)
+    pairs = [(edge.before, edge.after) for edge in edges]
+    order = _ordered(listed, pairs, where)
+    graph = TaskGraph(name)
+    arrays = {array: graph.array(array, (nbytes,), "uint8", temporary=True) for array, nbytes in sizes.items()}
+    for task in order:
+        accesses = [(arrays[a], AccessMode.READ) for a in reads[task]]
+        accesses += [(arrays[a], AccessMode.WRITE) for a in writes[task]]
+        _add(graph, listed[task], accesses)
+    flows = {(edge.before, edge.after) for edge in edges if edge.nbytes}
+    for pair in dict.fromkeys(pairs):
+        if pair not in flows:
+            graph.edge(*pair)
+    return graph
+
+
+def graph_of_files(
+    name: str,
+    tasks: Iterable[ListedTask],
+    sizes: Mapping[str, int],
+    edges: Sequence[tuple[str, str]],
+    where: str,
+) -> TaskGraph:
+    """Return the graph of tasks that read and write files; each file becomes one array.
+
+    Parameters
+    ----------
+    name : str
+        The graph's.
+    tasks : iterable of ListedTask
+        With what they read and write.
+    sizes : Mapping[str, int]
+        Bytes of each file.
+    edges : sequence of (str, str)
+        Further dependencies between names of tasks.
+    where : str
+        The file, for errors.
+
+    Returns
+    -------
+    TaskGraph
+        Its tasks in a topological order, as listed where free. Who reads a file that one task writes comes after it;
+        the order of several tasks that write one file is that of ``edges``. A file that is written and read is
+        temporary: nobody asks for it in the end.
+
+    Raises
+    ------
+    FormatError
+        If a name comes twice, a cost is none, or the dependencies close a cycle.
+    """
+    listed = _by_name(tasks)
+    writers: dict[str, list[str]] = defaultdict(list)
+    readers: set[str] = set()
+    for task in listed.values():
+        readers.update(file for file in task.reads if file not in task.writes)
+        for file in dict.fromkeys(task.writes):
+            writers[file].append(task.name)
+    only = {file: by[0] for file, by in writers.items() if len(by) == 1}
+    flows = {
+        (only[file], task.name)
+        for task in listed.values()
+        for file in task.reads
+        if file in only and only[file] != task.name
+    }
+    order = _ordered(listed, [*dict.fromkeys([*edges, *sorted(flows)])], where)
+    graph = TaskGraph(name)
+    arrays: dict[str, LogicalArray] = {}
+    for task_name in order:
+        task = listed[task_name]
+        for file in (*task.reads, *task.writes):
+            if file not in arrays:
+                temporary = file in writers and file in readers
+                arrays[file] = graph.array(check_name(file, task.where), (sizes[file],), "uint8", temporary=temporary)
+        _add(graph, task, [(arrays[file], mode) for file, mode in _modes(task).items()])
+    for pair in dict.fromkeys(edges):
+        if pair not in flows:
+            graph.edge(*pair)
+    return graph
+
+
+# --- inside ---------------------------------------------------------------------------------------
+
+
+def _by_name(tasks: Iterable[ListedTask]) -> dict[str, ListedTask]:
+    listed: dict[str, ListedTask] = {}
+    for task in tasks:
+        if task.name in listed:
+            raise FormatError(
+                f"task {shown(task.name)} is listed twice, expected unique names (first at {listed[task.name].where})",
+                where=task.where,
+            )
+        listed[check_name(task.name, task.where)] = task
+    return listed
+
+
+def _ordered(listed: Mapping[str, ListedTask], pairs: Sequence[tuple[str, str]], where: str) -> tuple[str, ...]:
+    order = topological_order(listed, pairs)
+    if len(order) < len(listed):
+        cycle = find_cycle(listed, pairs)
+        names = [*cycle[:_NAMED], f"... ({len(cycle) - 1} tasks)"] if len(cycle) > _NAMED + 1 else cycle
+        raise FormatError(f"the edges close a cycle, expected none: {' -> '.join(names)}", where=where)
+    return order
+
+
+def _edge_name(edge: ListedEdge, position: int, taken: Mapping[str, int]) -> str:
+    name = f"{edge.before}->{edge.after}"
+    return f"edge {position}" if name in taken or len(name) > MAX_NAME else name
+
+
+def _modes(task: ListedTask) -> dict[str, AccessMode]:
+    modes = dict.fromkeys(task.reads, AccessMode.READ)
+    modes.update((f, AccessMode.UPDATE if f in modes else AccessMode.WRITE) for f in task.writes)
+    return modes
+
+
+def _add(graph: TaskGraph, task: ListedTask, accesses: Sequence[tuple[LogicalArray, AccessMode]]) -> None:
+    try:
+        add_cost_only(graph, task.name, task.cost, accesses, family=task.family, priority=task.priority)
+    except ArgumentError as error:
+        raise FormatError(error.what, where=task.where) from None

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The words and marks of a DOT file."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple, NoReturn
+
+from syclsched.errors import FormatError
+
+# Nothing follows what repeats, so that a match never has to be taken back: hostile files cannot make it slow.
+_SKIPPED = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/|#[^\n]*)*", re.DOTALL)
+_TOKEN = re.compile(
+    # Graphviz knows no exponents and would read 1e-3 as three words, which nobody means.
+    r"""(?P<word>[^\W\d]\w*|-?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?(?![\w.]))"""
+    r"""|"(?P<quoted>[^"\\]*(?:\\.[^"\\]*)*)\""""
+    r"""|(?P<mark>->|--|[{}\[\];,=:])""",
+    re.DOTALL,
+)
+_ANGLE = re.compile(r"[<>]")
+_JOINED = re.compile(r'\s*\+\s*"', re.DOTALL)
+
+
+def skip(text: str, position: int) -> int:
+    """Return where the next word or mark begins, after white space and remarks."""
+    found = _SKIPPED.match(text, position)
+    return position if found is None else found.end()
+
+
+class Token(NamedTuple):
+    """One word, mark, or the end.
+
+    Parameters
+    ----------
+    kind : str
+        ``id``, ``mark`` or ``end``.
+    text : str
+        An identifier without its quotes.
+    position : int
+        Where it begins.
+    quoted : bool
+        Whether it was quoted, and so is no keyword.
+    """
+
+    kind: Literal["id", "mark", "end"]
+    text: str
+    position: int
+    quoted: bool = False
+
+
+class Lexer:
+    """Reads a DOT file token by token, with one token of foresight.
+
+    Parameters
+    ----------
+    text : str
+        The file.
+    name : str
+        Its name, for errors.
+    """
+
+    def __init__(self, text: str, name: str) -> None:
+        self._text = text
+        self._name = name
+        self._at = 0
+        # Errors may ask for many lines: each is counted from the one asked for before, if it lies behind that.
+        self._counted = (0, 1)
+        self.peek = self._read()
+
+    def where(self, position: int) -> str:
+        """Return file and line of a position."""
+        start, line = self._counted if self._counted[0] <= position else (0, 1)
+        line += self._text.count("\n", start, position)
+        self._counted = (position, line)
+        return f"{self._name}, line {line}"
+
+    def shown(self) -> str:
+        """Return the next token as errors show it."""
+        token = self.peek
+        return "the file ends here" if token.kind == "end" else f"found {token.text[:40]!r}"
+
+    def fail(self, what: str) -> NoReturn:
+        """Raise `FormatError` at the next token."""
+        raise FormatError(what, where=self.where(self.peek.position))
+
+    def next(self) -> Token:
+        """Take the next token."""
+        token, self.peek = self.peek, self._read() if self.peek.kind != "end" else self.peek
+        return token
+
+    def accept(self, mark: str) -> bool:
+        """Take a mark if it is next."""
+        found = self.peek.kind == "mark" and self.peek.text == mark
+        if found:
+            self.next()
+        return found
+
+    def accept_word(self, word: str) -> bool:
+        """Take a keyword if it is next; they may be written in capitals."""
+        found = self.peek.kind == "id" and not self.peek.quoted and self.peek.text.lower() == word
+        if found:
+            self.next()
+        return found
+
+    def expect(self, mark: str) -> None:
+        """Take a mark that must be next."""
+        if not self.accept(mark):
+            self.fail(f"{self.shown()}, expected {mark}")
+
+    def identifier(self, expected: str) -> str:
+        """Take an identifier that must be next."""
+        if self.peek.kind != "id":
+            self.fail(f"{self.shown()}, expected {expected}")
+        return self.next().text
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _read(self) -> Token:
+        text = self._text
+        start = skip(text, self._at)
+        if start == len(text):
+            return Token("end", "", start)
+        if text[start] == "<":
+            return self._html(start)
+        found = _TOKEN.match(text, start)
+        if found is None:
+            shown = "a text in quotes, or a remark, that does not end" if text[start] in '"/' else repr(text[start])
+            raise FormatError(f"found {shown}, expected a name, a number or a mark", where=self.where(start))
+        self._at = found.end()
+        if found["mark"] is not None:
+            return Token("mark", found["mark"], start)
+        if found["word"] is not None:
+            return Token("id", found["word"], start)
+        return Token("id", self._joined(_unescaped(found["quoted"])), start, True)
+
+    def _joined(self, first: str) -> str:
+        """Add the texts in quotes that follow after a plus."""
+        parts = [first]
+        while more := _JOINED.match(self._text, self._at):
+            found = _TOKEN.match(self._text, more.end() - 1)
+            if found is None:
+                raise FormatError("found a text in quotes that does not end", where=self.where(more.end() - 1))
+            self._at = found.end()
+            parts.append(_unescaped(found["quoted"]))
+        return "".join(parts)
+
+    def _html(self, start: int) -> Token:
+        depth = 0
+        for bracket in _ANGLE.finditer(self._text, start):
+            depth += 1 if bracket[0] == "<" else -1
+            if depth == 0:
+                self._at = bracket.end()
+                return Token("id", self._text[start + 1 : bracket.start()], start, True)
+        raise FormatError("found an HTML text that does not end, expected >", where=self.where(start))
+
+
+def _unescaped(text: str) -> str:
+    """Undo what DOT escapes: quotes, and line breaks, which vanish; all else stays as it is."""
+    return text.replace('\\"', '"').replace("\\\n", "") if "\\" in text else text

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The project's own task-graph files: arrays, and tasks with costs in order of submission, as JSON.
+
+Dependencies follow from the order and the accesses, as in `TaskGraph`; ``after`` adds explicit ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Final, Literal
+
+from annotated_types import Ge, Le
+
+from syclsched.errors import CycleError, FormatError, GraphError, SyclschedError
+from syclsched.frontends.limits import Limits
+from syclsched.frontends.units import Units
+from syclsched.model.access import AccessMode
+from syclsched.model.costonly import MAX_BYTES, MAX_SECONDS, add_cost_only, is_cost_only, stated_cost
+from syclsched.model.graph import TaskGraph
+from syclsched.model.profile import Count, Name, Text
+from syclsched.model.serial import from_json, to_json
+from syclsched.model.task import LogicalArray, Task
+
+GRAPH_FORMAT: Final = "syclsched-graph/1"
+
+_STRICT: dict[str, object] = {"extra": "forbid", "allow_inf_nan": False}
+
+_Dtype = Literal[
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float16", "float32", "float64", "complex64", "complex128",
+]  # fmt: skip
+_Seconds = Annotated[float, Ge(0), Le(MAX_SECONDS)]
+_MAX_DIMENSIONS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class FiledArray:
+    """An array of a graph file: so many bytes, or a shape and a dtype."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
+
+    name: Name
+    nbytes: Annotated[int, Ge(0), Le(MAX_BYTES)] | None = None
+    shape: tuple[Count, ...] | None = None
+    dtype: _Dtype = "uint8"
+    temporary: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FiledAccess:
+    """One task's access to one array."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
+
+    array: Name
+    mode: AccessMode
+
+
+@dataclass(frozen=True, slots=True)
+class FiledTask:
+    """A task of a graph file; see `StatedCost` for ``seconds``, ``seconds_on`` and ``cores``.
+
+    Parameters
+    ----------
+    name : str
+        Unique in the file.
+    kind : str
+        ``task``, or ``barrier``, which has nothing but its name and ``after``.
+    family : str
+        What kind of work it is.
+    seconds, seconds_on, cores
+        What it takes.
+    priority : int
+        Larger runs earlier among equals.
+    accesses : tuple of FiledAccess
+        The arrays it touches.
+    after : tuple of str
+        Tasks it comes after, besides those that follow from accesses.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
+
+    name: Name
+    kind: Literal["task", "barrier"] = "task"
+    family: Name = "task"
+    seconds: _Seconds | None = None
+    seconds_on: dict[Name, _Seconds] = field(default_factory=dict)
+    cores: Annotated[float, Ge(1)] = 1.0
+    priority: Annotated[int, Ge(-(1 << 31)), Le((1 << 31) - 1)] = 0
+    accesses: tuple[FiledAccess, ...] = ()
+    after: tuple[Name, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GraphFile:
+    """A whole graph file."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
+
+    format: Literal["syclsched-graph/1"]
+    tasks: tuple[FiledTask, ...]
+    arrays: tuple[FiledArray, ...] = ()
+    name: Text = ""
+
+
+def parse_graph_file(text: bytes, *, name: str, where: str, limits: Limits, units: Units) -> TaskGraph:
+    """Return the graph of one of the project's own files.
+
+    Parameters
+    ----------
+    text : bytes
+        JSON.
+    name : str
+        The graph's, if the file gives none.
+    where : str
+        The file's name, for errors.
+    limits : Limits
+        What is too large.
+    units : Units
+        Whether costs are scaled to devices.
+
+    Returns
+    -------
+    TaskGraph
+        Of cost-only tasks and barriers.
+
+    Raises
+    ------
+    FormatError
+        Names file, place in the JSON and expectation.
+    """
+    document = from_json(GraphFile, text, where=where)
+    limits.check_tasks(len(document.tasks), where)
+    limits.check_edges(sum(len(t.accesses) + len(t.after) for t in document.tasks), where)
+    graph = TaskGraph(document.name or name)
+    arrays: dict[str, LogicalArray] = {}
+    for index, filed in enumerate(document.arrays):
+        with _blamed(f"{where}, at arrays.{index}"):
+            arrays[filed.name] = _declare(graph, filed)
+    for index, task in enumerate(document.tasks):
+        with _blamed(f"{where}, at tasks.{index}"):
+            _add(graph, task, arrays, units)
+    for index, task in enumerate(document.tasks):
+        with _blamed(f"{where}, at tasks.{index}.after"):
+            for before in task.after:
+                graph.edge(before, task.name)
+    try:
+        graph.validate()
+    except CycleError as error:
+        raise FormatError(f"{error.what[:2000]}, expected none", where=where) from None
+    return graph
+
+
+def graph_text(graph: TaskGraph) -> str:
+    """Return a graph of cost-only tasks as the text of a graph file; `parse_graph_file` reads it back.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        Of cost-only tasks and barriers.
+
+    Returns
+    -------
+    str
+        JSON.
+
+    Raises
+    ------
+    GraphError
+        If a task has code: a file of data cannot hold it.
+    """
+    after: dict[str, list[str]] = {}
+    for before, later in dict.fromkeys(graph.edges):
+        after.setdefault(later, []).append(before)
+    document = GraphFile(
+        format=GRAPH_FORMAT,
+        name=graph.name,
+        arrays=tuple(_filed_array(array) for array in graph.arrays.values()),
+        tasks=tuple(_filed_task(task, tuple(after.get(task.name, ()))) for task in graph.tasks),
+    )
+    return to_json(document) + "\n"
+
+
+# --- inside ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _blamed(where: str) -> Iterator[None]:
+    """Blame a file, at a place, for what the graph refuses."""
+    try:
+        yield
+    except SyclschedError as error:
+        raise FormatError(error.what, where=where, hint=error.hint) from None
+
+
+def _declare(graph: TaskGraph, filed: FiledArray) -> LogicalArray:
+    if (filed.nbytes is None) == (filed.shape is None):
+        raise GraphError(f"array {filed.name!r} has both nbytes and shape, or neither, expected one of them")
+    shape = filed.shape if filed.shape is not None else (filed.nbytes or 0,)
+    if len(shape) > _MAX_DIMENSIONS or math.prod(shape) > MAX_BYTES:
+        raise GraphError(f"array {filed.name!r} is too large: at most {MAX_BYTES} elements in 32 dimensions")
+    dtype = filed.dtype if filed.shape is not None else "uint8"
+    return graph.array(filed.name, shape, dtype, temporary=filed.temporary)
+
+
+def _add(graph: TaskGraph, filed: FiledTask, arrays: dict[str, LogicalArray], units: Units) -> Task:
+    if filed.kind == "barrier":
+        if filed.accesses or filed.seconds is not None or filed.seconds_on:
+            raise GraphError(f"barrier {filed.name!r} has accesses or a cost, expected none")
+        return graph.barrier(name=filed.name)
+    accesses = []
+    for access in filed.accesses:
+        if access.array not in arrays:
+            raise GraphError(f"no array {access.array!r}, expected one of arrays")
+        accesses.append((arrays[access.array], access.mode))
+    cost = units.cost(filed.seconds, filed.seconds_on, filed.cores)
+    return add_cost_only(graph, filed.name, cost, accesses, family=filed.family, priority=filed.priority)
+
+
+def _filed_array(array: LogicalArray) -> FiledArray:
+    if array.dtype == "uint8" and len(array.shape) == 1:
+        return FiledArray(array.name, nbytes=array.nbytes, temporary=array.temporary)
+    return FiledArray(array.name, shape=array.shape, dtype=array.dtype, temporary=array.temporary)  # type: ignore[arg-type]
+
+
+def _filed_task(task: Task, after: tuple[str, ...]) -> FiledTask:
+    if task.kind == "barrier":
+        return FiledTask(task.name, kind="barrier", after=after)
+    if not is_cost_only(task) or task.signature is None:
+        raise GraphError(
+            "it has code, which a file of data cannot hold",
+            where=f"task {task.name!r}",
+            hint="Only graphs whose tasks have costs instead of code can be written",
+        )
+    cost = stated_cost(task.signature)
+    accesses = tuple(FiledAccess(a.array, a.mode) for a in task.accesses)
+    return FiledTask(
+        task.name, family=task.family, seconds=cost.seconds, seconds_on=dict(cost.on), cores=cost.cores,
+        priority=task.priority, accesses=accesses, after=after,
+    )  # fmt: skip

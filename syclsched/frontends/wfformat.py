@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Task graphs from recorded or generated workflows in WfFormat, the JSON of WfCommons, schema versions 1.4 and 1.5.
+
+Runtimes are those on one core of the machine of the record (or on ``coreCount`` cores), which is taken as the reference
+core: clock rates in records are those of the moment, often of an idle machine, and say little about the core.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Literal
+
+from annotated_types import Ge, Le, MinLen
+
+from syclsched.errors import FormatError
+from syclsched.frontends.assemble import MAX_NAME, ListedTask, check_bytes, check_name, graph_of_files, shown
+from syclsched.frontends.limits import Limits
+from syclsched.frontends.units import Units
+from syclsched.model.costonly import MAX_BYTES, MAX_SECONDS
+from syclsched.model.graph import TaskGraph
+from syclsched.model.serial import from_json
+
+VERSIONS = ("1.4", "1.5")
+
+# Files carry much that is of no use here; what is used must be right.
+_LOOSE: dict[str, object] = {"extra": "ignore", "allow_inf_nan": False}
+
+_Seconds = Annotated[float, Ge(0), Le(MAX_SECONDS)]
+_Size = Annotated[int, Ge(0), Le(MAX_BYTES)]
+_Cores = Annotated[float, Ge(1)]
+_Number = Annotated[float, Ge(-(1 << 31)), Le((1 << 31) - 1)]
+_Id = Annotated[str, MinLen(1)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    __pydantic_config__: ClassVar[dict[str, object]] = _LOOSE
+
+    program: str | None = None
+
+
+# --- version 1.5 ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Task15:
+    __pydantic_config__: ClassVar[dict[str, object]] = _LOOSE
+
+    id: _Id
+    name: str = ""
+    parents: tuple[str, ...] = ()
+    children: tuple[str, ...] = ()
+    inputFiles: tuple[str, ...] = ()
+    outputFiles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _File15:
+    __pydantic_config__: ClassVar[dict[str, object]] = _LOOSE
+
+    id: _Id
+    sizeInBytes: _Size
+
+
+@dataclass(frozen=True, slots=True)
+class _Specification15:
+    __pydantic_config__: ClassVar[dict[str, object]] = _LOOSE
+
+    tasks: tuple[_Task15, ...]
+    files: tuple[_File15, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Execution15Task:
+    __pydantic_config__: ClassVar[dict[str, object]] = _LOOSE
+
+    id: _Id
+    runtimeInSeconds: _Seconds
+    coreCount: _Cores = 1.0
+    priority: _Number = 0.0
+    command: _Command | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Execution15:
+    __pydantic_config__: ClassVar[dict[str, object]] = _LOOSE
+
+    tasks: tuple[_Execution15Task, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Workflow15:
+    __pydantic_config__: ClassVar[dict[str, object]] = _LOOSE
+
+    specification: _Specification15
+    execution: _Execution15
+
+
+@dataclass(frozen=True, slots=True)
+class WfFormat15:
+    """What is read of a file of version 1.5."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _LOOSE
+
+    schemaVersion: Literal["1.5"]
+    workflow: _Workflow15
+    name: str = ""
+
+
+# --- version 1.4 ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _File14:
+    __pydantic_config__: ClassVar[dict[str, object]] = _LOOSE
+
+    name: _Id
+    sizeInBytes: _Size
+    link: Literal["input", "output"]
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Task14:
+    __pydantic_config__: ClassVar[dict[str, object]] = _LOOSE
+
+    name: _Id
+    runtimeInSeconds: _Seconds
+    id: str | None = None
+    category: str | None = None
+    command: _Command | None = None
+    parents: tuple[str, ...] = ()
+    children: tuple[str, ...] = ()
+    files: tuple[_File14, ...] = ()
+    cores: _Cores = 1.0
+    priority: _Number = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Workflow14:
+    __pydantic_config__: ClassVar[dict[str, object]] = _LOOSE
+
+    tasks: tuple[_Task14, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WfFormat14:
+    """What is read of a file of version 1.4."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _LOOSE
+
+    schemaVersion: Literal["1.4"]
+    workflow: _Workflow14
+    name: str = ""
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Found:
+    """A workflow, whichever version it was written in."""
+
+    tasks: list[ListedTask] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
+    edges: list[tuple[str, str]] = field(default_factory=list)
+
+
+def parse_wfformat(text: bytes, version: str, *, name: str, where: str, limits: Limits, units: Units) -> TaskGraph:
+    """Return the graph of a workflow in WfFormat; each file is one array, whoever reads it.
+
+    Parameters
+    ----------
+    text : bytes
+        JSON.
+    version : str
+        Its ``schemaVersion``.
+    name : str
+        The graph's, if the file gives none.
+    where : str
+        The file's name, for errors.
+    limits : Limits
+        What is too large.
+    units : Units
+        Whether costs are scaled to devices.
+
+    Returns
+    -------
+    TaskGraph
+        Of cost-only tasks.
+
+    Raises
+    ------
+    FormatError
+        Names file, place in the JSON and expectation.
+    """
+    document: WfFormat14 | WfFormat15
+    if version == "1.5":
+        document = from_json(WfFormat15, text, where=where)
+        found = _read_15(document.workflow, where, limits, units)
+    elif version == "1.4":
+        document = from_json(WfFormat14, text, where=where)
+        found = _read_14(document.workflow, where, limits, units)
+    else:
+        raise FormatError(
+            f"at schemaVersion: it is {version[:40]!r}, expected one of {', '.join(VERSIONS)}",
+            where=where,
+            hint="WfCommons' WfFormat repository has a script that migrates older files",
+        )
+    limits.check_edges(len(found.edges) + sum(len(t.reads) + len(t.writes) for t in found.tasks), where)
+    return graph_of_files(document.name[:MAX_NAME] or name, found.tasks, found.sizes, found.edges, where)
+
+
+def _read_15(workflow: _Workflow15, where: str, limits: Limits, units: Units) -> _Found:
+    listed, records = workflow.specification.tasks, workflow.execution.tasks
+    limits.check_tasks(len(listed), where)
+    found = _Found()
+    found.sizes = _sizes(((f.id, f.sizeInBytes) for f in workflow.specification.files), where)
+    executed: dict[str, _Execution15Task] = {}
+    known: set[str] = set()
+    for index, task in enumerate(listed):
+        place = f"{where}, at workflow.specification.tasks.{index}"
+        if task.id in known:
+            raise FormatError(f"task {shown(task.id)} is listed twice, expected unique ids", where=place)
+        known.add(check_name(task.id, place))
+    for index, record in enumerate(records):
+        place = f"{where}, at workflow.execution.tasks.{index}"
+        if record.id not in known:
+            raise FormatError(f"task {shown(record.id)} is not among workflow.specification.tasks", where=place)
+        if record.id in executed:
+            raise FormatError(f"task {shown(record.id)} is listed twice, expected unique ids", where=place)
+        executed[record.id] = record
+    for index, task in enumerate(listed):
+        place = f"{where}, at workflow.specification.tasks.{index}"
+        if task.id not in executed:
+            raise FormatError(
+                f"task {shown(task.id)} has no runtime, expected one in workflow.execution.tasks", where=place
+            )
+        record = executed[task.id]
+        found.tasks.append(
+            ListedTask(
+                task.id,
+                units.cost(record.runtimeInSeconds, cores=record.coreCount),
+                place,
+                family=_family(record.command, task.name or task.id),
+                priority=int(record.priority),
+                reads=_declared(task.inputFiles, found.sizes, place),
+                writes=_declared(task.outputFiles, found.sizes, place),
+            )
+        )
+        found.edges += [(_known(p, known, f"{place}.parents"), task.id) for p in task.parents]
+        found.edges += [(task.id, _known(c, known, f"{place}.children")) for c in task.children]
+        limits.check_edges(len(found.edges), where)
+    return found
+
+
+def _read_14(workflow: _Workflow14, where: str, limits: Limits, units: Units) -> _Found:
+    limits.check_tasks(len(workflow.tasks), where)
+    found = _Found()
+    names, meant = _names_14(workflow.tasks)
+    for index, (task, name) in enumerate(zip(workflow.tasks, names, strict=True)):
+        place = f"{where}, at workflow.tasks.{index}"
+        for file in task.files:
+            key = file.path + file.name
+            found.sizes[key] = max(file.sizeInBytes, found.sizes.get(key, 0))
+        found.tasks.append(
+            ListedTask(
+                name,
+                units.cost(task.runtimeInSeconds, cores=task.cores),
+                place,
+                family=(task.category or _family(task.command, task.name))[:MAX_NAME],
+                priority=int(task.priority),
+                reads=[f.path + f.name for f in task.files if f.link == "input"],
+                writes=[f.path + f.name for f in task.files if f.link == "output"],
+            )
+        )
+        found.edges += [(meant[_known(p, meant, f"{place}.parents")], name) for p in task.parents]
+        found.edges += [(name, meant[_known(c, meant, f"{place}.children")]) for c in task.children]
+        limits.check_edges(len(found.edges), where)
+    return found
+
+
+def _names_14(tasks: Sequence[_Task14]) -> tuple[list[str], dict[str, str]]:
+    """Return the tasks' names, and what a reference to a task means: records give its name, and some its id."""
+    names, ids = [task.name for task in tasks], [task.id or "" for task in tasks]
+    times = Counter(names)
+    chosen = ids if len(times) < len(names) and all(ids) and len(set(ids)) == len(ids) else names
+    meant = {identifier: name for identifier, name in zip(ids, chosen, strict=True) if identifier}
+    meant.update((name, one) for name, one in zip(names, chosen, strict=True) if times[name] == 1)
+    return chosen, meant
+
+
+def _sizes(files: Iterator[tuple[str, int]], where: str) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for index, (name, nbytes) in enumerate(files):
+        place = f"{where}, at workflow.specification.files.{index}"
+        if name in sizes:
+            raise FormatError(f"file {shown(name)} is listed twice, expected unique ids", where=place)
+        sizes[name] = check_bytes(nbytes, place)
+    return sizes
+
+
+def _declared(files: tuple[str, ...], sizes: Mapping[str, int], place: str) -> tuple[str, ...]:
+    for file in files:
+        if file not in sizes:
+            raise FormatError(f"file {shown(file)} is not among workflow.specification.files", where=place)
+    return files
+
+
+def _known(task: str, known: Container[str], place: str) -> str:
+    if task not in known:
+        raise FormatError(f"no task {shown(task)}, expected one that is listed", where=place)
+    return task
+
+
+def _family(command: _Command | None, name: str) -> str:
+    """Return what kind of work a task is: the program it calls, else its name without a number at the end."""
+    program = "" if command is None or command.program is None else command.program.rstrip("/").rpartition("/")[2]
+    return (program or re.sub(r"[_-]?(ID)?\d+$", "", name) or name)[:MAX_NAME]

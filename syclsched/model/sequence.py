@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operations that are sequences of other operations: one task, its steps one after another on one lane.
+
+A device runs the steps as they were, submitted back to back to one in-order queue; the host calls their functions in
+order. So a sequence computes to the last bit what its steps compute as tasks of their own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+from syclsched.errors import ArgumentError
+from syclsched.model.access import AccessMode
+from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Step, Work
+
+#: Longer names of sequences are cut short.
+_NAME_LENGTH = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One step of a sequence, with the implementation chosen for it and its own signature.
+
+    Parameters
+    ----------
+    operation : Operation
+        What it computes.
+    implementation : Implementation
+        How.
+    signature : Signature
+        The step's, taken from the sequence's.
+    arguments : tuple of (str, str)
+        For each parameter of the step, the parameter of the sequence that is passed.
+    """
+
+    operation: Operation
+    implementation: Implementation
+    signature: Signature
+    arguments: tuple[tuple[str, str], ...]
+
+    @property
+    def writes_nothing(self) -> bool:
+        """Whether all it writes is empty."""
+        written = [p.name for p in self.operation.arrays if p.mode is not None and p.mode.writes]
+        return bool(written) and all(0 in self.signature.shapes[name] for name in written)
+
+
+def parts_of(operation: Operation, implementation: Implementation, signature: Signature) -> tuple[Part, ...]:
+    """Return the steps of an operation with the implementations that one of its own stands for.
+
+    Parameters
+    ----------
+    operation : Operation
+        Any.
+    implementation : Implementation
+        One of its own.
+    signature : Signature
+        The task's.
+
+    Returns
+    -------
+    tuple of Part
+        In order; empty if the operation is no sequence.
+    """
+    if not implementation.parts:
+        return ()
+    return _parts(operation.steps, implementation.parts, signature)
+
+
+def _parts(steps: tuple[Step, ...], names: tuple[str, ...], signature: Signature) -> tuple[Part, ...]:
+    return tuple(
+        Part(step.operation, step.operation.implementation(name), step_signature(step, signature), step.arguments)
+        for step, name in zip(steps, names, strict=True)
+    )
+
+
+def step_signature(step: Step, signature: Signature) -> Signature:
+    """Return the signature of a step from the one of the sequence.
+
+    Parameters
+    ----------
+    step : Step
+        One of its steps.
+    signature : Signature
+        The sequence's.
+
+    Returns
+    -------
+    Signature
+        In the step's own parameter names.
+    """
+    arrays = {p.name for p in step.operation.arrays}
+    shapes = {own: signature.shapes[whole] for own, whole in step.arguments if own in arrays}
+    dtypes = {own: signature.dtypes[whole] for own, whole in step.arguments if own in arrays}
+    scalars = {own: signature.scalars[whole] for own, whole in step.arguments if own not in arrays}
+    return Signature(shapes, dtypes, scalars)
+
+
+def sequence_operation(steps: Sequence[Step], combinations: Iterable[tuple[str, ...]]) -> Operation:
+    """Return the operation that does some operations one after another.
+
+    Parameters
+    ----------
+    steps : sequence of Step
+        At least one. Parameters of the sequence that steps share are one argument.
+    combinations : iterable of tuple of str
+        Its implementations: for each the names of the steps' implementations, either all for devices or all for the
+        host.
+
+    Returns
+    -------
+    Operation
+        Its parameters are the steps' in order of first use; what is written before it is read is a ``write``.
+
+    Raises
+    ------
+    ArgumentError
+        If a combination mixes device and host implementations, or more than one step reports a status.
+    """
+    steps = tuple(steps)
+    name = _name([s.operation.name for s in steps])
+    where = f"sequence {name!r}"
+    reporting = [s for s in steps if s.operation.status is not None]
+    if len(reporting) > 1:
+        raise ArgumentError("more than one step reports a status", where=where)
+    status, explain = None, None
+    if reporting:
+        wiring = dict(reporting[0].arguments)
+        status = wiring[reporting[0].operation.status or ""]
+        explain = partial(_explain, reporting[0].operation)
+    return Operation(
+        name=name,
+        parameters=_parameters(steps),
+        implementations=_implementations(steps, combinations, where),
+        work=partial(_work, steps),
+        check=partial(_check, steps),
+        status=status,
+        explain_status=explain,
+        steps=steps,
+    )
+
+
+# --- inside ---------------------------------------------------------------------------------------
+
+
+def _parameters(steps: tuple[Step, ...]) -> tuple[Parameter, ...]:
+    found: dict[str, Parameter] = {}
+    for step in steps:
+        wiring = dict(step.arguments)
+        for parameter in step.operation.parameters:
+            whole = wiring[parameter.name]
+            if parameter.mode is None:
+                # Each step passes the number in the type its own operation says.
+                found.setdefault(whole, Parameter(whole))
+                continue
+            before = found.get(whole)
+            mode = parameter.mode if before is None else _merged(before.mode, parameter.mode)
+            found[whole] = Parameter(whole, mode)
+    return tuple(found.values())
+
+
+def _merged(before: AccessMode | None, after: AccessMode) -> AccessMode:
+    """Return how a sequence touches an array that it touches in one way and later in another."""
+    if before is None or before is after or not after.writes or before is AccessMode.WRITE:
+        # What was written afresh within the sequence needs no old value, whatever comes later.
+        return before or after
+    return AccessMode.UPDATE
+
+
+def _implementations(
+    steps: tuple[Step, ...], combinations: Iterable[tuple[str, ...]], where: str
+) -> tuple[Implementation, ...]:
+    made: dict[str, Implementation] = {}
+    for names in dict.fromkeys(combinations):
+        chosen = [s.operation.implementation(n) for s, n in zip(steps, names, strict=True)]
+        on_host = {i.kind == "host" for i in chosen}
+        if len(on_host) > 1:
+            raise ArgumentError(f"{', '.join(names)} are for devices and for the host", where=where)
+        name = label = _name(names)
+        while label in made:
+            label = f"{name} ({len(made)})"
+        made[label] = Implementation(
+            name=label,
+            kind="host" if on_host == {True} else "sequence",
+            load=partial(_load_host if on_host == {True} else _load_parts, steps, names),
+            revision=_revision(steps, chosen),
+            parts=tuple(names),
+        )
+    return tuple(made.values())
+
+
+def _load_parts(steps: tuple[Step, ...], names: tuple[str, ...], signature: Signature) -> tuple[Part, ...]:
+    return _parts(steps, names, signature)
+
+
+def _load_host(steps: tuple[Step, ...], names: tuple[str, ...], signature: Signature) -> Callable[..., None]:
+    calls = [
+        (part.implementation.load(part.signature), part.arguments, _only_read(part.operation))
+        for part in _parts(steps, names, signature)
+    ]
+
+    def sequence(**arguments: Any) -> None:
+        for function, wiring, only_read in calls:
+            function(**{own: _view(arguments[whole], own in only_read) for own, whole in wiring})
+
+    return sequence
+
+
+def _only_read(operation: Operation) -> frozenset[str]:
+    return frozenset(p.name for p in operation.arrays if p.mode is AccessMode.READ)
+
+
+def _view(value: Any, only_read: bool) -> Any:
+    """Return an argument as the step may use it: what it only reads cannot be written to."""
+    if not only_read or not value.flags.writeable:
+        return value
+    view = value.view()
+    view.flags.writeable = False
+    return view
+
+
+def _work(steps: tuple[Step, ...], signature: Signature) -> Work:
+    """Return the sum over the steps, in the dtype most of the operations are done in."""
+    each = [step.operation.work(step_signature(step, signature)) for step in steps]
+    largest = max(each, key=lambda work: work.flops)
+    return Work(
+        flops=sum(work.flops for work in each),
+        bytes=sum(work.bytes for work in each),
+        dtype=largest.dtype,
+        parallelism=max(work.parallelism for work in each),
+    )
+
+
+def _check(steps: tuple[Step, ...], signature: Signature) -> str | None:
+    for number, step in enumerate(steps):
+        check = step.operation.check
+        wrong = check(step_signature(step, signature)) if check is not None else None
+        if wrong is not None:
+            return f"step {number} ({step.operation.name}): {wrong}"
+    return None
+
+
+def _explain(operation: Operation, value: int) -> str:
+    explain = operation.explain_status
+    return f"step {operation.name!r}: " + (f"status {value}" if explain is None else explain(value))
+
+
+def _revision(steps: tuple[Step, ...], chosen: Sequence[Implementation]) -> str:
+    """Tell sequences apart: what is wired how, and by which code."""
+    content = [
+        (step.operation.name, step.arguments, implementation.name, implementation.revision)
+        for step, implementation in zip(steps, chosen, strict=True)
+    ]
+    return hashlib.sha256(repr(content).encode()).hexdigest()[:12]
+
+
+def _name(names: Iterable[str]) -> str:
+    """Return names joined, repetitions counted: ``scale*3+axpy``."""
+    runs = [(name, sum(1 for _ in run)) for name, run in groupby(names)]
+    joined = "+".join(name if count == 1 else f"{name}*{count}" for name, count in runs)
+    return joined if len(joined) <= _NAME_LENGTH else f"{runs[0][0]}+...+{runs[-1][0]}"

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much memory steps take in some order, without working the allocations out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from syclsched.model.platform import Platform
+from syclsched.planning.rows import Touches
+from syclsched.planning.steps import Draft, Ints
+
+
+class Footprint:
+    """Memory held by steps in some order, each block from its first use to its last.
+
+    Parameters
+    ----------
+    draft : Draft
+        The steps, without allocations.
+    touched : Touches
+        What they touch.
+    platform : Platform
+        Capacities of its spaces; 0 means unknown and is not checked.
+    nbytes : Mapping[str, int]
+        Size of each array.
+    """
+
+    def __init__(self, draft: Draft, touched: Touches, platform: Platform, nbytes: Mapping[str, int]) -> None:
+        self._starts, self._touched = touched.starts, touched.blocks
+        self._count = len(draft.steps)
+        self._nbytes = np.array([nbytes[array] for array, _ in draft.blocks], np.int64)
+        self._kept = list(draft.kept)
+        self._spaces = np.array([space for _, space in draft.blocks])
+        self._ours = np.ones(len(draft.blocks), np.bool_)
+        self._ours[list(draft.foreign)] = False
+        self._capacity = {s.name: s.capacity_bytes for s in platform.spaces if s.capacity_bytes}
+
+    def fits(self, order: Ints | None = None) -> bool:
+        """Return whether there is enough memory.
+
+        Parameters
+        ----------
+        order : ndarray of int64, optional
+            The steps in their order; as they are in the draft if not given.
+        """
+        if not self._capacity:
+            return True
+        return all(peak <= self._capacity.get(space, peak) for space, peak in self.peak_bytes(order).items())
+
+    def peak_bytes(self, order: Ints | None = None) -> dict[str, int]:
+        """Return the most memory held at once per space in which anything is allocated.
+
+        Parameters
+        ----------
+        order : ndarray of int64, optional
+            See `fits`.
+        """
+        position = np.empty(self._count, np.int64)
+        position[slice(None) if order is None else order] = np.arange(self._count)
+        when = np.repeat(position, np.diff(self._starts))
+        first = np.full(len(self._nbytes), self._count, np.int64)
+        last = np.full(len(self._nbytes), -1, np.int64)
+        np.minimum.at(first, self._touched, when)
+        np.maximum.at(last, self._touched, when)
+        ours = self._ours & (last >= 0)
+        last[self._kept] = self._count
+        peaks = {}
+        for space in np.unique(self._spaces[ours]):
+            blocks = np.flatnonzero(ours & (self._spaces == space))
+            held = np.zeros(self._count + 2, np.int64)
+            np.add.at(held, first[blocks], self._nbytes[blocks])
+            np.subtract.at(held, last[blocks] + 1, self._nbytes[blocks])
+            peaks[str(space)] = int(np.cumsum(held).max())
+        return peaks

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A finished plan as numbers, for its verification: read from the plan alone, independent of how it was made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from syclsched.errors import IncompletePlanError, PlanError
+from syclsched.model.access import AccessMode
+from syclsched.model.plan import Instruction, Plan
+from syclsched.model.platform import HOST
+from syclsched.planning.steps import Flags, Ints, ragged, ragged_starts
+
+#: Codes of instruction kinds; from `LAUNCH` on they run tasks.
+ALLOC, FREE, COPY, LAUNCH, HOST_CALL, BARRIER = range(6)
+_KINDS: Final = {"alloc": ALLOC, "free": FREE, "copy": COPY, "launch": LAUNCH, "host": HOST_CALL, "barrier": BARRIER}
+
+_MODES: Final = tuple(AccessMode)
+#: Code of a mode by its identity: enum members are slow to hash.
+_MODE_CODE: Final = {id(mode): code for code, mode in enumerate(_MODES)}
+READING: Final = np.array([m.reads for m in _MODES])
+WRITING: Final = np.array([m.writes for m in _MODES])
+
+
+class Numbers(NamedTuple):
+    """Instructions by number, tasks by order of submission; -1 for a task or array that the plan does not know.
+
+    Parameters
+    ----------
+    lane_count, array_count : int
+        How many there are.
+    kind, lane, position, task, nbytes : ndarray of int64
+        Of each instruction; its position in its lane.
+    wait_starts, waits : ndarray of int64
+        Ragged: what each instruction waits for, by place in this order.
+    use_starts, use_array, use_space, use_mode, use_buffer : ndarray of int64
+        Ragged: what each instruction touches; the buffer stands for array and space.
+    buffer_array : ndarray of int64
+        Array of each buffer.
+    is_input : ndarray of bool
+        Whether a buffer is the user's.
+    after_starts, after : ndarray of int64
+        Ragged: explicit and barrier dependencies of each task.
+    access_starts, access_array, access_mode : ndarray of int64
+        Ragged: what each task declares.
+    """
+
+    lane_count: int
+    array_count: int
+    kind: Ints
+    lane: Ints
+    position: Ints
+    task: Ints
+    nbytes: Ints
+    wait_starts: Ints
+    waits: Ints
+    use_starts: Ints
+    use_array: Ints
+    use_space: Ints
+    use_mode: Ints
+    use_buffer: Ints
+    buffer_array: Ints
+    is_input: Flags
+    after_starts: Ints
+    after: Ints
+    access_starts: Ints
+    access_array: Ints
+    access_mode: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """A plan, its instructions in order of their numbers, and both as `Numbers`."""
+
+    plan: Plan
+    instructions: Sequence[Instruction]
+    numbers: Numbers
+
+    def where(self, index: int) -> str:
+        """Return an instruction's name, for errors."""
+        lane = self.plan.lanes[self.numbers.lane[index]]
+        return f"instruction {self.instructions[index].id} on lane {lane.name!r}"
+
+
+def read_plan(plan: Plan) -> ReadPlan:
+    """Return a plan as numbers.
+
+    Parameters
+    ----------
+    plan : Plan
+        Any plan.
+
+    Returns
+    -------
+    ReadPlan
+        Its numbers.
+
+    Raises
+    ------
+    IncompletePlanError
+        If an instruction number is used twice or out of order, or a wait names no earlier instruction: then lanes
+        might wait for each other in a circle.
+    PlanError
+        If a space or an array is not known.
+    """
+    instructions, lane, position = _in_order(plan)
+    arrays = {a.name: n for n, a in enumerate(plan.arrays)}
+    tasks = {t.name: n for n, t in enumerate(plan.tasks)}
+    spaces = {s.name: n for n, s in enumerate(plan.platform.spaces)}
+    uses = [use for i in instructions for use in i.uses]
+    use_starts = ragged_starts([i.uses for i in instructions])
+    use_array = np.array([arrays.get(u.array, -1) for u in uses], np.int64)
+    use_space = np.array([spaces.get(u.space, -1) for u in uses], np.int64)
+    if (use_space < 0).any():
+        plan.platform.space(uses[int(np.argmax(use_space < 0))].space)  # raises, and says which
+    inputs = np.array([arrays[a.name] for a in plan.arrays if a.is_input], np.int64)
+    pairs = np.concatenate((use_array * len(spaces) + use_space, inputs * len(spaces) + spaces[HOST]))
+    buffers, which = np.unique(pairs, return_inverse=True)
+    is_input = np.zeros(len(buffers), np.bool_)
+    is_input[which[len(uses) :]] = True
+    accesses = [access for t in plan.tasks for access in t.accesses]
+    wait_starts, waits = ragged([i.waits for i in instructions])
+    after_starts, after = ragged([[tasks.get(name, -1) for name in t.after] if t.after else () for t in plan.tasks])
+    numbers = Numbers(
+        lane_count=len(plan.lanes),
+        array_count=len(arrays),
+        kind=np.array([_KINDS[i.kind] for i in instructions], np.int64),
+        lane=lane,
+        position=position,
+        task=np.array([tasks.get(i.task, -1) for i in instructions], np.int64),  # type: ignore[arg-type]
+        nbytes=np.array([i.nbytes for i in instructions], np.int64),
+        wait_starts=wait_starts,
+        waits=_places(instructions, wait_starts, waits),
+        use_starts=use_starts,
+        use_array=use_array,
+        use_space=use_space,
+        use_mode=np.array([_MODE_CODE[id(u.mode)] for u in uses], np.int64),
+        use_buffer=which[: len(uses)].astype(np.int64),
+        buffer_array=buffers // len(spaces),
+        is_input=is_input,
+        after_starts=after_starts,
+        after=after,
+        access_starts=ragged_starts([t.accesses for t in plan.tasks]),
+        access_array=np.array([arrays.get(a.array, -1) for a in accesses], np.int64),
+        access_mode=np.array([_MODE_CODE[id(a.mode)] for a in accesses], np.int64),
+    )
+    _check_tasks(plan, numbers)
+    return ReadPlan(plan, instructions, numbers)
+
+
+def _in_order(plan: Plan) -> tuple[list[Instruction], Ints, Ints]:
+    """Return all instructions by number, with the lane of each and its position there."""
+    found = [i for lane in plan.lanes for i in lane.instructions]
+    sizes = [len(lane.instructions) for lane in plan.lanes]
+    lane = np.repeat(np.arange(len(sizes)), sizes)
+    position = np.concatenate([np.arange(size) for size in sizes] or [np.zeros(0, np.int64)]).astype(np.int64)
+    ids = np.array([i.id for i in found], np.int64)
+    order = np.argsort(ids, kind="stable")
+    twice = np.flatnonzero(ids[order][1:] == ids[order][:-1])
+    if len(twice):
+        again = order[twice[0] + 1]
+        raise IncompletePlanError(
+            f"two instructions have the number {ids[again]}", where=f"lane {plan.lanes[lane[again]].name!r}"
+        )
+    falling = np.flatnonzero((np.diff(ids) < 0) & (np.diff(lane) == 0))
+    if len(falling):
+        odd = falling[0]
+        raise IncompletePlanError(
+            f"instruction {ids[odd + 1]} comes after {ids[odd]}: numbers must follow the order in which work is done",
+            where=f"lane {plan.lanes[lane[odd]].name!r}",
+        )
+    return [found[n] for n in order], lane[order], position[order]
+
+
+def _places(instructions: Sequence[Instruction], starts: Ints, waits: Ints) -> Ints:
+    """Return the places of the instructions waited for, each before the one that waits."""
+    ids = np.array([i.id for i in instructions], np.int64)
+    places = np.searchsorted(ids, waits)
+    waiting = np.repeat(np.arange(len(ids)), np.diff(starts))
+    unknown = (places == len(ids)) | (ids[np.minimum(places, len(ids) - 1)] != waits) if len(waits) else waits != waits
+    for wrong in np.flatnonzero(unknown | (places >= waiting))[:1]:
+        instruction = instructions[waiting[wrong]]
+        what = (
+            f"instruction {instruction.id} ({instruction.kind} for task {instruction.task!r}) waits for {waits[wrong]}"
+        )
+        if unknown[wrong]:
+            raise IncompletePlanError(f"{what}, which does not exist", where=f"instruction {instruction.id}")
+        raise IncompletePlanError(
+            f"{what}, which comes later: lanes could wait in a circle",
+            where=f"instruction {instruction.id}",
+            hint="The plan could deadlock; plan again",
+        )
+    return places.astype(np.int64)
+
+
+def _check_tasks(plan: Plan, numbers: Numbers) -> None:
+    """Refuse tasks that name arrays or tasks the plan does not have."""
+    for wrong in np.flatnonzero(numbers.access_array < 0)[:1]:
+        task = plan.tasks[np.searchsorted(numbers.access_starts, wrong, side="right") - 1]
+        odd = task.accesses[wrong - numbers.access_starts[plan.tasks.index(task)]].array
+        raise PlanError(f"task {task.name!r} touches array {odd!r}, which is not in the plan")
+    for wrong in np.flatnonzero(numbers.after < 0)[:1]:
+        task = plan.tasks[np.searchsorted(numbers.after_starts, wrong, side="right") - 1]
+        raise PlanError(f"task {task.name!r} comes after a task that is not in the plan")

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies issued as early as data, links and memory allow, rather than right before they are needed.
+
+Copy lanes are in-order queues: a copy that waits for its data holds up those behind it. So each copy lane takes, of
+the copies whose data is there, the one needed first (earliest due date first, Jackson 1955), and never idles while
+there is one. What runs on compute lanes keeps its order.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from syclsched.compiled import compiled
+from syclsched.planning.footprint import Footprint
+from syclsched.planning.hazards import hazards
+from syclsched.planning.rows import Touches, gather, without_memory
+from syclsched.planning.steps import Draft, Flags, Ints
+
+Floats = NDArray[np.float64]
+
+#: How many steps copies may run ahead of what runs, where memory is short; tried from the farthest.
+WINDOWS: Final = (256, 32, 4)
+
+#: Least part of the time that running ahead must save: the simpler order needs fewer waits.
+WORTH: Final = 0.005
+
+
+def issue_early(
+    draft: Draft, touched: Touches, after: Mapping[str, Sequence[str]], footprint: Footprint
+) -> tuple[Draft, Touches]:
+    """Return the steps with copies on copy lanes as early as they can be.
+
+    Parameters
+    ----------
+    draft : Draft
+        Steps in global order, copies right before their use, without allocations.
+    touched : Touches
+        What they touch.
+    after : Mapping[str, sequence of str]
+        Explicit and barrier dependencies: task name to the tasks before it.
+    platform : Platform
+        Capacities of its spaces.
+    nbytes : Mapping[str, int]
+        Size of each array.
+
+    Returns
+    -------
+    Draft, Touches
+        The same steps in another order; in the one given if memory allows no other, or nothing is gained.
+    """
+    early = np.array([draft.lanes[s.lane].kind == "copy" for s in draft.steps], np.bool_)
+    if early.sum() < 2:
+        return draft, touched
+    starts, before = hazards(without_memory(touched), draft, after, by_buffer=True)
+    lane = np.array([s.lane for s in draft.steps], np.int64)
+    duration = np.array([s.duration_s for s in draft.steps])
+    lanes, count = len(draft.lanes), len(draft.steps)
+    in_order_s = start_times(lane, np.zeros(count, np.bool_), starts, before, duration, lanes, count)
+    for window in (count, *WINDOWS):
+        start_s = start_times(lane, early, starts, before, duration, lanes, window)
+        if (start_s + duration).max() > (1.0 - WORTH) * (in_order_s + duration).max():
+            break
+        order = np.argsort(start_s, kind="stable")  # what starts at once keeps its order
+        if footprint.fits(order):
+            return replace(draft, steps=tuple([draft.steps[n] for n in order.tolist()])), gather(touched, order)
+    return draft, touched
+
+
+@compiled
+def _push(heap: Ints, size: int, value: int) -> None:
+    """Add a value to the binary heap in the first ``size`` places."""
+    place = size
+    while place and heap[(place - 1) // 2] > value:
+        heap[place] = heap[(place - 1) // 2]
+        place = (place - 1) // 2
+    heap[place] = value
+
+
+@compiled
+def _pop(heap: Ints, size: int) -> int:
+    """Remove and return the least value of the binary heap in the first ``size`` places."""
+    least, value = heap[0], heap[size - 1]
+    place = 0
+    while 2 * place + 1 < size - 1:
+        child = 2 * place + 1
+        if child + 1 < size - 1 and heap[child + 1] < heap[child]:
+            child += 1
+        if heap[child] >= value:
+            break
+        heap[place] = heap[child]
+        place = child
+    heap[place] = value
+    return int(least)
+
+
+@compiled
+def start_times(
+    lane: Ints, early: Flags, starts: Ints, before: Ints, duration: Floats, lane_count: int, window: int
+) -> Floats:
+    """Return when each step would start if copies are taken by due date and all else in order.
+
+    Parameters
+    ----------
+    lane : ndarray of int64
+        Lane of each step, in global order.
+    early : ndarray of bool
+        Steps that need not keep their order on their lane, which is theirs alone.
+    starts, before : ndarray of int64
+        Ragged: the earlier steps each depends on.
+    duration : ndarray of float64
+        Seconds of each.
+    lane_count : int
+        Number of lanes.
+    window : int
+        How many places of the global order an early step may be ahead of the first other step not started.
+
+    Returns
+    -------
+    ndarray of float64
+        Seconds; no step starts before those it depends on have finished.
+    """
+    count = len(lane)
+    waiting = starts[1:] - starts[:-1]
+    previous = np.full(lane_count, -1, np.int64)
+    next_on_lane = np.full(count, -1, np.int64)
+    heap_starts = np.zeros(lane_count + 1, np.int64)
+    after_starts = np.zeros(count + 1, np.int64)
+    for step in range(count):
+        if early[step]:
+            heap_starts[lane[step] + 1] += 1
+        else:
+            if previous[lane[step]] >= 0:
+                next_on_lane[previous[lane[step]]] = step
+                waiting[step] += 1
+            previous[lane[step]] = step
+        for k in range(starts[step], starts[step + 1]):
+            after_starts[before[k] + 1] += 1
+    heap_starts, after_starts = np.cumsum(heap_starts), np.cumsum(after_starts)
+    after = np.empty(len(before), np.int64)
+    filled = after_starts[:-1].copy()
+    for step in range(count):
+        for k in range(starts[step], starts[step + 1]):
+            after[filled[before[k]]] = step
+            filled[before[k]] += 1
+    heaps = np.empty(heap_starts[-1], np.int64)
+    size = np.zeros(lane_count, np.int64)
+    busy = np.zeros(lane_count, np.bool_)
+    start_s = np.full(count, np.inf)
+    todo = [0 for _ in range(0)]  # steps that have become ready
+    for step in range(count):
+        if waiting[step] == 0:
+            todo.append(step)  # noqa: PERF401 - compiled
+    events = [(0.0, -1) for _ in range(0)]
+    now, front = 0.0, 0
+    while True:
+        while len(todo):
+            step = todo.pop()
+            if early[step]:
+                heap = heaps[heap_starts[lane[step]] : heap_starts[lane[step] + 1]]
+                _push(heap, size[lane[step]], step)
+                size[lane[step]] += 1
+            else:
+                start_s[step] = now
+                heapq.heappush(events, (now + duration[step], step))
+        while front < count and (early[front] or start_s[front] < np.inf):
+            front += 1
+        for n in range(lane_count):
+            if size[n] and not busy[n] and heaps[heap_starts[n]] - front <= window:
+                step = _pop(heaps[heap_starts[n] : heap_starts[n + 1]], size[n])
+                size[n] -= 1
+                busy[n] = True
+                start_s[step] = now
+                heapq.heappush(events, (now + duration[step], step))
+        if not len(events):
+            return start_s
+        now, step = heapq.heappop(events)
+        if early[step]:
+            busy[lane[step]] = False
+        elif next_on_lane[step] >= 0:
+            waiting[next_on_lane[step]] -= 1
+            if waiting[next_on_lane[step]] == 0:
+                todo.append(next_on_lane[step])
+        for k in range(after_starts[step], after_starts[step + 1]):
+            waiting[after[k]] -= 1
+            if waiting[after[k]] == 0:
+                todo.append(after[k])

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The walk through a plan that proves order and values, compiled.
+
+What has finished before an instruction starts, in every execution the plan allows, is a vector clock: per lane, how
+many instructions are done (Mattern 1989). Walking in the order of numbers, each buffer remembers its last writer and
+the readers since; each must be covered by the clock of the next instruction in conflict with it. So every access is
+looked at once as it is made and once more at the next write, and the proof takes O((V + E) x lanes), with E the waits
+and accesses, not pairs.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from syclsched.compiled import compiled
+from syclsched.planning.numbers import ALLOC, COPY, FREE, LAUNCH, READING, WRITING, Numbers
+from syclsched.planning.steps import Flags, Ints
+
+#: What the walk can find wrong.
+NOTHING, NO_MEMORY, FREED, RACE, VALUE, TWICE, TASK_ORDER, TWO_BLOCKS, FOREIGN, FREE_ORDER = range(10)
+
+#: Values of a buffer that no task has written: the user's input, and rubbish.
+INPUT: Final = -1
+NOBODY: Final = -2
+
+_READING = READING
+_WRITING = WRITING
+
+
+class Finding(NamedTuple):
+    """How a walk ended.
+
+    Parameters
+    ----------
+    code : int
+        What is wrong; `NOTHING` if all is well.
+    instruction, other : int
+        Where, and the earlier instruction (or, for `TASK_ORDER`, the task; for `VALUE`, the task whose value is
+        there) it concerns.
+    use : int
+        Which use of all.
+    done : ndarray of int64
+        Instruction that ran each task; -1 if none did.
+    value : ndarray of int64
+        The task that wrote what each buffer holds at the end, or `INPUT` or `NOBODY`.
+    live : ndarray of bool
+        Whether each buffer has memory at the end.
+    expected : ndarray of int64
+        The task whose value each access of each task is to read.
+    last : ndarray of int64
+        The task that writes each array last; `INPUT` if none does.
+    """
+
+    code: int
+    instruction: int
+    other: int
+    use: int
+    done: Ints
+    value: Ints
+    live: Flags
+    expected: Ints
+    last: Ints
+
+
+class _Buffers(NamedTuple):
+    """Per buffer: its allocation, the free that ended it, its last writer and, linked, the readers since; its value."""
+
+    live: Flags
+    allocated: Ints
+    freed: Ints
+    writer: Ints
+    newest: Ints
+    older: Ints
+    reader: Ints
+    value: Ints
+
+
+@compiled
+def _expected_values(access_starts: Ints, access_array: Ints, access_mode: Ints, array_count: int) -> tuple[Ints, Ints]:
+    """Return whose value each access reads in the sequential program, and who writes each array last."""
+    current = np.full(array_count, INPUT, np.int64)
+    expected = np.full(len(access_array), NOBODY, np.int64)
+    for task in range(len(access_starts) - 1):
+        for k in range(access_starts[task], access_starts[task + 1]):
+            if _READING[access_mode[k]]:
+                expected[k] = current[access_array[k]]
+        for k in range(access_starts[task], access_starts[task + 1]):
+            if _WRITING[access_mode[k]]:
+                current[access_array[k]] = task
+    return expected, current
+
+
+@compiled
+def _conflict(buffers: _Buffers, buffer: int, writes: bool, me: int, clock: Ints, lane: Ints, position: Ints) -> int:
+    """Return an earlier instruction that this access must follow and does not, or -1."""
+    for before in (buffers.allocated[buffer], buffers.writer[buffer]):
+        if before >= 0 and before != me and clock[lane[before]] <= position[before]:
+            return int(before)
+    if writes:
+        link = buffers.newest[buffer]
+        while link >= 0:
+            before = buffers.reader[link]
+            if before != me and clock[lane[before]] <= position[before]:
+                return int(before)
+            link = buffers.older[link]
+    return -1
+
+
+@compiled
+def walk(numbers: Numbers) -> Finding:
+    """Walk through a plan's instructions and stop at the first thing that is wrong.
+
+    Parameters
+    ----------
+    numbers : Numbers
+        The plan; its structure has been checked.
+
+    Returns
+    -------
+    Finding
+        What was found.
+    """
+    lane, position, lanes = numbers.lane, numbers.position, numbers.lane_count
+    count, buffer_count, uses = len(lane), len(numbers.buffer_array), len(numbers.use_array)
+    tasks = len(numbers.access_starts) - 1
+    expected, last = _expected_values(
+        numbers.access_starts, numbers.access_array, numbers.access_mode, numbers.array_count
+    )
+    buffers = _Buffers(
+        numbers.is_input.copy(),
+        np.full(buffer_count, -1, np.int64),
+        np.full(buffer_count, -1, np.int64),
+        np.full(buffer_count, -1, np.int64),
+        np.full(buffer_count, -1, np.int64),
+        np.full(uses, -1, np.int64),
+        np.full(uses, -1, np.int64),
+        np.where(numbers.is_input, INPUT, NOBODY),
+    )
+    done = np.full(tasks, -1, np.int64)
+    row = np.full(count, -1, np.int64)  # only what is waited for needs its clock kept
+    rows = 0
+    for before in numbers.waits:
+        if row[before] < 0:
+            row[before] = rows
+            rows += 1
+    done_clock = np.zeros((rows, lanes), np.int64)
+    lane_clock = np.zeros((lanes, lanes), np.int64)
+    clock = np.zeros(lanes, np.int64)
+    code, me, other, use = NOTHING, -1, -1, -1
+    for me in range(count):
+        clock[:] = lane_clock[lane[me]]
+        for k in range(numbers.wait_starts[me], numbers.wait_starts[me + 1]):
+            for n in range(lanes):
+                clock[n] = max(clock[n], done_clock[row[numbers.waits[k]], n])
+        kind, task = numbers.kind[me], numbers.task[me]
+        if kind >= LAUNCH:
+            if done[task] >= 0:
+                code = TWICE
+                break
+            for k in range(numbers.after_starts[task], numbers.after_starts[task + 1]):
+                before = done[numbers.after[k]]
+                if before < 0 or clock[lane[before]] <= position[before]:
+                    code, other = TASK_ORDER, numbers.after[k]
+                    break
+            if code != NOTHING:
+                break
+            done[task] = me
+        for k in range(numbers.use_starts[me], numbers.use_starts[me + 1]):
+            buffer, writes = numbers.use_buffer[k], _WRITING[numbers.use_mode[k]]
+            use = k
+            if kind == ALLOC:
+                freed = buffers.freed[buffer]
+                if buffers.live[buffer]:
+                    code = TWO_BLOCKS
+                elif freed >= 0 and clock[lane[freed]] <= position[freed]:
+                    code, other = FREE_ORDER, freed
+                buffers.live[buffer], buffers.value[buffer] = True, NOBODY
+                buffers.allocated[buffer], buffers.writer[buffer], buffers.newest[buffer] = me, -1, -1
+            elif not buffers.live[buffer]:
+                code = NO_MEMORY if buffers.freed[buffer] < 0 else FREED
+            elif kind == FREE and numbers.is_input[buffer]:
+                code = FOREIGN
+            else:
+                other = _conflict(buffers, buffer, writes, me, clock, lane, position)
+                if other >= 0:
+                    code = RACE
+                elif kind >= LAUNCH and _READING[numbers.use_mode[k]]:
+                    value = expected[numbers.access_starts[task] + k - numbers.use_starts[me]]
+                    if buffers.value[buffer] != value:
+                        code, other = VALUE, value
+                if writes:
+                    buffers.writer[buffer], buffers.newest[buffer] = me, -1
+                else:
+                    buffers.reader[k], buffers.older[k] = me, buffers.newest[buffer]
+                    buffers.newest[buffer] = k
+            if code != NOTHING:
+                break
+            if kind == FREE:
+                buffers.live[buffer], buffers.freed[buffer] = False, me
+            elif kind == COPY and writes:
+                buffers.value[buffer] = buffers.value[numbers.use_buffer[k - 1]]
+        if code != NOTHING:
+            break
+        if kind >= LAUNCH:
+            for k in range(numbers.use_starts[me], numbers.use_starts[me + 1]):
+                if _WRITING[numbers.use_mode[k]]:
+                    buffers.value[numbers.use_buffer[k]] = task
+        finished = position[me] + 1
+        if kind < COPY:
+            # An allocation or a free may take effect at any time after what it waits for: nothing later on the lane
+            # relies on that.
+            lane_clock[lane[me], lane[me]] = finished
+        clock[lane[me]] = finished
+        if kind >= COPY:
+            lane_clock[lane[me]] = clock
+        if row[me] >= 0:
+            done_clock[row[me]] = clock
+    return Finding(code, me, other, use, done, buffers.value, buffers.live, expected, last)

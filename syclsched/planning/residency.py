@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which arrays lie in which memory spaces as a plan goes on, and which of them has to go when a space is full.
+
+The one whose next use lies farthest ahead goes (Belady 1966; with a known future that costs the fewest reloads).
+A plan knows its future, so no heuristic of recency is needed.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+from syclsched.errors import MemoryLimitError
+from syclsched.model.plan import PlannedTask
+from syclsched.model.platform import HOST, Device, Platform
+from syclsched.planning.record import GraphRecord
+from syclsched.planning.steps import Buffer
+from syclsched.planning.uses import Upcoming
+
+#: An array that could go: minus its next use here, whether it would have to be saved, minus its size, its name.
+_Entry = tuple[int, bool, int, str]
+
+
+class Residency:
+    """The blocks of memory there are; with limits, who must make room.
+
+    Without limits a buffer has one block for the whole plan. With limits a block ends when it is dropped, and if the
+    array comes back to the space it gets another.
+
+    Parameters
+    ----------
+    graph : GraphRecord
+        Its arrays.
+    platform : Platform
+        Capacities of its spaces; 0 means unknown and is no limit.
+    upcoming : Upcoming
+        What is still to come; kept up to date by the caller.
+    valid : Mapping[str, sequence of str]
+        Per array the spaces that hold its current value; kept up to date by the caller.
+    limited : bool
+        Whether capacities count.
+    """
+
+    def __init__(
+        self,
+        graph: GraphRecord,
+        platform: Platform,
+        upcoming: Upcoming,
+        valid: Mapping[str, Sequence[str]],
+        *,
+        limited: bool,
+    ) -> None:
+        self._nbytes = {a.name: a.nbytes for a in graph.arrays}
+        self._upcoming = upcoming
+        self._valid = valid
+        self._capacity = {s.name: s.capacity_bytes for s in platform.spaces if s.capacity_bytes and limited}
+        self._statuses = graph.statuses
+        self._lasting = graph.statuses | {a.name for a in graph.arrays if not a.temporary}
+        self.blocks: list[Buffer] = []
+        self._block: dict[Buffer, int] = {}
+        for array in graph.arrays:
+            if array.is_input:
+                self.block(array.name, HOST)
+        #: Blocks that are the user's: they take no room, and stay.
+        self.foreign = frozenset(range(len(self.blocks)))
+        self._held_bytes = dict.fromkeys(self._capacity, 0)
+        self._spaces: dict[str, set[str]] = {name: set() for name in self._nbytes}
+        # What could go, per space; of several entries for one buffer the newest counts.
+        self._queues: dict[str, list[_Entry]] = {name: [] for name in self._capacity}
+        self._newest: dict[Buffer, _Entry] = {}
+        self._in_use: set[Buffer] = set()
+
+    def block(self, array: str, space: str) -> int:
+        """Return the block of an array in a space, a new one if it has none."""
+        found = self._block.get((array, space))
+        if found is None:
+            found = self._block[array, space] = len(self.blocks)
+            self.blocks.append((array, space))
+        return found
+
+    # --- with limits ------------------------------------------------------------------------------
+
+    def begin(self, task: PlannedTask, device: Device) -> None:
+        """Begin with a task: what it uses from now on cannot go.
+
+        Raises
+        ------
+        MemoryLimitError
+            If the task alone needs more than there is.
+        """
+        self._in_use.clear()
+        capacity = self._capacity.get(device.space)
+        if capacity is not None and len(device.reaches) == 1:
+            needed = sum(self._nbytes[a.array] for a in task.accesses)
+            if needed > capacity:
+                self._refuse(task, device.space, needed)
+
+    def admit(self, array: str, space: str, task: PlannedTask) -> str | None:
+        """Give an array room in a space, or name the one that has to go first.
+
+        Parameters
+        ----------
+        array, space : str
+            Which.
+        task : PlannedTask
+            For whose sake.
+
+        Returns
+        -------
+        str or None
+            An array that must leave the space; then ask again. None once there is room.
+
+        Raises
+        ------
+        MemoryLimitError
+            If everything there is in use by the task.
+        """
+        buffer = (array, space)
+        if buffer not in self._block:
+            capacity = self._capacity.get(space)
+            if capacity is not None:
+                nbytes = self._nbytes[array]
+                if self._held_bytes[space] + nbytes > capacity:
+                    victim = self._farthest(space)
+                    if victim is None:
+                        self._refuse(task, space, self._used_bytes(space) + self._saved_bytes(space) + nbytes)
+                    return victim
+                self._held_bytes[space] += nbytes
+            self.block(array, space)
+            self._spaces[array].add(space)
+            self._enqueue(array, space)
+        self._in_use.add(buffer)
+        return None
+
+    def can_hold(self, array: str, space: str) -> bool:
+        """Return whether there is, or can be made, room for an array beside what the task uses."""
+        capacity = self._capacity.get(space)
+        if capacity is None or (array, space) in self._block:
+            return True
+        return self._used_bytes(space) + self._nbytes[array] <= capacity
+
+    def wanted(self, array: str) -> bool:
+        """Return whether the present value of an array will be read, by a task or after the run."""
+        return self._upcoming.needed(array) or (array in self._lasting and self._upcoming.over(array))
+
+    def drop(self, array: str, space: str) -> None:
+        """End the block of an array in a space; the user's own stays."""
+        block = self._block[array, space]
+        if block in self.foreign:
+            return
+        del self._block[array, space]
+        self._newest.pop((array, space), None)
+        self._spaces[array].discard(space)
+        if space in self._capacity:
+            self._held_bytes[space] -= self._nbytes[array]
+
+    def end(self, task: PlannedTask) -> None:
+        """End with a task: drop what it has made stale or is not needed any more."""
+        for access in task.accesses:
+            array = access.array
+            dead = array not in self._lasting and self._upcoming.over(array)
+            for space in sorted(self._spaces[array]):
+                if dead or space not in self._valid[array]:
+                    self.drop(array, space)
+                else:
+                    self._enqueue(array, space)
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _enqueue(self, array: str, space: str) -> None:
+        if space in self._capacity:
+            dirty = self._only_here(array, space)
+            entry = (-self._upcoming.next_in(array, space), dirty, -self._nbytes[array], array)
+            self._newest[array, space] = entry
+            heapq.heappush(self._queues[space], entry)
+
+    def _only_here(self, array: str, space: str) -> bool:
+        return list(self._valid[array]) == [space] and self.wanted(array)
+
+    def _farthest(self, space: str) -> str | None:
+        """Return the array in a space that may go and whose next use there lies farthest ahead."""
+        queue, stay = self._queues[space], []
+        victim = None
+        while queue and victim is None:
+            entry = heapq.heappop(queue)
+            array = entry[-1]
+            if self._newest.get((array, space)) != entry:
+                continue
+            stay.append(entry)
+            if (array, space) in self._in_use or array in self._statuses:
+                continue
+            if space == HOST and self._only_here(array, space):
+                continue  # there is nowhere else to save it to
+            victim = array
+        for entry in stay:
+            heapq.heappush(queue, entry)
+        return victim
+
+    def _used_bytes(self, space: str) -> int:
+        """Return the bytes in a space that cannot go: what the task uses, and statuses."""
+        staying = {a for a, where in self._in_use if where == space and self._block[a, where] not in self.foreign}
+        staying.update(array for array in self._statuses if space in self._spaces[array])
+        return sum(self._nbytes[array] for array in staying)
+
+    def _saved_bytes(self, space: str) -> int:
+        """Return the bytes of values that are nowhere else, in the space to which they are saved."""
+        if space != HOST:
+            return 0
+        saved = [a for a, spaces in self._spaces.items() if HOST in spaces and (a, HOST) not in self._in_use]
+        return sum(self._nbytes[a] for a in saved if a not in self._statuses and self._only_here(a, HOST))
+
+    def _refuse(self, task: PlannedTask, space: str, needed: int) -> NoReturn:
+        capacity = self._capacity[space]
+        raise MemoryLimitError(
+            f"when task {task.name!r} runs, at least {needed} bytes ({needed / 2**20:.1f} MiB) are needed at once, "
+            f"there are {capacity} ({capacity / 2**20:.1f} MiB)",
+            where=f"memory space {space!r}",
+            hint="Use smaller tiles, or add a device with more memory",
+        )

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each lane of a plan may do and reach, checked instruction by instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from syclsched.errors import IncompletePlanError
+from syclsched.model.plan import Instruction
+from syclsched.planning.numbers import ALLOC, BARRIER, COPY, FREE, HOST_CALL, LAUNCH, READING, WRITING, ReadPlan
+from syclsched.planning.steps import Flags
+
+
+def check_structure(read: ReadPlan) -> None:
+    """Refuse instructions that stand on the wrong lane, or touch what they cannot.
+
+    Parameters
+    ----------
+    read : ReadPlan
+        A plan.
+
+    Raises
+    ------
+    IncompletePlanError
+        Names the first instruction of the kind that is wrong.
+    """
+    _lanes(read)
+    _uses(read)
+    _memory_instructions(read)
+    _tasks(read)
+
+
+def _refuse(wrong: Flags, read: ReadPlan, what: Callable[[Instruction], str]) -> None:
+    """Raise for the first instruction of those that are wrong."""
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        raise IncompletePlanError(what(read.instructions[first]), where=read.where(first))
+
+
+def _lanes(read: ReadPlan) -> None:
+    plan, numbers = read.plan, read.numbers
+    names = [lane.name for lane in plan.lanes]
+    if len(set(names)) < len(names):
+        raise IncompletePlanError("two lanes have the same name", where=f"plan {plan.name!r}")
+    for lane in plan.lanes:
+        device = plan.platform.device(lane.device)
+        if device.is_host != (lane.kind == "host"):
+            raise IncompletePlanError(
+                f"a {lane.kind} lane cannot be on device {device.name!r}", where=f"lane {lane.name!r}"
+            )
+    for code, kind, word in ((LAUNCH, "compute", "a launch"), (HOST_CALL, "host", "a host function")):
+        other = np.array([lane.kind != kind for lane in plan.lanes], np.bool_)
+        _refuse(
+            (numbers.kind == code) & _of(other, numbers.lane),
+            read,
+            lambda _, word=word, kind=kind: f"{word} can only be on a {kind} lane",  # type: ignore[misc]
+        )
+
+
+def _of(table: Flags, index: np.ndarray) -> Flags:  # type: ignore[type-arg]
+    """Return ``table[index]``, also of an empty table."""
+    return table[index] if len(table) else np.zeros(len(index), np.bool_)
+
+
+def _uses(read: ReadPlan) -> None:
+    """Check that arrays are known and, for tasks, within the device's reach."""
+    plan, numbers = read.plan, read.numbers
+    instruction = np.repeat(np.arange(len(numbers.kind)), np.diff(numbers.use_starts))
+    reach = np.array(
+        [[s.name in plan.platform.device(lane.device).reaches for s in plan.platform.spaces] for lane in plan.lanes],
+        np.bool_,
+    ).reshape(len(plan.lanes), len(plan.platform.spaces))
+    runs = (numbers.kind[instruction] == LAUNCH) | (numbers.kind[instruction] == HOST_CALL)
+    beyond = runs & ~reach[numbers.lane[instruction], numbers.use_space]
+    for use in np.flatnonzero((numbers.use_array < 0) | beyond)[:1]:
+        index = int(instruction[use])
+        touched = read.instructions[index].uses[use - numbers.use_starts[index]]
+        if numbers.use_array[use] < 0:
+            raise IncompletePlanError(f"array {touched.array!r} is not in the plan", where=read.where(index))
+        device = plan.lanes[numbers.lane[index]].device
+        raise IncompletePlanError(
+            f"device {device!r} cannot reach array {touched.array!r} in space {touched.space!r}",
+            where=read.where(index),
+        )
+
+
+def _memory_instructions(read: ReadPlan) -> None:
+    """Check allocations, frees and copies."""
+    plan, numbers = read.plan, read.numbers
+    count = np.diff(numbers.use_starts)
+    moves = (numbers.kind == ALLOC) | (numbers.kind == FREE) | (numbers.kind == COPY)
+    expected = np.where(numbers.kind == COPY, 2, 1)
+    _refuse(moves & (count != expected), read, lambda i: f"a {i.kind} does not touch {len(i.uses)} buffers")
+    which = np.flatnonzero(moves)
+    first = numbers.use_starts[which]
+    nbytes = np.array([a.nbytes for a in plan.arrays], np.int64)
+    wrong = np.zeros(len(moves), np.bool_)
+    if len(which):
+        wrong[which] = numbers.nbytes[which] != nbytes[numbers.use_array[first]]
+    _refuse(wrong, read, lambda i: f"the size of array {i.uses[0].array!r} is wrong")
+    copies = np.flatnonzero(numbers.kind == COPY)
+    source = numbers.use_starts[copies]
+    target = source + 1
+    linked = np.array(
+        [[plan.platform.link(a.name, b.name) is not None for b in plan.platform.spaces] for a in plan.platform.spaces],
+        np.bool_,
+    )
+    good = (
+        (numbers.use_array[source] == numbers.use_array[target])
+        & ~WRITING[numbers.use_mode[source]]
+        & ~READING[numbers.use_mode[target]]
+        & linked[numbers.use_space[source], numbers.use_space[target]]
+    )
+    wrong = np.zeros(len(moves), np.bool_)
+    wrong[copies] = ~good
+    _refuse(
+        wrong,
+        read,
+        lambda i: f"no copy of {i.uses[0].array!r} from {i.uses[0].space!r} to {i.uses[1].space!r} is possible",
+    )
+
+
+def _tasks(read: ReadPlan) -> None:
+    """Check that each task is known, run by what can run it, and given what it declares."""
+    plan, numbers = read.plan, read.numbers
+    runs = numbers.kind >= LAUNCH
+    _refuse(runs & (numbers.task < 0), read, lambda i: f"task {i.task!r} is not in the plan's graph")
+    kinds = {t.name: t.kind for t in plan.tasks}
+    barrier = np.array([t.kind == "barrier" for t in plan.tasks], np.bool_)
+    _refuse(
+        runs & (_of(barrier, numbers.task) != (numbers.kind == BARRIER)),
+        read,
+        lambda i: f"a {i.kind} cannot run task {i.task!r} ({kinds[i.task or '']})",
+    )
+    running = np.flatnonzero(runs)
+    task = numbers.task[running]
+    length = numbers.access_starts[task + 1] - numbers.access_starts[task]
+    other = np.zeros(len(runs), np.bool_)
+    other[running] = length != np.diff(numbers.use_starts)[running]
+    if not other.any():
+        # Row by row both are equally long: compare them laid end to end.
+        offset = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
+        use = np.repeat(numbers.use_starts[running], length) + offset
+        access = np.repeat(numbers.access_starts[task], length) + offset
+        differ = (numbers.use_array[use] != numbers.access_array[access]) | (
+            numbers.use_mode[use] != numbers.access_mode[access]
+        )
+        other[np.repeat(running, length)[differ]] = True
+    _refuse(other, read, lambda i: f"the buffers do not match what task {i.task!r} declares")

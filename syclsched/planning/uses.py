@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is still to come for each array, as the passes go through a schedule's tasks."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from syclsched.model.plan import PlannedTask
+from syclsched.model.platform import Device
+from syclsched.model.schedule import Assignment
+from syclsched.planning.steps import READING, WRITING
+
+#: Later than any task.
+NEVER: Final = 1 << 62
+
+
+class Touch(NamedTuple):
+    """One task's access to an array: the task's position, its device's home space, and how."""
+
+    position: int
+    home: str
+    reads: bool
+    writes: bool
+
+
+class Upcoming:
+    """Per array, the accesses that are still to come.
+
+    Parameters
+    ----------
+    assignments : sequence of Assignment
+        In global order.
+    tasks : Mapping[str, PlannedTask]
+        By name.
+    devices : Mapping[str, Device]
+        By name.
+    """
+
+    def __init__(
+        self, assignments: Sequence[Assignment], tasks: Mapping[str, PlannedTask], devices: Mapping[str, Device]
+    ) -> None:
+        self._assignments = assignments
+        self._tasks = tasks
+        self._devices = devices
+        #: Position of the first task whose accesses are still to come.
+        self.now = 0
+
+    @cached_property
+    def _touches(self) -> dict[str, list[Touch]]:
+        """Per array its accesses, in order; made when first asked for, which most plans never do."""
+        found: dict[str, list[Touch]] = {}
+        for position, assignment in enumerate(self._assignments):
+            home = self._devices[assignment.device].space
+            for access in self._tasks[assignment.task].accesses:
+                mode = id(access.mode)
+                found.setdefault(access.array, []).append(Touch(position, home, READING[mode], WRITING[mode]))
+        return found
+
+    def _from(self, array: str, position: int) -> Iterator[Touch]:
+        touches = self._touches[array]
+        for index in range(bisect_left(touches, (position,)), len(touches)):
+            yield touches[index]
+
+    def over(self, array: str) -> bool:
+        """Return whether no access is left."""
+        return self._touches[array][-1].position < self.now
+
+    def needed(self, array: str) -> bool:
+        """Return whether the present value will be read by a task."""
+        following = next(self._from(array, self.now), None)
+        return following is not None and following.reads
+
+    def readers(self, array: str) -> Iterator[str]:
+        """Yield the home spaces of those who read what the present task writes, in order."""
+        for touch in self._from(array, self.now + 1):
+            if touch.reads:
+                yield touch.home
+            if touch.writes:
+                return
+
+    def next_in(self, array: str, space: str) -> int:
+        """Return the position at which the present value is next read from a device at home in a space, or `NEVER`."""
+        for touch in self._from(array, self.now):
+            if touch.reads and touch.home == space:
+                return touch.position
+            if touch.writes:
+                break
+        return NEVER

@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Graph rewrites that bring tasks to a size a platform runs well: tiny ones merged, large ones cut."""
+
+from syclsched.model.recipe import Cut, Merge, Recipe
+from syclsched.rewrites.coarsen import coarsen
+from syclsched.rewrites.record import Rewrite, RewriteCounters
+from syclsched.rewrites.rewrite import replay, rewrite
+from syclsched.rewrites.split import split
+
+__all__ = ["Cut", "Merge", "Recipe", "Rewrite", "RewriteCounters", "coarsen", "replay", "rewrite", "split"]

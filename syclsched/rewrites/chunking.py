@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cut tasks into chunks of rows: the new graph that a list of cuts describes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, pairwise, product
+from typing import Any
+
+from syclsched.errors import GraphError
+from syclsched.kernels.rows import TAKE_ROWS, put_rows
+from syclsched.model.graph import TaskGraph
+from syclsched.model.operation import Scalar
+from syclsched.model.recipe import Cut, Recipe
+from syclsched.model.task import LogicalArray, Task
+from syclsched.rewrites.held import Held, Names
+from syclsched.rewrites.record import Rewrite, RewriteCounters
+
+
+def cut(graph: TaskGraph, cuts: Iterable[Cut]) -> Rewrite:
+    """Return the graph with some of its tasks cut into chunks.
+
+    An array that a cut task touches by rows is held in chunks, each an array of its own. As long as the tasks that
+    touch it are of the same cut it stays in them. An input is cut without a copy: its chunks are views of its rows.
+    Where a task makes an array whole that a cut one reads, or the other way round, tasks are added that copy the rows.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        Any.
+    cuts : iterable of Cut
+        Of disjoint sets of tasks.
+
+    Returns
+    -------
+    Rewrite
+        Values are given and results asked for by the original names; see `TaskGraph.join`.
+
+    Raises
+    ------
+    GraphError
+        If a task is cut twice, or cannot be cut so.
+    """
+    return _Cutter(graph, tuple(cuts)).run()
+
+
+class _Cutter:
+    """Goes through the tasks in order and knows, for each array, in what form its value is held."""
+
+    def __init__(self, graph: TaskGraph, cuts: tuple[Cut, ...]) -> None:
+        if graph.joined:
+            raise GraphError("it was cut before: cut the original", where=f"graph {graph.name!r}")
+        self._graph = graph
+        self._cuts = cuts
+        self._cut_of = _cut_of(graph, cuts)
+        self._bounds = [tuple(accumulate(cut.rows, initial=0)) for cut in cuts]
+        self._new = TaskGraph(graph.name)
+        self._names = Names(task.name for task in graph.tasks)
+        data, arrays = graph.data, graph.arrays
+        array_names = Names(arrays)
+        self._held = {name: Held(array, data.get(name), array_names) for name, array in arrays.items()}
+        self._tasks: dict[str, tuple[str, ...]] = {}
+        self._scatters = self._gathers = 0
+
+    def run(self) -> Rewrite:
+        """Rewrite the graph."""
+        graph, new = self._graph, self._new
+        self._declare_untouched()
+        for name in graph.order():
+            task, number = graph.task(name), self._cut_of.get(name)
+            self._tasks[name] = self._keep(task) if number is None else self._cut(task, number)
+        for held in self._held.values():
+            self._settle(held)
+        for before, after in dict.fromkeys(graph.edges):
+            for first, second in product(self._tasks[before], self._tasks[after]):
+                new.edge(first, second)
+        return Rewrite(
+            graph=new,
+            tasks=self._tasks,
+            arrays={name: held.holders for name, held in self._held.items()},
+            counters=RewriteCounters(
+                len(graph),
+                len(new),
+                cut=len(self._cut_of),
+                chunks=sum(len(self._tasks[name]) for name in self._cut_of),
+                scatters=self._scatters,
+                gathers=self._gathers,
+            ),
+            recipe=Recipe(cuts=self._cuts),
+        )
+
+    # --- tasks ------------------------------------------------------------------------------------
+
+    def _keep(self, task: Task) -> tuple[str, ...]:
+        for access in task.accesses:
+            self._whole(access.array, read=access.mode.reads)
+        self._new.insert(task)
+        for access in task.accesses:
+            if access.mode.writes:
+                self._held[access.array].written_whole()
+        return (task.name,)
+
+    def _cut(self, task: Task, number: int) -> tuple[str, ...]:
+        operation, signature = task.operation, task.signature
+        assert operation is not None
+        assert signature is not None
+        assert operation.split is not None
+        by_rows: dict[str, Sequence[LogicalArray]] = {}
+        whole: dict[str, LogicalArray] = {}
+        for parameter in operation.arrays:
+            assert parameter.mode is not None
+            name = task.arguments[parameter.name]
+            if parameter.name in operation.split.rows:
+                by_rows[parameter.name] = self._chunks(name, number, read=parameter.mode.reads)
+            else:
+                whole[parameter.name] = self._whole(name, read=True)
+        names = []
+        for index, (start, stop) in enumerate(pairwise(self._bounds[number])):
+            scalars: dict[str, Scalar] = dict(signature.scalars)
+            if operation.split.scalars is not None:
+                scalars |= operation.split.scalars(signature, start, stop)
+            arrays = {parameter: chunks[index] for parameter, chunks in by_rows.items()}
+            name = self._names.fresh(f"{task.name}[{start}:{stop}]")
+            names.append(name)
+            self._new.kernel(operation, name=name, priority=task.priority, **arrays, **whole, **scalars)
+        for parameter in operation.arrays:
+            if parameter.mode is not None and parameter.mode.writes:
+                self._held[task.arguments[parameter.name]].written_in_chunks(number)
+        return tuple(names)
+
+    # --- arrays -----------------------------------------------------------------------------------
+
+    def _declare_untouched(self) -> None:
+        touched = {access.array for task in self._graph.tasks for access in task.accesses}
+        for name, held in self._held.items():
+            if name not in touched:
+                held.declare(self._new)
+
+    def _whole(self, name: str, *, read: bool) -> LogicalArray:
+        """Return an array of the new graph that is the whole; with its value, if it is to be read."""
+        held = self._held[name]
+        array = held.declare(self._new)
+        if read and not held.whole_valid:
+            parts = held.chunks[min(held.chunks_valid)]
+            operation = put_rows(len(parts))
+            arguments: dict[str, Any] = {f"part{index}": part for index, part in enumerate(parts)}
+            self._gathers += 1
+            self._new.kernel(
+                operation, name=self._names.fresh(f"gather({name},{self._gathers})"), whole=array, **arguments
+            )
+            held.whole_valid = True
+        return array
+
+    def _chunks(self, name: str, number: int, *, read: bool) -> Sequence[LogicalArray]:
+        """Return the arrays of the new graph that hold an array's rows as a cut needs them."""
+        held = self._held[name]
+        bounds = self._bounds[number]
+        if number not in held.chunks:
+            if not held.array.shape or held.array.shape[0] != bounds[-1]:
+                raise GraphError(f"it has not the {bounds[-1]} rows to cut", where=f"array {name!r}")
+            held.declare_chunks(self._new, number, bounds)
+        chunks = held.chunks[number]
+        if read and number not in held.chunks_valid:
+            whole = self._whole(name, read=True)
+            for chunk, start in zip(chunks, bounds, strict=False):
+                self._scatters += 1
+                task = self._names.fresh(f"scatter({name},{self._scatters})")
+                self._new.kernel(TAKE_ROWS, name=task, rows=chunk, whole=whole, start=start)
+            held.chunks_valid.add(number)
+        return chunks
+
+    def _settle(self, held: Held) -> None:
+        """Bring the last value of an array to where it is asked for."""
+        if held.declared is None and len(held.chunks) == 1:
+            held.join(self._new)
+        elif held.declared is not None or held.chunks:
+            if not held.array.temporary:
+                self._whole(held.array.name, read=held.is_written)
+            for chunks in held.chunks.values():
+                for chunk in chunks:
+                    self._new.free(chunk)
+
+
+def _cut_of(graph: TaskGraph, cuts: Sequence[Cut]) -> dict[str, int]:
+    cut_of: dict[str, int] = {}
+    for number, each in enumerate(cuts):
+        for name in each.tasks:
+            operation = graph.task(name).operation
+            if name in cut_of or operation is None or operation.split is None:
+                raise GraphError("it is cut twice, or does not say how it splits", where=f"task {name!r}")
+            written = {p.name for p in operation.arrays if p.mode is not None and p.mode.writes}
+            if not written <= set(operation.split.rows):
+                raise GraphError(
+                    f"operation {operation.name!r} writes {', '.join(sorted(written - set(operation.split.rows)))}, "
+                    "which it does not cut by rows",
+                    where=f"task {name!r}",
+                )
+            if len(each.rows) < 2 or min(each.rows) < 1:
+                raise GraphError(f"chunks of {each.rows} rows are no cut", where=f"task {name!r}")
+            cut_of[name] = number
+    return cut_of

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Merge chains and tiny tasks until tasks are worth what it costs to submit them."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+
+from syclsched.costs import CostModel
+from syclsched.errors import PlatformError
+from syclsched.model.access import AccessMode
+from syclsched.model.graph import TaskGraph
+from syclsched.model.operation import Operation
+from syclsched.model.platform import HOST, Device, Platform
+from syclsched.model.recipe import Merge
+from syclsched.model.task import Task
+from syclsched.rewrites.cluster import Cluster, Clusters
+from syclsched.rewrites.granularity import Granularity, granularity
+from syclsched.rewrites.merging import merge
+from syclsched.rewrites.record import Rewrite, unchanged
+
+#: A merged task holds all its arrays at once: it may take this part of the smallest memory.
+_ROOM = 1 / 16
+
+
+def coarsen(graph: TaskGraph, platform: Platform, costs: CostModel) -> Rewrite:
+    """Merge tasks below the platform's minimum effective granularity with their neighbours.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        Any.
+    platform : Platform
+        Says what is tiny; see `syclsched.rewrites.granularity.Granularity`.
+    costs : CostModel
+        Says how long tasks take.
+
+    Returns
+    -------
+    Rewrite
+        Every array keeps its name. The merged tasks compute, step by step, what the tasks did: to the last bit, if each
+        step is done by the same implementation. What one step fails to do is not done by those merged with it.
+
+    Notes
+    -----
+    Left alone are barriers, tasks with costs instead of code, and whatever can run on different devices than its
+    neighbour. Host functions of the user's are merged along chains only: nobody knows how long they take.
+    """
+    limits = granularity(platform)
+    devices = platform.devices
+    if limits.minimum_s <= 0 or not _has_tiny(graph, devices, costs, limits):
+        return unchanged(graph)
+    clusters = _clusters(graph, platform, costs, limits)
+    clusters.grow()
+    order = graph.order()
+    merges = []
+    for cluster in sorted(clusters.clusters.values(), key=lambda c: c.members[0]):
+        if len(cluster.members) > 1:
+            tasks = [graph.task(order[index]) for index in cluster.members]
+            merges.append(Merge(tuple(t.name for t in tasks), _combinations(tasks, devices, costs)))
+    return merge(graph, merges) if merges else unchanged(graph)
+
+
+def _has_tiny(graph: TaskGraph, devices: tuple[Device, ...], costs: CostModel, limits: Granularity) -> bool:
+    return any(
+        _joinable(task.operation) and min(_seconds(task, devices, costs)) < limits.minimum_s for task in graph.tasks
+    )
+
+
+def _joinable(operation: Operation | None) -> bool:
+    return operation is not None and all(i.kind != "cost-only" and not i.parts for i in operation.implementations)
+
+
+def _seconds(task: Task, devices: tuple[Device, ...], costs: CostModel) -> tuple[float, ...]:
+    return tuple([math.inf if c is None else c[1].seconds for c in costs.choices(task, devices)])
+
+
+def _clusters(graph: TaskGraph, platform: Platform, costs: CostModel, limits: Granularity) -> Clusters:
+    order = graph.order()
+    number = {name: index for index, name in enumerate(order)}
+    arrays = {name: index for index, name in enumerate(graph.arrays)}
+    sizes = [float(a.nbytes) for a in graph.arrays.values()]
+    inputs = set(graph.inputs())
+    lines = _lines_from_host(platform, costs)
+    clusters = {}
+    for index, name in enumerate(order):
+        task = graph.task(name)
+        seconds = _seconds(task, platform.devices, costs)
+        clusters[index] = Cluster(
+            members=[index],
+            seconds=seconds,
+            arrays={arrays[a.array]: sizes[arrays[a.array]] for a in task.accesses},
+            inputs_s={
+                arrays[a.array]: max((alpha + sizes[arrays[a.array]] * beta for alpha, beta in lines), default=0.0)
+                for a in task.accesses
+                if a.mode is not AccessMode.WRITE and a.array in inputs
+            },
+            joinable=_joinable(task.operation) and min(seconds) < math.inf,
+            sideways=task.kind != "host",
+            reports=task.operation is not None and task.operation.status is not None,
+        )
+    for dependency in graph.dependencies():
+        before, after = number[dependency.before], number[dependency.after]
+        clusters[before].successors.add(after)
+        clusters[after].predecessors.add(before)
+    return Clusters(clusters, limits, _room_bytes(platform))
+
+
+def _lines_from_host(platform: Platform, costs: CostModel) -> list[tuple[float, float]]:
+    """Return latency and seconds per byte from the host's memory to each other that can be reached from there."""
+    lines = []
+    for space in platform.spaces:
+        if space.name != HOST:
+            with contextlib.suppress(PlatformError):
+                lines.append(costs.copy_line(HOST, space.name))
+    return lines
+
+
+def _room_bytes(platform: Platform) -> float:
+    # A capacity of 0 is one that is not known.
+    return min((s.capacity_bytes * _ROOM for s in platform.spaces if s.capacity_bytes), default=math.inf)
+
+
+def _combinations(tasks: list[Task], devices: tuple[Device, ...], costs: CostModel) -> tuple[tuple[str, ...], ...]:
+    """Return for each device that can run all the tasks the fastest implementation of each; equal ones once."""
+    found: dict[tuple[str, ...], None] = {}
+    for device in devices:
+        choices = [costs.best(task, device) for task in tasks]
+        names = tuple([choice[0].name for choice in choices if choice is not None])
+        if len(names) == len(tasks):
+            found.setdefault(names)
+    return tuple(found)

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Make one task of several: the new graph that a list of merges describes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from syclsched.errors import GraphError
+from syclsched.model.access import Access
+from syclsched.model.graph import TaskGraph
+from syclsched.model.operation import Operation, Scalar, Signature, Step
+from syclsched.model.ordering import topological_order
+from syclsched.model.recipe import Merge, Recipe
+from syclsched.model.sequence import sequence_operation
+from syclsched.model.task import Task
+from syclsched.rewrites.record import Rewrite, RewriteCounters
+
+#: So many names are spelt out in that of a merged task; of more, the first and the last.
+_SPELT_OUT = 3
+
+
+def merge(graph: TaskGraph, merges: Iterable[Merge]) -> Rewrite:
+    """Return the graph with some of its tasks merged.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        Any.
+    merges : iterable of Merge
+        Disjoint; each in an order that respects dependencies.
+
+    Returns
+    -------
+    Rewrite
+        Arrays keep their names. A merged task has the highest of the priorities.
+
+    Raises
+    ------
+    GraphError
+        If a task is named twice, is not in the graph or cannot be merged, or if merging closes a circle.
+    """
+    merges = tuple(merges)
+    group_of = _groups(graph, merges)
+    new = _with_arrays(graph)
+    names: dict[str, str] = {}  # by original task
+    taken = {t.name for t in graph.tasks} - set(group_of)
+    operations: dict[object, Operation] = {}
+    for node in _contracted_order(graph, merges, group_of):
+        if isinstance(node, str):
+            names[node] = new.insert(graph.task(node)).name
+            continue
+        found = merges[node]
+        task = _merged_task([graph.task(t) for t in found.tasks], found, operations, taken)
+        taken.add(task.name)
+        new.insert(task)
+        names.update(dict.fromkeys(found.tasks, task.name))
+    for before, after in dict.fromkeys((names[b], names[a]) for b, a in graph.edges):
+        if before != after:
+            new.edge(before, after)
+    return Rewrite(
+        graph=new,
+        tasks={t.name: (names[t.name],) for t in graph.tasks},
+        arrays={name: (name,) for name in graph.arrays},
+        counters=RewriteCounters(len(graph), len(new), merged=len(group_of), merges=len(merges)),
+        recipe=Recipe(merges=merges),
+    )
+
+
+def _groups(graph: TaskGraph, merges: tuple[Merge, ...]) -> dict[str, int]:
+    group_of: dict[str, int] = {}
+    for number, found in enumerate(merges):
+        for name in found.tasks:
+            if name in group_of or graph.task(name).operation is None:
+                raise GraphError("it is merged twice, or is a barrier", where=f"task {name!r}")
+            group_of[name] = number
+    return group_of
+
+
+def _with_arrays(graph: TaskGraph) -> TaskGraph:
+    """Return a graph of the same arrays and data, without tasks."""
+    new = TaskGraph(graph.name)
+    data, arrays = graph.data, graph.arrays
+    for array in arrays.values():
+        new.array(array.name, array.shape, array.dtype, data=data.get(array.name), temporary=array.temporary)
+    for name, joined in graph.joined.items():
+        for each in joined:
+            new.join(name, [arrays[part] for part in each.parts])
+    return new
+
+
+def _contracted_order(graph: TaskGraph, merges: tuple[Merge, ...], group_of: Mapping[str, int]) -> list[int | str]:
+    """Return tasks by name and groups by number, so that every dependency points forward."""
+    node_of: dict[str, int | str] = {name: group_of.get(name, name) for name in graph.order()}
+    place = {name: position for group in merges for position, name in enumerate(group.tasks)}
+    pairs = set()
+    for dependency in graph.dependencies():
+        before, after = node_of[dependency.before], node_of[dependency.after]
+        if before != after:
+            pairs.add((before, after))
+        elif place[dependency.before] > place[dependency.after]:
+            raise GraphError("a merge turns a dependency round", where=f"task {dependency.before!r}")
+    nodes = list(dict.fromkeys(node_of.values()))
+    number = {node: str(index) for index, node in enumerate(nodes)}
+    order = topological_order(number.values(), [(number[b], number[a]) for b, a in pairs])
+    if len(order) < len(nodes):
+        raise GraphError("merging closes a circle of dependencies", where=f"graph {graph.name!r}")
+    return [nodes[int(index)] for index in order]
+
+
+def _merged_task(tasks: list[Task], found: Merge, operations: dict[object, Operation], taken: set[str]) -> Task:
+    """Return the task that does some tasks in turn; equal ones share their operation, as the cost model likes it."""
+    steps: list[Step] = []
+    arrays: dict[str, str] = {}  # parameter by array
+    scalars: dict[str, Scalar] = {}
+    shapes, dtypes = {}, {}
+    for index, task in enumerate(tasks):
+        assert task.operation is not None
+        assert task.signature is not None
+        wiring: list[tuple[str, str]] = []
+        for parameter in task.operation.parameters:
+            if parameter.mode is None:
+                whole = f"{parameter.name}_{index}"
+                scalars[whole] = task.signature.scalars[parameter.name]
+            else:
+                whole = arrays.setdefault(task.arguments[parameter.name], f"a{len(arrays)}")
+                shapes[whole] = task.signature.shapes[parameter.name]
+                dtypes[whole] = task.signature.dtypes[parameter.name]
+            wiring.append((parameter.name, whole))
+        steps.append(Step(task.operation, tuple(wiring)))
+    key = (tuple((id(s.operation), s.arguments) for s in steps), found.implementations)
+    if key not in operations:
+        operations[key] = sequence_operation(steps, found.implementations)
+    operation = operations[key]
+    array_of = {parameter: array for array, parameter in arrays.items()}
+    return Task(
+        name=_task_name([t.name for t in tasks], taken),
+        kind="host" if all(t.kind == "host" for t in tasks) else "kernel",
+        accesses=tuple(Access(array_of[p.name], p.mode) for p in operation.arrays if p.mode is not None),
+        operation=operation,
+        arguments={p.name: array_of[p.name] for p in operation.arrays},
+        signature=Signature(shapes, dtypes, scalars),
+        priority=max(t.priority for t in tasks),
+    )
+
+
+def _task_name(names: list[str], taken: set[str]) -> str:
+    joined = "+".join(names) if len(names) <= _SPELT_OUT else f"{names[0]}+...+{names[-1]} ({len(names)})"
+    base = name = joined if len(joined) <= 120 else f"{names[0][:50]}+...+{names[-1][:50]} ({len(names)})"
+    count = 1
+    while name in taken:
+        count += 1
+        name = f"{base} #{count}"
+    return name

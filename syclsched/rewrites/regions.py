@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Regions of a graph that can be cut alike: tasks that hand rows on to each other, so that chunks stay chunks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from syclsched.model.graph import TaskGraph
+from syclsched.model.operation import Operation
+from syclsched.model.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Tasks that are to be cut into the same chunks, if at all.
+
+    Parameters
+    ----------
+    tasks : tuple of Task
+        In a topological order.
+    rows : int
+        Extent of what is cut.
+    grain : int
+        Chunks should have multiples of this many rows.
+    """
+
+    tasks: tuple[Task, ...]
+    rows: int
+    grain: int
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What goes into a region and comes out of it: names of arrays.
+
+    Parameters
+    ----------
+    given : tuple of str
+        Read by rows; values from outside the graph.
+    made : tuple of str
+        Read by rows; made whole by other tasks.
+    shared : tuple of str
+        Read whole by every chunk.
+    results : tuple of str
+        Written by rows, and asked for or used afterwards.
+    used_whole : tuple of str
+        Those of the results that other tasks use.
+    """
+
+    given: tuple[str, ...]
+    made: tuple[str, ...]
+    shared: tuple[str, ...]
+    results: tuple[str, ...]
+    used_whole: tuple[str, ...]
+
+
+def find_regions(graph: TaskGraph) -> tuple[Region, ...]:
+    """Return the largest regions of tasks that hand arrays on by rows.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        Any.
+
+    Returns
+    -------
+    tuple of Region
+        Disjoint; without those too small to be cut in two.
+    """
+    parent: dict[str, str] = {}
+    rows_of: dict[str, int] = {}
+    writer: dict[str, str | None] = {}  # who has written an array last, by rows
+    for name in graph.order():
+        task = graph.task(name)
+        rows = rows_to_cut(task)
+        by_rows = _arrays_by_rows(task) if rows else frozenset()
+        if rows:
+            parent[name], rows_of[name] = name, rows
+        for access in task.accesses:
+            before = writer.get(access.array)
+            if access.mode.reads and access.array in by_rows and before is not None and rows_of[before] == rows:
+                parent[_root(parent, name)] = _root(parent, before)
+            if access.mode.writes:
+                writer[access.array] = name if access.array in by_rows else None
+    members: dict[str, list[Task]] = {}
+    for name in parent:
+        members.setdefault(_root(parent, name), []).append(graph.task(name))
+    regions = [Region(tuple(m), rows_of[m[0].name], _grain(m)) for m in members.values()]
+    return tuple(region for region in regions if region.rows >= 2 * region.grain)
+
+
+def rows_to_cut(task: Task) -> int:
+    """Return how many rows a task can be cut by; 0 if it cannot be cut.
+
+    Parameters
+    ----------
+    task : Task
+        Any.
+
+    Returns
+    -------
+    int
+        The extent along axis 0 of all arrays its operation cuts.
+    """
+    operation, signature = task.operation, task.signature
+    if operation is None or signature is None or operation.split is None or task.kind != "kernel":
+        return 0
+    if not _written(operation) <= set(operation.split.rows):
+        return 0
+    extents = {signature.shapes[name][:1] for name in operation.split.rows}
+    (extent,) = extents if len(extents) == 1 else ((),)
+    return extent[0] if extent else 0
+
+
+def traffic_of(graph: TaskGraph, region: Region) -> Traffic:
+    """Return what goes into a region and comes out of it.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        The graph.
+    region : Region
+        One of its regions.
+
+    Returns
+    -------
+    Traffic
+        Arrays within the region that nobody else asks for are left out.
+    """
+    inside = {task.name for task in region.tasks}
+    written_outside = {a.array for t in graph.tasks if t.name not in inside for a in t.accesses if a.mode.writes}
+    read_outside = {a.array for t in graph.tasks if t.name not in inside for a in t.accesses if a.mode.reads}
+    written: set[str] = set()
+    read: dict[str, None] = {}
+    shared: dict[str, None] = {}
+    for task in region.tasks:
+        assert task.operation is not None
+        by_rows = _arrays_by_rows(task)
+        for parameter in task.operation.arrays:
+            array = task.arguments[parameter.name]
+            if task.operation.split is None or parameter.name not in task.operation.split.rows:
+                shared.setdefault(array)
+        for access in task.accesses:
+            if access.array in by_rows and access.mode.reads and access.array not in written:
+                read.setdefault(access.array)
+        written |= {access.array for access in task.accesses if access.mode.writes}
+    arrays = graph.arrays
+    whole = read_outside | shared.keys()
+    return Traffic(
+        given=tuple(a for a in read if a not in written_outside),
+        made=tuple(a for a in read if a in written_outside),
+        shared=tuple(shared),
+        results=tuple(sorted(a for a in written if a in whole or not arrays[a].temporary)),
+        used_whole=tuple(sorted(written & whole)),
+    )
+
+
+# --- inside ---------------------------------------------------------------------------------------
+
+
+def _root(parent: dict[str, str], name: str) -> str:
+    while parent[name] != name:
+        parent[name] = name = parent[parent[name]]
+    return name
+
+
+def _arrays_by_rows(task: Task) -> frozenset[str]:
+    assert task.operation is not None
+    split = task.operation.split
+    return frozenset() if split is None else frozenset(task.arguments[name] for name in split.rows)
+
+
+def _written(operation: Operation) -> set[str]:
+    return {p.name for p in operation.arrays if p.mode is not None and p.mode.writes}
+
+
+def _grain(tasks: Sequence[Task]) -> int:
+    """Return the least number of rows that suits all the tasks."""
+    grains = [1]
+    for task in tasks:
+        assert task.operation is not None
+        assert task.signature is not None
+        split = task.operation.split
+        if split is not None and split.grain is not None:
+            grains.append(max(1, split.grain(task.signature)))
+    return math.lcm(*grains)

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Both rewrites one after the other, and what was decided done again."""
+
+from __future__ import annotations
+
+from syclsched.costs import CostModel
+from syclsched.model.graph import TaskGraph
+from syclsched.model.platform import Platform
+from syclsched.model.recipe import Recipe
+from syclsched.rewrites.chunking import cut
+from syclsched.rewrites.coarsen import coarsen
+from syclsched.rewrites.merging import merge
+from syclsched.rewrites.record import Rewrite, unchanged
+from syclsched.rewrites.split import split
+
+
+def rewrite(graph: TaskGraph, platform: Platform, costs: CostModel) -> Rewrite:
+    """Bring the tasks of a graph to a size that a platform runs well.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        Any.
+    platform : Platform
+        Live or described.
+    costs : CostModel
+        Of the platform.
+
+    Returns
+    -------
+    Rewrite
+        What is too large to be balanced is cut first, what is tiny then merged.
+    """
+    cut_up = split(graph, platform, costs)
+    return cut_up.then(coarsen(cut_up.graph, platform, costs))
+
+
+def replay(graph: TaskGraph, recipe: Recipe) -> Rewrite:
+    """Rewrite a graph as was decided before, for instance when the plan was made that is to be run.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        The graph the recipe was made for, or one like it.
+    recipe : Recipe
+        From `Rewrite.recipe`.
+
+    Returns
+    -------
+    Rewrite
+        The same graph again.
+
+    Raises
+    ------
+    GraphError
+        If the recipe does not fit the graph.
+    """
+    cut_up = cut(graph, recipe.cuts) if recipe.cuts else unchanged(graph)
+    return cut_up.then(merge(cut_up.graph, recipe.merges)) if recipe.merges else cut_up

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cut data-parallel tasks that are too large to be balanced, unequally for unequal devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from syclsched.costs import CostModel
+from syclsched.model.adhoc import copy_operation
+from syclsched.model.graph import TaskGraph
+from syclsched.model.operation import Signature
+from syclsched.model.platform import Platform
+from syclsched.model.recipe import Cut
+from syclsched.model.task import LogicalArray, Task
+from syclsched.rewrites.chunking import cut
+from syclsched.rewrites.crew import Seat, crew, harmonic_s, worker
+from syclsched.rewrites.divisible import divide
+from syclsched.rewrites.granularity import granularity
+from syclsched.rewrites.record import Rewrite, unchanged
+from syclsched.rewrites.regions import Region, Traffic, find_regions, traffic_of
+
+#: A region is looked at if its longest path takes this part of what all tasks would take if all devices shared all
+#: work without loss; below, there is enough else to do beside it.
+_BOTTLENECK = 0.5
+
+#: It is cut if that is predicted to save this part of its time: predictions are not more exact than that.
+_LEAST_GAIN = 0.1
+
+
+def split(graph: TaskGraph, platform: Platform, costs: CostModel) -> Rewrite:
+    """Cut regions of data-parallel tasks on which everything else would wait.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        Tasks whose operation has a `syclsched.model.operation.Split` can be cut.
+    platform : Platform
+        Its devices share the rows so that all finish together (`syclsched.rewrites.divisible`), copies included;
+        devices that share their cores count once.
+    costs : CostModel
+        Speeds of the devices and of the links.
+
+    Returns
+    -------
+    Rewrite
+        The graph itself if there is nothing to gain: enough parallel tasks, no device worth the copies, and no copies
+        worth overlapping.
+    """
+    regions = () if graph.joined else find_regions(graph)
+    if not regions:
+        return unchanged(graph)
+    seats = crew(platform, graph.tasks, costs)
+    limit_s = _BOTTLENECK * sum(harmonic_s(task, seats, costs) for task in graph.tasks)
+    cuts = []
+    for region in regions:
+        if _longest_path_s(graph, region, platform, costs) > limit_s:
+            rows = _chunks(graph, region, seats, platform, costs)
+            if len(rows) > 1:
+                cuts.append(Cut(tuple(task.name for task in region.tasks), rows))
+    return cut(graph, cuts) if cuts else unchanged(graph)
+
+
+def _longest_path_s(graph: TaskGraph, region: Region, platform: Platform, costs: CostModel) -> float:
+    """Return the seconds of a region's longest path, each task on the device that is fastest for it."""
+    finish_s: dict[str, float] = {}
+    last: dict[str, str] = {}
+    for task in region.tasks:
+        choices = costs.choices(task, platform.devices)
+        seconds = min((c[1].seconds for c in choices if c is not None), default=0.0)
+        before = [finish_s[last[a.array]] for a in task.accesses if a.array in last]
+        finish_s[task.name] = max(before, default=0.0) + seconds
+        last |= {a.array: task.name for a in task.accesses if a.mode.writes}
+    return max(finish_s.values())
+
+
+def _chunks(
+    graph: TaskGraph, region: Region, seats: Sequence[Seat], platform: Platform, costs: CostModel
+) -> tuple[int, ...]:
+    """Return the rows of each chunk a region should be cut into; none if it should not be."""
+    arrays, traffic = graph.arrays, traffic_of(graph, region)
+    overhead_s = granularity(platform).overhead_s
+    # Uncut, what other tasks make may lie where it is needed; cut, it is taken to come from the host's memory.
+    uncut = Traffic(traffic.given, (), traffic.shared, traffic.results, ())
+    alone = [worker(Seat(s.device, 1), region, uncut, costs, arrays, overhead_s) for s in seats]
+    workers = [w for s in seats if (w := worker(s, region, traffic, costs, arrays, overhead_s)) is not None]
+    if not workers:
+        return ()
+    alone_s = min(w.finish_s(region.rows, 1) for w in alone if w is not None)
+    division = divide(workers, region.rows, region.grain)
+    submitting_s = overhead_s * len(region.tasks) * len(division.rows)
+    moved = [arrays[name] for name in (*traffic.made, *traffic.used_whole)]
+    cut_s = max(division.finish_s, submitting_s) + sum(_copy_s(array, platform, costs) for array in moved)
+    return division.rows if cut_s < (1.0 - _LEAST_GAIN) * alone_s else ()
+
+
+def _copy_s(array: LogicalArray, platform: Platform, costs: CostModel) -> float:
+    """Return what copying an array within a memory takes, where that is fastest."""
+    names = ("source", "destination")
+    signature = Signature(dict.fromkeys(names, array.shape), dict.fromkeys(names, array.dtype))
+    task = Task("copy", "copy", operation=copy_operation(), signature=signature)
+    return min((c[1].seconds for c in costs.choices(task, platform.devices) if c is not None), default=0.0)

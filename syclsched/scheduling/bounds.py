@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lower bounds on the makespan: no timetable of a problem, by any policy, finishes earlier.
+
+Each part is a relaxation that holds with and without contention: copies on channels only ever take longer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from importlib.util import find_spec
+
+import numpy as np
+
+from syclsched.compiled import compiled
+from syclsched.scheduling.problem import Problem
+from syclsched.scheduling.tables import NOTHING, Floats, Ints, Tables
+
+#: The LP relaxation has a variable for each flow and pair of devices; larger ones are not made.
+LP_VARIABLES = 20_000
+
+#: Work that the search for the area bound's multipliers may do: tasks times devices times rounds.
+_AREA_WORK = 20_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Lower bounds on the makespan of a problem, in seconds.
+
+    Parameters
+    ----------
+    path_s : float
+        Longest chain of tasks, each at its fastest, copies for nothing.
+    area_s : float
+        All work shared evenly and divisibly among the lanes of unrelated devices, each task where it suits the whole;
+        also of the tasks in the middle only, between the least times before and after them.
+    release_s : float
+        The latest release, and the longest chain from it.
+    transfer_s : float
+        Longest chain with copies: what a task reads comes from the device that gets it there first; wanted results
+        are brought to their places.
+    lp_s : float or None
+        Linear programme of assignment, chains with copies, and work at once; None for large problems and where scipy
+        is not installed.
+    """
+
+    path_s: float
+    area_s: float
+    release_s: float
+    transfer_s: float
+    lp_s: float | None = None
+
+    @property
+    def best_s(self) -> float:
+        """The largest of them: what a makespan is compared with."""
+        return max(getattr(self, field.name) or 0.0 for field in fields(self))
+
+    @property
+    def best_name(self) -> str:
+        """Which one that is: ``path``, ``area``, ``release``, ``transfer`` or ``lp``."""
+        return max(fields(self), key=lambda field: getattr(self, field.name) or 0.0).name[:-2]
+
+    def gap(self, makespan_s: float) -> float:
+        """Return by what share of the bound a makespan is above it; 0 for an optimal one, at most so far from it."""
+        if self.best_s <= 0.0:
+            return 0.0 if makespan_s <= 0.0 else float("inf")
+        return max(0.0, makespan_s / self.best_s - 1.0)
+
+
+def lower_bound(problem: Problem, *, lp: bool = True) -> Bound:
+    """Return all lower bounds on the makespan of a problem.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is to be scheduled.
+    lp : bool, default True
+        Whether to solve the linear programme where the problem is small enough: up to a second.
+
+    Returns
+    -------
+    Bound
+        But for the programme, in time near linear in tasks and arcs times devices squared.
+    """
+    tables = problem.tables
+    if not len(problem):
+        return Bound(0.0, 0.0, 0.0, _transfer_s(tables, *_heads_and_tails(tables)))
+    fastest = tables.seconds.min(axis=1)
+    path, _ = _chains(tables.pred_start, tables.pred_task, fastest, np.zeros(len(fastest)))
+    released, _ = _chains(tables.pred_start, tables.pred_task, fastest, tables.release_s)
+    heads, tails = _heads_and_tails(tables)
+    lp_s = None
+    if lp and len(tables.read_item) * len(problem.devices) ** 2 <= LP_VARIABLES and find_spec("scipy") is not None:
+        from syclsched.scheduling.relaxation import relaxation_s  # scipy is slow to import
+
+        lp_s = relaxation_s(tables, heads, tails, _hops(tables, *_least_copies(tables)))
+    return Bound(
+        path_s=float(path.max()),
+        area_s=_area_s(tables, heads, tails),
+        release_s=float(released.max()),
+        transfer_s=_transfer_s(tables, heads, tails),
+        lp_s=lp_s,
+    )
+
+
+def quick_bound_s(problem: Problem) -> float:
+    """Return the best of the bounds that take little time: transfers, and the area of all tasks.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is to be scheduled.
+
+    Returns
+    -------
+    float
+        Seconds.
+    """
+    tables = problem.tables
+    if not len(problem):
+        return lower_bound(problem, lp=False).best_s
+    area_s, _ = area_multipliers(tables.seconds, np.diff(tables.device_start), rounds=60)
+    return max(area_s, _transfer_s(tables, *_heads_and_tails(tables)))
+
+
+def area_multipliers(seconds: Floats, lanes: Ints, rounds: int = 200) -> tuple[float, Floats]:
+    """Return the area bound of tasks on unrelated devices, and what a lane's second is worth on each device.
+
+    The bound is the optimum of the linear programme that divides tasks among devices at will; this is its Lagrangian
+    dual, ``max over m of sum over tasks of min over devices of m[d] * seconds[t, d]`` with ``sum m * lanes = 1``, by
+    multiplicative weights. Any ``m`` gives a bound, so it need not be solved to the end.
+
+    Parameters
+    ----------
+    seconds : ndarray of float64, shape (T, D)
+        Infinity where a task cannot run.
+    lanes : ndarray of int64, shape (D,)
+        Of each device.
+    rounds : int, default 200
+        Of the weights; fewer for large problems.
+
+    Returns
+    -------
+    (float, ndarray of float64, shape (D,))
+        The bound, and the multipliers that give it.
+    """
+    count, devices = seconds.shape
+    worth = np.ones(devices)
+    best, best_worth = 0.0, worth / lanes.sum()
+    rows = np.arange(count)
+    for k in range(max(8, min(rounds, _AREA_WORK // max(1, seconds.size)))):
+        worth = np.maximum(worth / (worth * lanes).sum(), 1e-12)
+        value = worth * seconds
+        choice = value.argmin(axis=1)
+        bound = float(value[rows, choice].sum()) / float((worth * lanes).sum())
+        if bound > best:
+            best, best_worth = bound, worth.copy()
+        load = np.bincount(choice, weights=seconds[rows, choice], minlength=devices) / lanes
+        if load.max() <= 0.0:
+            break
+        worth = worth * np.exp(0.5 / np.sqrt(k + 1.0) * (load / load.max() - 1.0))
+    return best, best_worth
+
+
+# --- inside ---------------------------------------------------------------------------------------
+
+
+@compiled
+def _chains(pred_start: Ints, pred_task: Ints, seconds: Floats, release_s: Floats) -> tuple[Floats, Floats]:
+    """Return the earliest finish and start of each task, each on a device of its own."""
+    finish, start = np.zeros(seconds.size), np.zeros(seconds.size)
+    for task in range(seconds.size):
+        begin = release_s[task]
+        for k in range(pred_start[task], pred_start[task + 1]):
+            begin = max(begin, finish[pred_task[k]])
+        start[task], finish[task] = begin, begin + seconds[task]
+    return finish, start
+
+
+def _least_copies(tables: Tables) -> tuple[Floats, Floats]:
+    """Return latency and slope that no copy from a device's reach (or a space) to another's reach falls short of."""
+    spaces, devices = tables.latency_s.shape[0], len(tables.reach_start) - 1
+    latency, slope = np.full((spaces, devices), np.inf), np.full((spaces, devices), np.inf)
+    for device in range(devices):
+        reached = tables.reach_space[tables.reach_start[device] : tables.reach_start[device + 1]]
+        latency[:, device] = tables.latency_s[:, reached].min(axis=1)
+        slope[:, device] = tables.s_per_byte[:, reached].min(axis=1)
+        latency[reached, device] = slope[reached, device] = 0.0
+    return latency, slope
+
+
+@compiled
+def _heads(
+    tables_seconds: Floats,
+    release_s: Floats,
+    pred_start: Ints,
+    pred_task: Ints,
+    read_start: Ints,
+    read_item: Ints,
+    producer: Ints,
+    item_space: Ints,
+    nbytes: Floats,
+    from_space: tuple[Floats, Floats],
+    hop: tuple[Floats, Floats],
+) -> Floats:
+    """Return the earliest start of each task on each device, with each predecessor where it suits this task best."""
+    count, devices = tables_seconds.shape
+    heads = np.zeros((count, devices))
+    for task in range(count):
+        begin = release_s[task]
+        for k in range(pred_start[task], pred_start[task + 1]):
+            before, least = pred_task[k], np.inf
+            for other in range(devices):
+                least = min(least, heads[before, other] + tables_seconds[before, other])
+            begin = max(begin, least)
+        for device in range(devices):
+            heads[task, device] = begin
+        for k in range(read_start[task], read_start[task + 1]):
+            item = read_item[k]
+            if nbytes[item] == 0.0:
+                continue
+            for device in range(devices):
+                least = np.inf
+                if producer[item] < 0:
+                    origin = item_space[item]
+                    least = from_space[0][origin, device] + nbytes[item] * from_space[1][origin, device]
+                else:
+                    for other in range(devices):
+                        made = heads[producer[item], other] + tables_seconds[producer[item], other]
+                        least = min(least, made + hop[0][other, device] + nbytes[item] * hop[1][other, device])
+                heads[task, device] = max(heads[task, device], least)
+    return heads
+
+
+@compiled
+def _tails(
+    seconds: Floats,
+    succ_start: Ints,
+    succ_task: Ints,
+    read_start: Ints,
+    read_item: Ints,
+    producer: Ints,
+    nbytes: Floats,
+    hop: tuple[Floats, Floats],
+) -> Floats:
+    """Return the least time from the finish of each task on each device to the end."""
+    count, devices = seconds.shape
+    tails = np.zeros((count, devices))
+    for task in range(count - 1, -1, -1):
+        after = 0.0
+        for k in range(succ_start[task], succ_start[task + 1]):
+            least = np.inf
+            for other in range(devices):
+                least = min(least, seconds[succ_task[k], other] + tails[succ_task[k], other])
+            after = max(after, least)
+        for device in range(devices):
+            tails[task, device] = max(tails[task, device], after)
+        # All that reads from this task has been seen: push this task's tail to those it reads from.
+        for k in range(read_start[task], read_start[task + 1]):
+            item = read_item[k]
+            maker = producer[item]
+            if maker < 0 or nbytes[item] == 0.0:
+                continue
+            for device in range(devices):
+                least = np.inf
+                for other in range(devices):
+                    way = hop[0][device, other] + nbytes[item] * hop[1][device, other]
+                    least = min(least, way + seconds[task, other] + tails[task, other])
+                tails[maker, device] = max(tails[maker, device], least)
+    return tails
+
+
+def _hops(tables: Tables, latency: Floats, slope: Floats) -> tuple[Floats, Floats]:
+    """Return latency and slope that no copy of what is made on one device to another falls short of."""
+    devices = len(tables.reach_start) - 1
+    # An item made on a device lies in a space that it reaches: its home, or where an update finds it.
+    hops = tuple(
+        np.array(
+            [
+                way[tables.reach_space[tables.reach_start[d] : tables.reach_start[d + 1]]].min(axis=0)
+                for d in range(devices)
+            ]
+        ).reshape(devices, devices)
+        for way in (latency, slope)
+    )
+    return np.ascontiguousarray(hops[0]), np.ascontiguousarray(hops[1])
+
+
+def _heads_and_tails(tables: Tables) -> tuple[Floats, Floats]:
+    """Return the earliest start of each task on each device, and the least time after it."""
+    latency, slope = _least_copies(tables)
+    hop = _hops(tables, latency, slope)
+    heads = _heads(
+        tables.seconds,
+        tables.release_s,
+        tables.pred_start,
+        tables.pred_task,
+        tables.read_start,
+        tables.read_item,
+        tables.item_producer,
+        tables.item_space,
+        tables.item_bytes,
+        (latency, slope),
+        hop,
+    )
+    tails = _tails(
+        tables.seconds,
+        tables.succ_start,
+        tables.succ_task,
+        tables.read_start,
+        tables.read_item,
+        tables.item_producer,
+        tables.item_bytes,
+        hop,
+    )
+    return heads, tails
+
+
+def _transfer_s(tables: Tables, heads: Floats, tails: Floats) -> float:
+    """Return the longest chain with copies, wanted results included."""
+    through = (heads + tables.seconds + tails).min(axis=1, initial=np.inf)
+    best = float(through.max(initial=0.0))
+    for item, wanted in zip(tables.want_item.tolist(), tables.want_space.tolist(), strict=True):
+        nbytes, maker = tables.item_bytes[item], int(tables.item_producer[item])
+        copy_s = tables.latency_s[:, wanted] + nbytes * tables.s_per_byte[:, wanted]
+        copy_s[wanted] = 0.0
+        if nbytes == 0.0:
+            copy_s[:] = 0.0
+        if maker == NOTHING:
+            best = max(best, float(copy_s[tables.item_space[item]]))
+            continue
+        least = min(
+            heads[maker, d]
+            + tables.seconds[maker, d]
+            + copy_s[tables.reach_space[tables.reach_start[d] : tables.reach_start[d + 1]]].min()
+            for d in range(heads.shape[1])
+        )
+        best = max(best, float(least))
+    return best
+
+
+def _area_s(tables: Tables, heads: Floats, tails: Floats) -> float:
+    """Return the area bound, of all tasks and of those that lie between a head and a tail."""
+    lanes = np.diff(tables.device_start)
+    bound, _ = area_multipliers(tables.seconds, lanes)
+    able = np.isfinite(tables.seconds)
+    head = np.where(able, heads, np.inf).min(axis=1)
+    tail = np.where(able, tails, np.inf).min(axis=1)
+    if tables.seconds.size > _AREA_WORK // 400:
+        return bound
+    for first in np.unique(np.quantile(head, [0.0, 0.02, 0.1])):
+        for last in np.unique(np.quantile(tail, [0.0, 0.02, 0.1])):
+            inner = (head >= first) & (tail >= last)
+            if (first > 0.0 or last > 0.0) and inner.any():
+                bound = max(bound, first + last + area_multipliers(tables.seconds[inner], lanes)[0])
+    return bound

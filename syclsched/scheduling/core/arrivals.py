@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When items are where, without contention: a copy starts as soon as its item is made.
+
+An item is made in one space. It can be had there at once, and in any other space after a copy, at one time for all
+tasks that read it there. A device that reaches several spaces reads wherever the item is first; an array that is
+updated stays in the space it is read in, a fresh one is made in the home space of its device.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from syclsched.compiled import lean
+from syclsched.scheduling.core.state import Data
+from syclsched.scheduling.tables import Floats
+
+
+@lean
+def copy_seconds(data: Data, item: int, source: int, destination: int) -> float:
+    """Return what a copy of an item takes.
+
+    Parameters
+    ----------
+    data : Data
+        Sizes and links.
+    item : int
+        What is copied.
+    source, destination : int
+        Spaces.
+
+    Returns
+    -------
+    float
+        Seconds; infinity if there is no way.
+    """
+    nbytes = data.item_bytes[item]
+    if source == destination or nbytes == 0.0:
+        return 0.0
+    return float(data.latency_s[source, destination] + nbytes * data.s_per_byte[source, destination])
+
+
+@lean
+def wait_for_items(data: Data, task: int, first: int, end: int, ready_s: Floats) -> None:
+    """Raise the times at which a task can start on devices to when the items it reads are there.
+
+    Parameters
+    ----------
+    data : Data
+        Items that have not been made are left out.
+    task : int
+        Who reads.
+    first, end : int
+        The range of devices.
+    ready_s : ndarray of float64, shape (D,)
+        Changed; infinity where there is no way.
+    """
+    for row in range(data.read_start[task], data.read_start[task + 1]):
+        item = data.read_item[row]
+        origin, made_s, nbytes = data.origin[item], data.made_s[item], data.item_bytes[item]
+        if origin < 0:
+            continue
+        for device in range(first, end):
+            copy_s = np.inf
+            for reached in range(data.reach_start[device], data.reach_start[device + 1]):
+                space = data.reach_space[reached]
+                if space == origin or nbytes == 0.0:
+                    copy_s = 0.0
+                else:
+                    copy_s = min(copy_s, data.latency_s[origin, space] + nbytes * data.s_per_byte[origin, space])
+            ready_s[device] = max(ready_s[device], made_s + copy_s)
+
+
+@lean
+def make_items(data: Data, task: int, device: int, finish_s: float) -> None:
+    """Put what a task makes where it makes it.
+
+    Parameters
+    ----------
+    data : Data
+        Changed.
+    task, device : int
+        What was placed, and where.
+    finish_s : float
+        When it finishes.
+    """
+    for row in range(data.make_start[task], data.make_start[task + 1]):
+        item, replaces = data.make_item[row], data.make_replaces[row]
+        space = data.reach_space[data.reach_start[device]]
+        if replaces >= 0:
+            space = _read_in(data, replaces, device)
+        data.origin[item], data.made_s[item] = space, finish_s
+
+
+@lean
+def _read_in(data: Data, item: int, device: int) -> int:
+    """Return the space in which a device reads an item: its origin, or where it is first, the home before others."""
+    origin, first = data.origin[item], data.reach_start[device]
+    best, best_s = data.reach_space[first], np.inf
+    for reached in range(first, data.reach_start[device + 1]):
+        space = data.reach_space[reached]
+        if space == origin:
+            return int(origin)
+        copy_s = copy_seconds(data, item, origin, space)
+        if copy_s < best_s:
+            best, best_s = space, copy_s
+    return int(best)

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies on one-port channels: each is put into the first gap that all its channels have when its reader is placed.
+
+A copy goes from the space its item was made in to one that the reader reaches, once for all readers there. What a
+reader would need is first found *on trial*, behind the copies there are, and then kept or forgotten.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from syclsched.compiled import compiled, lean
+from syclsched.scheduling.core.arrivals import copy_seconds
+from syclsched.scheduling.core.state import Data, Network
+from syclsched.scheduling.core.timelines import earliest, give_back, take
+from syclsched.scheduling.tables import NOTHING, Floats, Ints
+
+#: Columns of `Network.what` and `Network.when_s`.
+ITEM, SOURCE, DESTINATION = 0, 1, 2
+START, FINISH = 0, 1
+
+
+@lean
+def wait_for_copies(data: Data, network: Network, task: int, first: int, end: int, ready_s: Floats) -> None:
+    """Raise the times at which a task can start on devices to when the items it reads are there.
+
+    Parameters
+    ----------
+    data : Data
+        Items that have not been made are left out.
+    network : Network
+        What the last of the devices needs is left in it on trial.
+    task : int
+        Who reads.
+    first, end : int
+        The range of devices.
+    ready_s : ndarray of float64, shape (D,)
+        Changed; infinity where there is no way.
+    """
+    for device in range(first, end):
+        network.counts[1] = 0
+        for row in range(data.read_start[task], data.read_start[task + 1]):
+            if data.origin[data.read_item[row]] >= 0:
+                ready_s[device] = max(ready_s[device], _try_copy(data, network, data.read_item[row], device))
+
+
+@lean
+def make_items_with_copies(
+    data: Data, network: Network, task: int, device: int, finish_s: float, unused: Floats
+) -> None:
+    """Make the copies that a task needs a part of the schedule, and put what it makes where it makes it.
+
+    Parameters
+    ----------
+    data, network : Data, Network
+        Changed.
+    task, device : int
+        What was placed, and where.
+    finish_s : float
+        When it finishes.
+    unused : ndarray of float64, shape (D,)
+        Overwritten.
+    """
+    wait_for_copies(data, network, task, device, device + 1, unused)
+    _keep(network)
+    for row in range(data.make_start[task], data.make_start[task + 1]):
+        item, replaces = data.make_item[row], data.make_replaces[row]
+        space = data.reach_space[data.reach_start[device]]
+        if replaces >= 0:
+            space = _read_in(data, network, replaces, device)
+        data.origin[item], data.made_s[item] = space, finish_s
+        network.arrival_s[item, space] = finish_s
+
+
+@lean
+def unmake_items(data: Data, network: Network, task: int, copies: int) -> None:
+    """Undo the last `make_items` or `make_items_with_copies`.
+
+    Parameters
+    ----------
+    data, network : Data, Network
+        Changed.
+    task : int
+        What was placed.
+    copies : int
+        How many copies there were before.
+    """
+    for row in range(data.make_start[task], data.make_start[task + 1]):
+        item = data.make_item[row]
+        if network.arrival_s.shape[0]:
+            network.arrival_s[item, data.origin[item]] = np.inf
+        data.origin[item] = NOTHING
+    while network.counts[0] > copies:
+        network.counts[0] -= 1
+        copy = network.counts[0]
+        network.arrival_s[network.what[copy, ITEM], network.what[copy, DESTINATION]] = np.inf
+        one, other = _channels(network, network.what[copy, SOURCE], network.what[copy, DESTINATION])
+        if one >= 0:
+            give_back(network.lines.link, network.lines.time, one, 2 * copy)
+        if other >= 0:
+            give_back(network.lines.link, network.lines.time, other, 2 * copy + 1)
+
+
+@compiled
+def copy_results(data: Data, network: Network, want_item: Ints, want_space: Ints) -> None:
+    """Copy the results to where they are wanted at the end, those that are made first before the others.
+
+    Parameters
+    ----------
+    data, network : Data, Network
+        With all tasks placed. What cannot be brought to where it is wanted stays where it is.
+    want_item, want_space : ndarray of int64, shape (W,)
+        See `Tables`.
+    """
+    wanted_s = np.empty(want_item.shape[0])
+    for want in range(wanted_s.shape[0]):
+        wanted_s[want] = data.made_s[want_item[want]]
+    for want in np.argsort(wanted_s, kind="mergesort"):
+        item, space = want_item[want], want_space[want]
+        if data.item_bytes[item] > 0.0 and network.arrival_s[item, space] == np.inf:
+            network.counts[1] = 0
+            if _try_space(data, network, item, space, np.inf) < np.inf:
+                network.counts[1] = 1
+                _keep(network)
+
+
+# --- inside ---------------------------------------------------------------------------------------
+
+
+@lean
+def _try_copy(data: Data, network: Network, item: int, device: int) -> float:
+    """Return when an item is in the first space that a device reaches; a copy that this needs is put on trial."""
+    if data.item_bytes[item] == 0.0:
+        return float(data.made_s[item])
+    first, end = data.reach_start[device], data.reach_start[device + 1]
+    best_s = np.inf
+    for reached in range(first, end):
+        best_s = min(best_s, network.arrival_s[item, data.reach_space[reached]])
+    behind = network.counts[0] + network.counts[1]
+    for copy in range(network.counts[0], behind):
+        if network.what[copy, ITEM] == item:  # read twice by one task
+            best_s = min(best_s, network.when_s[copy, FINISH])
+    before_s, best, start_s = best_s, NOTHING, 0.0
+    for reached in range(first, end):
+        space = data.reach_space[reached]
+        if network.arrival_s[item, space] == np.inf:
+            finish_s = _try_space(data, network, item, space, best_s)
+            if finish_s < best_s:
+                best_s, best, start_s = finish_s, space, network.when_s[behind, START]
+    if best_s < before_s:
+        network.what[behind, DESTINATION] = best
+        network.when_s[behind, START], network.when_s[behind, FINISH] = start_s, best_s
+        network.counts[1] += 1
+    return best_s
+
+
+@lean
+def _try_space(data: Data, network: Network, item: int, space: int, bound_s: float) -> float:
+    """Return when a copy to a space would end, infinity if not before a bound; it is written behind those on trial."""
+    origin, made_s = data.origin[item], data.made_s[item]
+    seconds = copy_seconds(data, item, origin, space)
+    if not made_s + seconds < bound_s:
+        return np.inf
+    copy = network.counts[0] + network.counts[1]
+    start_s = _first_gap(network, origin, space, made_s, seconds)
+    network.what[copy, ITEM], network.what[copy, SOURCE], network.what[copy, DESTINATION] = item, origin, space
+    network.when_s[copy, START], network.when_s[copy, FINISH] = start_s, start_s + seconds
+    return start_s + seconds
+
+
+@lean
+def _first_gap(network: Network, source: int, destination: int, ready_s: float, seconds: float) -> float:
+    """Return when all channels of a copy are free, also of the copies on trial, for so long."""
+    link, time = network.lines.link, network.lines.time
+    one, other = _channels(network, source, destination)
+    start_s = ready_s
+    while True:
+        before_s = start_s
+        if one >= 0:
+            start_s = earliest(link, time, one, start_s, seconds)
+        if other >= 0:
+            start_s = earliest(link, time, other, start_s, seconds)
+        for copy in range(network.counts[0], network.counts[0] + network.counts[1]):
+            if start_s < network.when_s[copy, FINISH] and network.when_s[copy, START] < start_s + seconds:
+                taken, also = _channels(network, network.what[copy, SOURCE], network.what[copy, DESTINATION])
+                if (one >= 0 and one in (taken, also)) or (other >= 0 and other in (taken, also)):
+                    start_s = network.when_s[copy, FINISH]
+        if start_s == before_s:
+            return start_s
+
+
+@lean
+def _channels(network: Network, source: int, destination: int) -> tuple[int, int]:
+    """Return the heads of the lines that a copy occupies; one that it has twice counts once."""
+    one, other = network.channel[source, destination, 0], network.channel[source, destination, 1]
+    nodes = 2 * network.what.shape[0]
+    return (
+        nodes + one if one >= 0 else NOTHING,
+        nodes + other if other >= 0 and other != one else NOTHING,
+    )
+
+
+@lean
+def _keep(network: Network) -> None:
+    """Make what is there on trial a part of the schedule."""
+    for copy in range(network.counts[0], network.counts[0] + network.counts[1]):
+        source, destination = network.what[copy, SOURCE], network.what[copy, DESTINATION]
+        start_s, finish_s = network.when_s[copy, START], network.when_s[copy, FINISH]
+        network.arrival_s[network.what[copy, ITEM], destination] = finish_s
+        one, other = _channels(network, source, destination)
+        if one >= 0:
+            take(network.lines.link, network.lines.time, one, 2 * copy, start_s, finish_s)
+        if other >= 0:
+            take(network.lines.link, network.lines.time, other, 2 * copy + 1, start_s, finish_s)
+    network.counts[0] += network.counts[1]
+    network.counts[1] = 0
+
+
+@lean
+def _read_in(data: Data, network: Network, item: int, device: int) -> int:
+    """Return the space in which a device reads an item: its origin, or where it is first, the home before others."""
+    origin, first = data.origin[item], data.reach_start[device]
+    best, best_s = data.reach_space[first], np.inf
+    for reached in range(first, data.reach_start[device + 1]):
+        space = data.reach_space[reached]
+        if space == origin:
+            return int(origin)
+        if network.arrival_s[item, space] < best_s:
+            best, best_s = space, network.arrival_s[item, space]
+    return int(best)

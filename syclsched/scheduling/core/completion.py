@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Max-min and sufferage: the ready task whose best completion time is latest, or would suffer most elsewhere.
+
+The best and the second best device of each ready task are kept, and worked out again only for tasks to which the
+device that was given a task last is one of the two. A step still looks at all ready tasks.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from syclsched.compiled import lean
+from syclsched.scheduling.core.engine import find_ready, place
+from syclsched.scheduling.core.greedy import first_free
+from syclsched.scheduling.core.state import Slots, State
+from syclsched.scheduling.core.timelines import FREE
+from syclsched.scheduling.tables import NOTHING, Floats, Ints
+
+#: Columns of the two best of each task.
+_BEST, _SECOND = 0, 1
+
+
+class Ready(NamedTuple):
+    """Tasks that are ready, and where they would complete first.
+
+    Parameters
+    ----------
+    task : ndarray of int64, shape (T,)
+        The ready tasks, in no order.
+    data_s : ndarray of float64, shape (T, D)
+        When a ready task has its data.
+    free_s : ndarray of float64, shape (D,)
+        When each device has finished what it has.
+    best_s : ndarray of float64, shape (T, 2)
+        Best and second best completion of a ready task.
+    best_device : ndarray of int64, shape (T, 2)
+        Where.
+    """
+
+    task: Ints
+    data_s: Floats
+    free_s: Floats
+    best_s: Floats
+    best_device: Ints
+
+
+def make_ready(tasks: int, devices: int) -> Ready:
+    """Return room for all tasks, none of which is ready.
+
+    Parameters
+    ----------
+    tasks, devices : int
+        How many.
+
+    Returns
+    -------
+    Ready
+        With devices that are free.
+    """
+    pairs = (tasks, 2)
+    table = np.empty((tasks, devices))
+    return Ready(np.empty(tasks, np.int64), table, np.zeros(devices), np.empty(pairs), np.empty(pairs, np.int64))
+
+
+@lean
+def place_by_completion(
+    state: State,
+    ready: Ready,
+    waiting: Ints,
+    succ_start: Ints,
+    succ_task: Ints,
+    places: Ints,
+    sufferage: bool,
+) -> int:
+    """Schedule one ready task after the other on the device on which it completes first, without insertion.
+
+    Parameters
+    ----------
+    state, waiting, succ_start, succ_task, places
+        See `syclsched.scheduling.core.greedy.place_best_pairs`.
+    ready : Ready
+        Changed.
+    sufferage : bool
+        Whether the task goes first whose second best completion is the most behind its best; else the one whose best
+        completion is latest.
+
+    Returns
+    -------
+    int
+        The task whose data cannot be brought to any device that can run it, or `NOTHING`.
+    """
+    slots, data, network = state
+    tasks, devices = slots.seconds.shape
+    count = 0
+    for task in range(tasks):
+        if waiting[task] == 0:
+            ready.task[count] = task
+            count += 1
+    changed, fresh = NOTHING, 0
+    while count:
+        for index in range(fresh, count):
+            task = ready.task[index]
+            find_ready(slots, data, network, task, 0, devices)
+            for device in range(devices):
+                ready.data_s[task, device] = slots.ready_s[device]
+            _find_two_best(slots, ready, task)
+            if ready.best_device[task, _BEST] < 0:
+                return int(task)
+        chosen = _choose(slots, ready, count, changed, places, sufferage)
+        task = ready.task[chosen]
+        changed = ready.best_device[task, _BEST]
+        count -= 1
+        ready.task[chosen] = ready.task[count]
+        fresh = count
+        processor = first_free(slots, changed)
+        find_ready(slots, data, network, task, changed, changed + 1)
+        start_s = max(slots.ready_s[changed], slots.lines.time[tasks + processor, FREE])
+        place(slots, data, network, task, processor, start_s)
+        ready.free_s[changed] = slots.lines.time[tasks + first_free(slots, changed), FREE]
+        for arc in range(succ_start[task], succ_start[task + 1]):
+            waiting[succ_task[arc]] -= 1
+            if waiting[succ_task[arc]] == 0:
+                ready.task[count] = succ_task[arc]
+                count += 1
+    return NOTHING
+
+
+@lean
+def _choose(slots: Slots, ready: Ready, count: int, changed: int, places: Ints, sufferage: bool) -> int:
+    """Return which of the ready tasks goes next, after one device's time has changed."""
+    chosen, chosen_value = NOTHING, 0.0
+    for index in range(count):
+        task = ready.task[index]
+        if ready.best_device[task, _BEST] == changed or ready.best_device[task, _SECOND] == changed:
+            _find_two_best(slots, ready, task)
+        value = ready.best_s[task, _BEST]
+        if sufferage:
+            value = ready.best_s[task, _SECOND] - value
+        earlier = chosen >= 0 and value == chosen_value and places[task] < places[ready.task[chosen]]
+        if chosen < 0 or value > chosen_value or earlier:
+            chosen, chosen_value = index, value
+    return chosen
+
+
+@lean
+def _find_two_best(slots: Slots, ready: Ready, task: int) -> None:
+    """Find the two devices on which a task completes first; infinity and `NOTHING` where there are not so many."""
+    best_s, best_device = ready.best_s[task], ready.best_device[task]
+    best_s[:], best_device[:] = np.inf, NOTHING
+    for device in range(slots.seconds.shape[1]):
+        finish_s = max(ready.data_s[task, device], ready.free_s[device]) + slots.seconds[task, device]
+        if finish_s < best_s[_BEST]:
+            best_s[_SECOND], best_device[_SECOND] = best_s[_BEST], best_device[_BEST]
+            best_s[_BEST], best_device[_BEST] = finish_s, device
+        elif finish_s < best_s[_SECOND]:
+            best_s[_SECOND], best_device[_SECOND] = finish_s, device

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""List scheduling: take tasks in an order, put each where it suits best.
+
+The steps (when a task can start on each device, the best slot, placing it, taking it back) serve every policy; most
+policies are `place_in_order` with an order of their own and a choice of devices.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from syclsched.compiled import lean
+from syclsched.scheduling.core.arrivals import make_items, wait_for_items
+from syclsched.scheduling.core.channels import make_items_with_copies, unmake_items, wait_for_copies
+from syclsched.scheduling.core.state import Data, Network, Slots, State
+from syclsched.scheduling.core.timelines import FREE, earliest, give_back, take
+from syclsched.scheduling.tables import NOTHING, Floats, Ints
+
+
+@lean
+def place_in_order(state: State, order: Ints, pinned: Ints, follows: Ints, offset_s: Floats, weight: float) -> int:
+    """Schedule tasks in an order, each where it suits best, with insertion.
+
+    Parameters
+    ----------
+    state : State
+        In which nothing has been placed; changed.
+    order : ndarray of int64, shape (T,)
+        Every task after its predecessors.
+    pinned : ndarray of int64, shape (T,)
+        The device that a task goes to if it can run there; `NOTHING` for the best. Length 0: all for the best.
+    follows : ndarray of int64, shape (T,)
+        A task earlier in the order whose device a task goes to if it can run there; `NOTHING` or the task itself for
+        the best. Length 0: all for the best.
+    offset_s : ndarray of float64, shape (T, D)
+        The slot with the least ``start + weight * seconds + offset`` is chosen. Length 0: no offsets.
+    weight : float
+        1 to go by the finish, 0 to go by the start.
+
+    Returns
+    -------
+    int
+        The task whose data cannot be brought to any device that can run it, or `NOTHING`.
+    """
+    slots, data, network = state
+    devices = slots.seconds.shape[1]
+    for task in order:
+        processor, start_s = NOTHING, 0.0
+        first, end = 0, devices
+        if pinned.shape[0] and pinned[task] >= 0:
+            first, end = pinned[task], pinned[task] + 1
+        elif follows.shape[0] and follows[task] >= 0 and slots.processor[follows[task]] >= 0:
+            first = slots.processor_device[slots.processor[follows[task]]]
+            end = first + 1
+        while processor < 0:
+            find_ready(slots, data, network, task, first, end)
+            processor, start_s = best_slot(slots, task, first, end, offset_s, weight)
+            if processor < 0 and end - first == devices:
+                return int(task)
+            first, end = 0, devices
+        place(slots, data, network, task, processor, start_s)
+    return NOTHING
+
+
+@lean
+def find_ready(slots: Slots, data: Data, network: Network, task: int, first: int, end: int) -> None:
+    """Find when a task can start on devices, were these free.
+
+    Parameters
+    ----------
+    slots, data, network : Slots, Data, Network
+        Predecessors and items that have not been placed are left out. ``slots.ready_s`` is set.
+    task : int
+        Which.
+    first, end : int
+        The range of devices.
+    """
+    after_s = slots.release_s[task]
+    for arc in range(slots.pred_start[task], slots.pred_start[task + 1]):
+        after_s = max(after_s, slots.finish_s[slots.pred_task[arc]])
+    slots.ready_s[first:end] = after_s
+    if network.arrival_s.shape[0]:
+        wait_for_copies(data, network, task, first, end, slots.ready_s)
+    else:
+        wait_for_items(data, task, first, end, slots.ready_s)
+
+
+@lean
+def best_slot(slots: Slots, task: int, first: int, end: int, offset_s: Floats, weight: float) -> tuple[int, float]:
+    """Return the best slot of a task on some devices.
+
+    Parameters
+    ----------
+    slots, task, first, end
+        See `find_ready`.
+    offset_s, weight
+        See `place_in_order`.
+
+    Returns
+    -------
+    (int, float)
+        Processor and start; the first of equals by value and by finish. The processor is `NOTHING` if there is none.
+    """
+    link, time, device_start = slots.lines.link, slots.lines.time, slots.device_start
+    heads, seconds, ready_s = slots.seconds.shape[0], slots.seconds[task], slots.ready_s
+    # The best without insertion: where a task could not start early enough to beat that, no gap is looked for.
+    bound_s = np.inf
+    for device in range(first, end):
+        cost_s = _cost(seconds[device], task, device, offset_s, weight)
+        for head in range(heads + device_start[device], heads + device_start[device + 1]):
+            bound_s = min(bound_s, max(ready_s[device], time[head, FREE]) + cost_s)
+    best, best_start_s = NOTHING, 0.0
+    best_s, best_finish_s = np.inf, np.inf
+    for device in range(first, end):
+        cost_s = _cost(seconds[device], task, device, offset_s, weight)
+        if not (ready_s[device] + seconds[device] < np.inf and ready_s[device] + cost_s <= min(bound_s, best_s)):
+            continue
+        for processor in range(device_start[device], device_start[device + 1]):
+            start_s = earliest(link, time, heads + processor, ready_s[device], seconds[device])
+            value_s, finish_s = start_s + cost_s, start_s + seconds[device]
+            if value_s < best_s or (value_s == best_s and finish_s < best_finish_s):
+                best_s, best_finish_s, best, best_start_s = value_s, finish_s, processor, start_s
+    return best, best_start_s
+
+
+@lean
+def place(slots: Slots, data: Data, network: Network, task: int, processor: int, start_s: float) -> None:
+    """Put a task into a slot, with the copies it needs.
+
+    Parameters
+    ----------
+    slots, data, network : Slots, Data, Network
+        Changed.
+    task, processor : int
+        The processor is of a device that can run the task.
+    start_s : float
+        As `best_slot` found it, or later and free.
+    """
+    device = slots.processor_device[processor]
+    finish_s = start_s + slots.seconds[task, device]
+    take(slots.lines.link, slots.lines.time, slots.seconds.shape[0] + processor, task, start_s, finish_s)
+    slots.processor[task], slots.start_s[task], slots.finish_s[task] = processor, start_s, finish_s
+    if network.arrival_s.shape[0]:
+        make_items_with_copies(data, network, task, device, finish_s, slots.ready_s)
+    else:
+        make_items(data, task, device, finish_s)
+
+
+@lean
+def take_back(slots: Slots, data: Data, network: Network, task: int, copies: int) -> None:
+    """Undo the last `place`.
+
+    Parameters
+    ----------
+    slots, data, network : Slots, Data, Network
+        Changed.
+    task : int
+        The task that was placed last.
+    copies : int
+        How many copies there were before.
+    """
+    give_back(slots.lines.link, slots.lines.time, slots.seconds.shape[0] + slots.processor[task], task)
+    slots.processor[task], slots.start_s[task], slots.finish_s[task] = NOTHING, 0.0, 0.0
+    unmake_items(data, network, task, copies)
+
+
+@lean
+def _cost(seconds: float, task: int, device: int, offset_s: Floats, weight: float) -> float:
+    """Return what is added to the start of a slot when slots are compared."""
+    if offset_s.shape[0]:
+        return float(weight * seconds + offset_s[task, device])
+    return weight * seconds

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dynamic list scheduling: of all ready tasks and all devices, the best pair is taken, again and again.
+
+The value of a pair is its *merit* less its start, which is when the task has its data on the device or, if later, when
+the device has finished what it has (no insertion). That one time of a device is all that changes when a task is
+placed, so that each device keeps its ready tasks in heaps: those whose data is there, by merit; those that still wait,
+by value; and again those, by when their data is there. A step costs ``O(devices * log(tasks))`` amortised, whatever
+the width of the graph.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from syclsched.compiled import lean
+from syclsched.scheduling.core.engine import find_ready, place
+from syclsched.scheduling.core.state import Data, Network, Slots, State
+from syclsched.scheduling.core.timelines import FREE
+from syclsched.scheduling.tables import NOTHING, Floats, Ints
+
+#: The heaps of a device: tasks whose data is there, by merit; those that wait, by value; those, by when it is there.
+_NOW, _LATER, _ARRIVING = 0, 1, 2
+
+
+class Heaps(NamedTuple):
+    """The ready tasks of each device.
+
+    Parameters
+    ----------
+    task : ndarray of int64, shape (3, D, T)
+        Binary heaps.
+    key : ndarray of float64, shape (3, D, T)
+        The least comes out first.
+    size : ndarray of int64, shape (3, D)
+        Tasks in each heap, among them some that have been placed or wait no more, until they come up.
+    data_s : ndarray of float64, shape (T, D)
+        When a ready task has its data.
+    """
+
+    task: Ints
+    key: Floats
+    size: Ints
+    data_s: Floats
+
+
+def make_heaps(tasks: int, devices: int) -> Heaps:
+    """Return heaps without tasks.
+
+    Parameters
+    ----------
+    tasks, devices : int
+        How many.
+
+    Returns
+    -------
+    Heaps
+        Memory is taken by the system when it is first written.
+    """
+    shape = (3, devices, tasks)
+    return Heaps(np.empty(shape, np.int64), np.empty(shape), np.zeros(shape[:2], np.int64), np.empty((tasks, devices)))
+
+
+@lean
+def place_best_pairs(
+    state: State,
+    heaps: Heaps,
+    waiting: Ints,
+    succ_start: Ints,
+    succ_task: Ints,
+    places: Ints,
+    merit_s: Floats,
+) -> int:
+    """Schedule the pair of ready task and device of the highest value, until all tasks are placed.
+
+    Parameters
+    ----------
+    state : State
+        In which nothing has been placed; changed. With channels, a task's copies are taken to arrive
+        when they would have if it had been placed as soon as it was ready; they are made when it is placed.
+    heaps : Heaps
+        Without tasks; changed.
+    waiting : ndarray of int64, shape (T,)
+        For how many predecessors each task waits; changed.
+    succ_start, succ_task : ndarray of int64
+        See `Tables`.
+    places : ndarray of int64, shape (T,)
+        Among equals the task of the smaller place goes first, and goes where it takes less time.
+    merit_s : ndarray of float64, shape (T, D)
+        Merit of each pair.
+
+    Returns
+    -------
+    int
+        The task whose data cannot be brought to any device that can run it, or `NOTHING`.
+    """
+    slots, data, network = state
+    tasks = slots.seconds.shape[0]
+    for task in range(tasks):
+        if waiting[task] == 0 and not _enter(slots, data, network, heaps, task, places, merit_s):
+            return task
+    for _ in range(tasks):
+        task, device = _best_pair(slots, heaps, places, merit_s)
+        processor = first_free(slots, device)
+        find_ready(slots, data, network, task, device, device + 1)
+        start_s = max(slots.ready_s[device], slots.lines.time[tasks + processor, FREE])
+        place(slots, data, network, task, processor, start_s)
+        for arc in range(succ_start[task], succ_start[task + 1]):
+            after = succ_task[arc]
+            waiting[after] -= 1
+            if waiting[after] == 0 and not _enter(slots, data, network, heaps, after, places, merit_s):
+                return int(after)
+    return NOTHING
+
+
+@lean
+def first_free(slots: Slots, device: int) -> int:
+    """Return the processor of a device that has finished what it has first.
+
+    Parameters
+    ----------
+    slots : Slots
+        What has been placed.
+    device : int
+        Which device.
+
+    Returns
+    -------
+    int
+        The first of equals; its time is the `FREE` of its head.
+    """
+    tasks, best = slots.seconds.shape[0], slots.device_start[device]
+    for processor in range(best + 1, slots.device_start[device + 1]):
+        if slots.lines.time[tasks + processor, FREE] < slots.lines.time[tasks + best, FREE]:
+            best = processor
+    return int(best)
+
+
+# --- inside ---------------------------------------------------------------------------------------
+
+
+@lean
+def _enter(slots: Slots, data: Data, network: Network, heaps: Heaps, task: int, places: Ints, merit_s: Floats) -> bool:
+    """Put a task that has become ready into the heaps; return whether any device can run it."""
+    tasks, devices = slots.seconds.shape
+    find_ready(slots, data, network, task, 0, devices)
+    found = False
+    for device in range(devices):
+        ready_s, merit = slots.ready_s[device], merit_s[task, device]
+        heaps.data_s[task, device] = ready_s
+        if not slots.seconds[task, device] + ready_s < np.inf:
+            continue
+        found = True
+        if ready_s <= slots.lines.time[tasks + first_free(slots, device), FREE]:
+            _push(heaps, _NOW, device, places, task, -merit)
+        else:
+            _push(heaps, _LATER, device, places, task, ready_s - merit)
+            _push(heaps, _ARRIVING, device, places, task, ready_s)
+    return found
+
+
+@lean
+def _best_pair(slots: Slots, heaps: Heaps, places: Ints, merit_s: Floats) -> tuple[int, int]:
+    """Return the task and device of the highest value."""
+    tasks, devices = slots.seconds.shape
+    best, best_device, best_value = NOTHING, NOTHING, -np.inf
+    for device in range(devices):
+        free_s = slots.lines.time[tasks + first_free(slots, device), FREE]
+        _tidy(slots, heaps, device, free_s, places, merit_s)
+        for kind in (_NOW, _LATER):
+            if not heaps.size[kind, device]:
+                continue
+            task = heaps.task[kind, device, 0]
+            value = merit_s[task, device] - max(heaps.data_s[task, device], free_s)
+            better = best < 0 or value > best_value
+            if best >= 0 and value == best_value:
+                earlier = places[task] - places[best]
+                faster = slots.seconds[task, device] < slots.seconds[best, best_device]
+                better = earlier < 0 or (earlier == 0 and faster)
+            if better:
+                best, best_device, best_value = task, device, value
+    return best, best_device
+
+
+@lean
+def _tidy(slots: Slots, heaps: Heaps, device: int, free_s: float, places: Ints, merit_s: Floats) -> None:
+    """Move what waits no more to its heap, and take out what has been placed or waits no more where it comes up."""
+    while heaps.size[_ARRIVING, device] and heaps.key[_ARRIVING, device, 0] <= free_s:
+        task = heaps.task[_ARRIVING, device, 0]
+        _pop(heaps, _ARRIVING, device, places)
+        if slots.processor[task] < 0:
+            _push(heaps, _NOW, device, places, task, -merit_s[task, device])
+    for kind in (_NOW, _LATER):
+        while heaps.size[kind, device]:
+            task = heaps.task[kind, device, 0]
+            if slots.processor[task] < 0 and (kind == _NOW or heaps.data_s[task, device] > free_s):
+                break
+            _pop(heaps, kind, device, places)
+
+
+@lean
+def _before(key_s: float, place: int, other_s: float, other_place: int) -> bool:
+    """Return whether an entry comes out of a heap before another."""
+    return key_s < other_s or (key_s == other_s and place < other_place)
+
+
+@lean
+def _push(heaps: Heaps, kind: int, device: int, places: Ints, task: int, key_s: float) -> None:
+    """Put a task into a heap."""
+    heap, key = heaps.task[kind, device], heaps.key[kind, device]
+    at = heaps.size[kind, device]
+    while at > 0:
+        above = (at - 1) // 2
+        if not _before(key_s, places[task], key[above], places[heap[above]]):
+            break
+        heap[at], key[at] = heap[above], key[above]
+        at = above
+    heap[at], key[at] = task, key_s
+    heaps.size[kind, device] += 1
+
+
+@lean
+def _pop(heaps: Heaps, kind: int, device: int, places: Ints) -> None:
+    """Take the first task out of a heap."""
+    heap, key = heaps.task[kind, device], heaps.key[kind, device]
+    heaps.size[kind, device] -= 1
+    size = heaps.size[kind, device]
+    task, key_s = heap[size], key[size]
+    at, child = 0, 1
+    while child < size:
+        other = child + 1
+        if other < size and _before(key[other], places[heap[other]], key[child], places[heap[child]]):
+            child = other
+        if not _before(key[child], places[heap[child]], key_s, places[task]):
+            break
+        heap[at], key[at] = heap[child], key[child]
+        at, child = child, 2 * child + 1
+    heap[at], key[at] = task, key_s

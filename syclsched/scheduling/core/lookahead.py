@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""List scheduling that looks one step ahead: a task goes where its successors would finish first."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from syclsched.compiled import lean
+from syclsched.scheduling.core.engine import best_slot, find_ready, place, take_back
+from syclsched.scheduling.core.state import Data, Network, Slots, State
+from syclsched.scheduling.tables import NOTHING, Floats, Ints
+
+
+@lean
+def place_looking_ahead(
+    state: State,
+    order: Ints,
+    succ_start: Ints,
+    succ_task: Ints,
+    ready_s: Floats,
+    no_offset_s: Floats,
+) -> int:
+    """Schedule tasks in an order, each on the device after which the last of its successors finishes first.
+
+    Parameters
+    ----------
+    state : State
+        In which nothing has been placed; changed.
+    order : ndarray of int64, shape (T,)
+        Every task after its predecessors.
+    succ_start, succ_task : ndarray of int64
+        See `Tables`; the successors of each task in the order in which they are tried.
+    ready_s : ndarray of float64, shape (D,)
+        Overwritten.
+    no_offset_s : ndarray of float64, shape (0, 0)
+        What `best_slot` takes for none.
+
+    Returns
+    -------
+    int
+        The task whose data cannot be brought to any device that can run it, or `NOTHING`.
+    """
+    slots, data, network = state
+    devices = slots.seconds.shape[1]
+    for task in order:
+        find_ready(slots, data, network, task, 0, devices)
+        for device in range(devices):
+            ready_s[device] = slots.ready_s[device]
+        best, best_start_s = NOTHING, 0.0
+        best_s, best_finish_s = np.inf, np.inf
+        for device in range(devices):
+            slots.ready_s[device] = ready_s[device]
+            processor, start_s = best_slot(slots, task, device, device + 1, no_offset_s, 1.0)
+            if processor < 0:
+                continue
+            finish_s = start_s + slots.seconds[task, device]
+            if finish_s > best_s:
+                continue
+            followers = succ_task[succ_start[task] : succ_start[task + 1]]
+            value_s = _after_successors(slots, data, network, task, processor, start_s, followers, best_s, no_offset_s)
+            if best < 0 or value_s < best_s or (value_s == best_s and finish_s < best_finish_s):
+                best_s, best_finish_s, best, best_start_s = value_s, finish_s, processor, start_s
+        if best < 0:
+            return int(task)
+        place(slots, data, network, task, best, best_start_s)
+    return NOTHING
+
+
+@lean
+def _after_successors(
+    slots: Slots,
+    data: Data,
+    network: Network,
+    task: int,
+    processor: int,
+    start_s: float,
+    followers: Ints,
+    bound_s: float,
+    no_offset_s: Floats,
+) -> float:
+    """Return when the last of a task and its successors finishes, from a trial that is undone.
+
+    The trial ends early where that is after the bound.
+    """
+    devices, copies = slots.seconds.shape[1], network.counts[0]
+    place(slots, data, network, task, processor, start_s)
+    last_s, tried = slots.finish_s[task], 0
+    for follower in followers:
+        find_ready(slots, data, network, follower, 0, devices)
+        there, then_s = best_slot(slots, follower, 0, devices, no_offset_s, 1.0)
+        if there < 0:
+            last_s = np.inf
+            break
+        last_s = max(last_s, then_s + slots.seconds[follower, slots.processor_device[there]])
+        if last_s > bound_s:
+            break
+        place(slots, data, network, follower, there, then_s)
+        tried += 1
+    for follower in followers[:tried][::-1]:
+        take_back(slots, data, network, follower, copies)
+    take_back(slots, data, network, task, copies)
+    return float(last_s)

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Orders in which tasks are taken: by rank, but never before their predecessors."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from syclsched.compiled import compiled
+from syclsched.scheduling.tables import Floats, Ints, Tables
+
+
+def positions(tables: Tables, *ranks: Floats) -> Ints:
+    """Return the place of each task when all are sorted by falling rank.
+
+    Parameters
+    ----------
+    tables : Tables
+        The problem.
+    *ranks : ndarray of float64, shape (T,)
+        By task; each decides between equals of those before it. Equals of all go by priority, then by submission.
+
+    Returns
+    -------
+    ndarray of int64, shape (T,)
+        A permutation of 0 to T - 1.
+    """
+    keys = [-rank for rank in reversed(ranks)]
+    order = np.lexsort([tables.submission, -tables.priority, *keys])
+    places = np.empty(order.shape[0], np.int64)
+    places[order] = np.arange(order.shape[0])
+    return places
+
+
+@compiled
+def list_order(tables: Tables, places: Ints) -> Ints:
+    """Return the order in which list scheduling takes tasks: of those that are ready, the one that comes first.
+
+    Parameters
+    ----------
+    tables : Tables
+        The problem.
+    places : ndarray of int64, shape (T,)
+        As `positions` makes them.
+
+    Returns
+    -------
+    ndarray of int64, shape (T,)
+        Every task after its predecessors.
+    """
+    tasks = places.shape[0]
+    sorted_tasks = np.empty(tasks, np.int64)
+    for task in range(tasks):
+        sorted_tasks[places[task]] = task
+    if _fits(tables, places):
+        return sorted_tasks
+    order = np.empty(tasks, np.int64)
+    waiting = np.empty(tasks, np.int64)
+    ready = np.empty(tasks, np.int64)
+    size = 0
+    for task in range(tasks):
+        waiting[task] = tables.pred_start[task + 1] - tables.pred_start[task]
+        if waiting[task] == 0:
+            size = _push(ready, size, places[task])
+    for step in range(tasks):
+        task = sorted_tasks[ready[0]]
+        size = _pop(ready, size)
+        order[step] = task
+        for arc in range(tables.succ_start[task], tables.succ_start[task + 1]):
+            after = tables.succ_task[arc]
+            waiting[after] -= 1
+            if waiting[after] == 0:
+                size = _push(ready, size, places[after])
+    return order
+
+
+@compiled
+def _fits(tables: Tables, places: Ints) -> bool:
+    """Return whether every task comes after its predecessors."""
+    for task in range(places.shape[0]):
+        for arc in range(tables.pred_start[task], tables.pred_start[task + 1]):
+            if places[tables.pred_task[arc]] > places[task]:
+                return False
+    return True
+
+
+@compiled
+def _push(heap: Ints, size: int, value: int) -> int:
+    """Put a value into a binary heap; return the new size."""
+    at = size
+    while at > 0 and heap[(at - 1) // 2] > value:
+        heap[at] = heap[(at - 1) // 2]
+        at = (at - 1) // 2
+    heap[at] = value
+    return size + 1
+
+
+@compiled
+def _pop(heap: Ints, size: int) -> int:
+    """Take the least value out of a binary heap; return the new size."""
+    size -= 1
+    value = heap[size]
+    at, child = 0, 1
+    while child < size:
+        if child + 1 < size and heap[child + 1] < heap[child]:
+            child += 1
+        if heap[child] >= value:
+            break
+        heap[at] = heap[child]
+        at, child = child, 2 * child + 1
+    heap[at] = value
+    return size

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Longest paths through the graph: the critical path, and chains that cover all tasks; optimistic costs to the end."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from syclsched.compiled import compiled
+from syclsched.scheduling.tables import NOTHING, Floats, Ints, Tables
+
+
+@compiled
+def heavy_chains(tables: Tables, order: Ints, ranks: Floats, latency_s: float, s_per_byte: float) -> Ints:
+    """Cover the graph with chains, each along the heaviest successors that are in none yet.
+
+    Parameters
+    ----------
+    tables : Tables
+        The problem.
+    order : ndarray of int64, shape (T,)
+        Chains start at the first task in this order that is in none yet.
+    ranks : ndarray of float64, shape (T,)
+        Upward ranks, of which a successor's and the copy to it make its weight.
+    latency_s, s_per_byte : float
+        What a copy counts for.
+
+    Returns
+    -------
+    ndarray of int64, shape (T,)
+        The first task of the chain that each task is in.
+    """
+    chain = np.full(order.shape[0], NOTHING, np.int64)
+    for first in order:
+        task = first if chain[first] < 0 else NOTHING
+        while task >= 0:
+            chain[task] = first
+            heaviest, heaviest_s = NOTHING, -1.0
+            for arc in range(tables.succ_start[task], tables.succ_start[task + 1]):
+                after = tables.succ_task[arc]
+                weight_s = tables.succ_copies[arc] * latency_s + tables.succ_bytes[arc] * s_per_byte + ranks[after]
+                if chain[after] < 0 and weight_s > heaviest_s:
+                    heaviest, heaviest_s = after, weight_s
+            task = heaviest
+    return chain
+
+
+@compiled
+def optimistic_costs(tables: Tables, latency_s: float, s_per_byte: float) -> Floats:
+    """Return the optimistic cost table: what must at least follow a task on a device [1]_.
+
+    Parameters
+    ----------
+    tables : Tables
+        The problem.
+    latency_s, s_per_byte : float
+        What a copy between devices of different home spaces counts for.
+
+    Returns
+    -------
+    ndarray of float64, shape (T, D)
+        Seconds: the longest path from the finish of the task to the end, each task on it where that is shortest.
+        ``O(arcs * devices)``, as all devices of other spaces are compared at once.
+
+    References
+    ----------
+    .. [1] H. Arabnejad, J. G. Barbosa, "List scheduling algorithm for heterogeneous systems by an optimistic cost
+       table", IEEE Transactions on Parallel and Distributed Systems 25(3), 2014.
+    """
+    tasks, devices = tables.seconds.shape
+    costs_s = np.zeros((tasks, devices))
+    nearest_s = np.empty(tables.latency_s.shape[0])
+    for task in range(tasks - 1, -1, -1):
+        for arc in range(tables.succ_start[task], tables.succ_start[task + 1]):
+            after = tables.succ_task[arc]
+            nearest_s[:] = np.inf
+            for device in range(devices):
+                home = tables.reach_space[tables.reach_start[device]]
+                nearest_s[home] = min(nearest_s[home], costs_s[after, device] + tables.seconds[after, device])
+            away_s = nearest_s.min() + tables.succ_copies[arc] * latency_s + tables.succ_bytes[arc] * s_per_byte
+            for device in range(devices):
+                home = tables.reach_space[tables.reach_start[device]]
+                costs_s[task, device] = max(costs_s[task, device], min(nearest_s[home], away_s))
+    return costs_s

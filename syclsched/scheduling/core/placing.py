@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way from a policy into the compiled core and back: timetables, and errors that name the task."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from syclsched.errors import PolicyError
+from syclsched.scheduling.core.channels import copy_results
+from syclsched.scheduling.core.completion import make_ready, place_by_completion
+from syclsched.scheduling.core.engine import place_in_order
+from syclsched.scheduling.core.greedy import make_heaps, place_best_pairs
+from syclsched.scheduling.core.lookahead import place_looking_ahead
+from syclsched.scheduling.core.orders import list_order, positions
+from syclsched.scheduling.core.ranks import mean_seconds, upward_ranks
+from syclsched.scheduling.core.state import State, make_state
+from syclsched.scheduling.problem import Problem
+from syclsched.scheduling.tables import Floats, Ints
+from syclsched.scheduling.timetable import Copies, Timetable
+
+_NO_TASKS = np.empty(0, np.int64)
+_NO_OFFSETS = np.empty((0, 0))
+
+
+def mean_upward_ranks(problem: Problem) -> Floats:
+    """Return the upward ranks of HEFT, with mean seconds and mean copies.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is to be scheduled.
+
+    Returns
+    -------
+    ndarray of float64, shape (T,)
+        See `syclsched.scheduling.core.ranks.upward_ranks`.
+    """
+    return upward_ranks(problem.tables, mean_seconds(problem.tables), *problem.mean_copy_line())
+
+
+def in_order(
+    problem: Problem,
+    order: Ints,
+    *,
+    pinned: Ints = _NO_TASKS,
+    follows: Ints = _NO_TASKS,
+    offset_s: Floats = _NO_OFFSETS,
+    by_start: bool = False,
+) -> Timetable:
+    """Schedule tasks in an order, each where it finishes first, with insertion.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is to be scheduled.
+    order : ndarray of int64, shape (T,)
+        Every task after its predecessors.
+    pinned : ndarray of int64, shape (T,), optional
+        The device that a task goes to if it can run there; -1 for the best.
+    follows : ndarray of int64, shape (T,), optional
+        The task earlier in the order to whose device a task goes if it can run there; -1 or itself for the best.
+    offset_s : ndarray of float64, shape (T, D), optional
+        Added to the finish when slots are compared.
+    by_start : bool, optional
+        Compare the starts instead of the finishes; equal starts go by finish.
+
+    Returns
+    -------
+    Timetable
+        Every task.
+
+    Raises
+    ------
+    PolicyError
+        If the data of a task cannot be brought to any device that can run it.
+    """
+    state = make_state(problem.tables)
+    weight = 0.0 if by_start else 1.0
+    stuck = place_in_order(state, order, pinned, follows, offset_s, weight)
+    return _timetable(problem, stuck, state)
+
+
+def by_rank(problem: Problem, *ranks: Floats) -> Ints:
+    """Return the order of tasks by falling rank, but never before their predecessors.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is to be scheduled.
+    *ranks : ndarray of float64, shape (T,)
+        See `syclsched.scheduling.core.orders.positions`; none at all for priority and submission alone.
+
+    Returns
+    -------
+    ndarray of int64, shape (T,)
+        Each task once.
+    """
+    return list_order(problem.tables, positions(problem.tables, *ranks))
+
+
+def looking_ahead(problem: Problem, ranks: Floats) -> Timetable:
+    """Schedule tasks by falling rank, each where the last of its successors finishes first.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is to be scheduled.
+    ranks : ndarray of float64, shape (T,)
+        By task.
+
+    Returns
+    -------
+    Timetable
+        Every task.
+
+    Raises
+    ------
+    PolicyError
+        See `in_order`.
+    """
+    tables, state = problem.tables, make_state(problem.tables)
+    places = positions(tables, ranks)
+    rows = np.repeat(np.arange(len(problem)), np.diff(tables.succ_start))
+    followers = tables.succ_task[np.lexsort([places[tables.succ_task], rows])]
+    order = list_order(tables, places)
+    stuck = place_looking_ahead(state, order, tables.succ_start, followers, np.empty(len(problem.devices)), _NO_OFFSETS)
+    return _timetable(problem, stuck, state)
+
+
+def best_pairs(problem: Problem, merit_s: Floats, *ranks: Floats) -> Timetable:
+    """Schedule the best pair of ready task and device, again and again, without insertion.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is to be scheduled.
+    merit_s : ndarray of float64, shape (T, D)
+        The pair of the most merit less start is taken.
+    *ranks : ndarray of float64, shape (T,)
+        Decide between equals; see `by_rank`.
+
+    Returns
+    -------
+    Timetable
+        Every task.
+
+    Raises
+    ------
+    PolicyError
+        See `in_order`.
+    """
+    tables, state = problem.tables, make_state(problem.tables)
+    heaps, waiting = make_heaps(*tables.seconds.shape), np.diff(tables.pred_start)
+    places = positions(tables, *ranks)
+    stuck = place_best_pairs(state, heaps, waiting, tables.succ_start, tables.succ_task, places, merit_s)
+    return _timetable(problem, stuck, state)
+
+
+def by_completion(problem: Problem, *, sufferage: bool) -> Timetable:
+    """Schedule ready tasks by their best completion times, without insertion.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is to be scheduled.
+    sufferage : bool
+        See `syclsched.scheduling.core.completion.place_by_completion`.
+
+    Returns
+    -------
+    Timetable
+        Every task.
+
+    Raises
+    ------
+    PolicyError
+        See `in_order`.
+    """
+    tables, state = problem.tables, make_state(problem.tables)
+    ready, waiting = make_ready(*tables.seconds.shape), np.diff(tables.pred_start)
+    places = positions(tables)
+    stuck = place_by_completion(state, ready, waiting, tables.succ_start, tables.succ_task, places, sufferage)
+    return _timetable(problem, stuck, state)
+
+
+# --- inside ---------------------------------------------------------------------------------------
+
+
+def _timetable(problem: Problem, stuck: int, state: State) -> Timetable:
+    if stuck >= 0:
+        raise _unreachable(problem, stuck)
+    slots, data, network = state
+    copies = None
+    if problem.has_channels:
+        copy_results(data, network, problem.tables.want_item, problem.tables.want_space)
+        count = int(network.counts[0])
+        copies = Copies(*network.what[:count].T.copy(), *network.when_s[:count].T.copy())
+    return Timetable(slots.processor, slots.start_s, slots.finish_s, copies)
+
+
+def _unreachable(problem: Problem, task: int) -> PolicyError:
+    row = problem.tables.seconds[task].tolist()
+    able = [name for name, seconds in zip(problem.devices, row, strict=True) if seconds < math.inf]
+    return PolicyError(
+        f"its data cannot be brought to any device that can run it ({', '.join(able) or 'there is none'})",
+        where=f"task {problem.names[task]!r}",
+        hint="Describe links from the other memory spaces to these devices' spaces, or through the host's memory",
+    )

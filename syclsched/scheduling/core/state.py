@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A schedule that grows: what has been placed, where items lie, what has been copied.
+
+Each part holds the problem's arrays that it needs beside its own, so that compiled functions are passed few arrays:
+the cost of a call, and of compiling it, grows with their number.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from syclsched.scheduling.core.timelines import Lines, make_lines
+from syclsched.scheduling.tables import NOTHING, Floats, Ints, Tables
+
+
+class Slots(NamedTuple):
+    """Tasks on processors. The first six are the problem's; see `Tables`.
+
+    Parameters
+    ----------
+    seconds, device_start, processor_device, release_s, pred_start, pred_task
+        The problem's.
+    lines : Lines
+        What is taken on the processors; tasks are nodes.
+    processor : ndarray of int64, shape (T,)
+        `NOTHING` for tasks that have not been placed.
+    start_s, finish_s : ndarray of float64, shape (T,)
+        0 for tasks that have not been placed.
+    ready_s : ndarray of float64, shape (D,)
+        When the task in hand can start on each device.
+    """
+
+    seconds: Floats
+    device_start: Ints
+    processor_device: Ints
+    release_s: Floats
+    pred_start: Ints
+    pred_task: Ints
+    lines: Lines
+    processor: Ints
+    start_s: Floats
+    finish_s: Floats
+    ready_s: Floats
+
+
+class Data(NamedTuple):
+    """Items in spaces. All but the last two are the problem's; see `Tables`.
+
+    Parameters
+    ----------
+    read_start, read_item, make_start, make_item, make_replaces, item_bytes, reach_start, reach_space, latency_s, s_per_byte
+        The problem's.
+    origin : ndarray of int64, shape (I,)
+        The space an item was made in; `NOTHING` if it has not been made.
+    made_s : ndarray of float64, shape (I,)
+        When.
+    """  # noqa: E501
+
+    read_start: Ints
+    read_item: Ints
+    make_start: Ints
+    make_item: Ints
+    make_replaces: Ints
+    item_bytes: Floats
+    reach_start: Ints
+    reach_space: Ints
+    latency_s: Floats
+    s_per_byte: Floats
+    origin: Ints
+    made_s: Floats
+
+
+class Network(NamedTuple):
+    """Copies on channels. Without channels all but the first have length 0.
+
+    Parameters
+    ----------
+    channel : ndarray of int64, shape (S, S, 2)
+        The problem's.
+    lines : Lines
+        What is taken on the channels. Copy ``k`` is node ``2 * k`` on its first and ``2 * k + 1`` on its second.
+    arrival_s : ndarray of float64, shape (I, S)
+        When an item is in a space; infinity where it has not been copied.
+    what : ndarray of int64, shape (copies, 3)
+        Item, source and destination of each copy.
+    when_s : ndarray of float64, shape (copies, 2)
+        Start and finish of each copy.
+    counts : ndarray of int64, shape (2,)
+        How many copies there are, and how many more stand behind them on trial.
+    """
+
+    channel: Ints
+    lines: Lines
+    arrival_s: Floats
+    what: Ints
+    when_s: Floats
+    counts: Ints
+
+
+class State(NamedTuple):
+    """A schedule that grows.
+
+    Parameters
+    ----------
+    slots : Slots
+        Tasks on processors.
+    data : Data
+        Items in spaces.
+    network : Network
+        Copies on channels.
+    """
+
+    slots: Slots
+    data: Data
+    network: Network
+
+
+def make_state(tables: Tables) -> State:
+    """Return a schedule in which nothing has been placed.
+
+    Parameters
+    ----------
+    tables : Tables
+        The problem.
+
+    Returns
+    -------
+    State
+        Items that are there from the start lie where they lie.
+    """
+    tasks, devices = tables.seconds.shape
+    slots = Slots(
+        tables.seconds,
+        tables.device_start,
+        tables.processor_device,
+        tables.release_s,
+        tables.pred_start,
+        tables.pred_task,
+        make_lines(len(tables.processor_device), tasks),
+        np.full(tasks, NOTHING, np.int64),
+        np.zeros(tasks),
+        np.zeros(tasks),
+        np.zeros(devices),
+    )
+    data = Data(
+        tables.read_start,
+        tables.read_item,
+        tables.make_start,
+        tables.make_item,
+        tables.make_replaces,
+        tables.item_bytes,
+        tables.reach_start,
+        tables.reach_space,
+        tables.latency_s,
+        tables.s_per_byte,
+        np.where(tables.item_producer == NOTHING, tables.item_space, NOTHING),
+        np.zeros(len(tables.item_bytes)),
+    )
+    return State(slots, data, _make_network(tables, data.origin))
+
+
+def _make_network(tables: Tables, origin: Ints) -> Network:
+    channels = int(tables.channel.max(initial=NOTHING)) + 1
+    # Each reader needs at most one copy of each item it reads.
+    copies = len(tables.read_item) + len(tables.want_item) if channels else 0
+    arrival_s = np.full((len(origin) if channels else 0, len(tables.capacity_bytes)), np.inf)
+    if channels:
+        there = np.flatnonzero(origin >= 0)
+        arrival_s[there, origin[there]] = 0.0
+    return Network(
+        tables.channel,
+        make_lines(channels, 2 * copies),
+        arrival_s,
+        np.empty((copies, 3), np.int64),
+        np.empty((copies, 2)),
+        np.zeros(2, np.int64),
+    )

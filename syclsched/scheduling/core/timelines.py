@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gap search: the free time of processors and channels, in which the first fit is found in logarithmic time.
+
+A *line* is one processor or channel. What is taken on it are *nodes* (tasks or copies), ordered by time in a treap, a
+search tree that is a heap by a hash of the node's number and so is balanced whatever the order of arrival. Each node
+knows the gap before it, and the longest gap in its subtree, so that stretches without a fit are passed over at once.
+Gaps of no length are kept as well: something that takes no time may stand where two others touch, but not inside one.
+
+The *head* of a line is a node that is later than all others, the gap before it has no end, and the tree is its left
+subtree; so that the time after everything is a gap like the others.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from syclsched.compiled import lean
+from syclsched.scheduling.tables import NOTHING, Floats, Ints
+
+#: Columns of `Lines.link`; the first two are also the sides of a node. Heads know the latest node.
+LEFT, RIGHT, PARENT, LAST = 0, 1, 2, 3
+
+#: Columns of `Lines.time`: start of the node, start of the gap before it, longest gap of its subtree.
+START, FREE, LONGEST = 0, 1, 2
+
+#: ``free + duration <= start`` and ``duration <= start - free`` round differently, by less than this part of start.
+_ROUNDING = 2.0**-50
+
+
+class Lines(NamedTuple):
+    """What is taken on each of several lines; see `make_lines`.
+
+    Parameters
+    ----------
+    link : ndarray of int64, shape (nodes + lines, 4)
+        The trees: `LEFT`, `RIGHT`, `PARENT`, `LAST`.
+    time : ndarray of float64, shape (nodes + lines, 4)
+        Seconds: `START`, `FREE`, `LONGEST`; the last column is not used, so that no node crosses a cache line.
+    """
+
+    link: Ints
+    time: Floats
+
+
+def make_lines(lines: int, nodes: int) -> Lines:
+    """Return lines on which nothing is taken.
+
+    Parameters
+    ----------
+    lines, nodes : int
+        How many lines, and how many nodes at most: nodes are numbers below this, on one line at most.
+
+    Returns
+    -------
+    Lines
+        The head of line ``k`` is ``nodes + k``.
+    """
+    link = np.full((nodes + lines, 4), NOTHING, np.int64)
+    link[nodes:, LAST] = np.arange(nodes, nodes + lines)
+    time = np.zeros((nodes + lines, 4))
+    time[nodes:, START] = np.inf
+    return Lines(link, time)
+
+
+@lean
+def earliest(link: Ints, time: Floats, head: int, ready_s: float, duration_s: float) -> float:
+    """Return the earliest start on a line, in a gap or after everything.
+
+    Parameters
+    ----------
+    link, time
+        Of `Lines`: passed on their own, as that makes calls cheap.
+    head : int
+        Of the line to look at.
+    ready_s, duration_s : float
+        Not before this time, for so long.
+
+    Returns
+    -------
+    float
+        Seconds.
+    """
+    tail_s = time[head, FREE]
+    if ready_s >= tail_s:
+        return ready_s
+    node = link[head, LEFT]
+    if time[node, LONGEST] < duration_s:
+        return float(tail_s)
+    end_s, found = ready_s + duration_s, head
+    while node >= 0:  # the first gap that does not end too early
+        if time[node, START] >= end_s:
+            found, node = node, link[node, LEFT]
+        else:
+            node = link[node, RIGHT]
+    while True:
+        start_s = max(time[found, FREE], ready_s)
+        if start_s + duration_s <= time[found, START]:
+            return float(start_s)
+        found = _next_fit(link, time, found, duration_s)
+
+
+@lean
+def take(link: Ints, time: Floats, head: int, node: int, start_s: float, finish_s: float) -> None:
+    """Put a node into a line.
+
+    Parameters
+    ----------
+    link, time
+        Of `Lines`; changed.
+    head, node : int
+        Of the line; and the node, which must not be on any line.
+    start_s, finish_s : float
+        Free, as `earliest` found it.
+    """
+    parent, side, later = link[head, LAST], RIGHT, head
+    if start_s < time[head, FREE]:
+        parent, side, later = _leaf(link, time, head, start_s, finish_s)
+    else:
+        side = LEFT if parent == head else RIGHT
+        link[head, LAST] = node
+    link[node, LEFT] = link[node, RIGHT] = NOTHING
+    link[node, PARENT] = parent
+    link[parent, side] = node
+    time[node, START] = start_s
+    time[node, FREE] = time[later, FREE]
+    time[later, FREE] = finish_s
+    _remeasure(link, time, node)
+    _remeasure_above(link, time, head, node, later)
+    while link[node, PARENT] != head and _higher(node, link[node, PARENT]):
+        _rotate_up(link, time, node)
+
+
+@lean
+def give_back(link: Ints, time: Floats, head: int, node: int) -> None:
+    """Take a node out of a line again.
+
+    Parameters
+    ----------
+    link, time
+        Of `Lines`; changed.
+    head, node : int
+        Of the line; and the node, which is on it.
+    """
+    later = _neighbour(link, time, node, RIGHT)
+    time[later, FREE] = time[node, FREE]
+    if later == head:
+        before = _neighbour(link, time, node, LEFT)
+        link[head, LAST] = head if before < 0 else before
+    while link[node, LEFT] >= 0 and link[node, RIGHT] >= 0:
+        left, right = link[node, LEFT], link[node, RIGHT]
+        _rotate_up(link, time, left if _higher(left, right) else right)
+    child, parent = max(link[node, LEFT], link[node, RIGHT]), link[node, PARENT]
+    if child >= 0:
+        link[child, PARENT] = parent
+    link[parent, LEFT if link[parent, LEFT] == node else RIGHT] = child
+    for changed in (parent, later):
+        if changed != head:
+            _remeasure(link, time, changed)
+            _remeasure_above(link, time, head, changed, head)
+
+
+# --- inside ---------------------------------------------------------------------------------------
+
+
+@lean
+def _next_fit(link: Ints, time: Floats, node: int, duration_s: float) -> int:
+    """Return the next node in time before which there may be room; the head at last."""
+    right = link[node, RIGHT]
+    if right >= 0 and time[right, LONGEST] >= duration_s:
+        node = right
+        while True:
+            left = link[node, LEFT]
+            if left >= 0 and time[left, LONGEST] >= duration_s:
+                node = left
+            elif _room(link, time, node) >= duration_s:
+                return node
+            else:
+                node = link[node, RIGHT]
+    parent = link[node, PARENT]
+    while link[parent, RIGHT] == node:
+        node = parent
+        parent = link[node, PARENT]
+    return int(parent)
+
+
+@lean
+def _leaf(link: Ints, time: Floats, head: int, start_s: float, finish_s: float) -> tuple[int, int, int]:
+    """Return where a new node hangs: parent, side, and the node that follows in time."""
+    parent, side, later = head, LEFT, head
+    node = link[head, LEFT]
+    while node >= 0:
+        there_s = time[node, START]
+        parent = node
+        # At one instant what takes no time comes first.
+        if start_s < there_s or (start_s == there_s and finish_s == start_s):
+            later, side = node, LEFT
+        else:
+            side = RIGHT
+        node = link[node, side]
+    return parent, side, later
+
+
+@lean
+def _room(link: Ints, time: Floats, node: int) -> float:
+    """Return the length of the gap before a node, rounded up."""
+    start_s = time[node, START]
+    return float(start_s - time[node, FREE] + start_s * _ROUNDING)
+
+
+@lean
+def _remeasure(link: Ints, time: Floats, node: int) -> None:
+    """Find the longest gap of a subtree, from those of its children."""
+    longest = _room(link, time, node)
+    for side in (LEFT, RIGHT):
+        child = link[node, side]
+        if child >= 0:
+            longest = max(longest, time[child, LONGEST])
+    time[node, LONGEST] = longest
+
+
+@lean
+def _remeasure_above(link: Ints, time: Floats, head: int, node: int, through: int) -> None:
+    """Do so for all above, up to where nothing changes any more, but at least through one of them."""
+    node = link[node, PARENT]
+    pending = through != head
+    while node != head:
+        before_s = time[node, LONGEST]
+        _remeasure(link, time, node)
+        if node == through:
+            pending = False
+        elif not pending and time[node, LONGEST] == before_s:
+            return
+        node = link[node, PARENT]
+
+
+@lean
+def _rotate_up(link: Ints, time: Floats, node: int) -> None:
+    """Exchange a node and its parent, which keeps the order in time."""
+    parent = link[node, PARENT]
+    above = link[parent, PARENT]
+    side = LEFT if link[parent, LEFT] == node else RIGHT
+    child = link[node, 1 - side]
+    link[parent, side] = child
+    if child >= 0:
+        link[child, PARENT] = parent
+    link[node, 1 - side] = parent
+    link[parent, PARENT] = node
+    link[node, PARENT] = above
+    link[above, LEFT if link[above, LEFT] == parent else RIGHT] = node
+    _remeasure(link, time, parent)
+    _remeasure(link, time, node)
+
+
+@lean
+def _neighbour(link: Ints, time: Floats, node: int, side: int) -> int:
+    """Return the node before (left) or after (right) in time: the head after the last, nothing before the first."""
+    if link[node, side] >= 0:
+        node = link[node, side]
+        while link[node, 1 - side] >= 0:
+            node = link[node, 1 - side]
+        return node
+    parent = link[node, PARENT]
+    while parent >= 0 and link[parent, side] == node:
+        node = parent
+        parent = link[node, PARENT]
+    return int(parent)
+
+
+@lean
+def _hash(node: int) -> int:
+    """Scatter the bits of a number, within 32 bits."""
+    x = node + 1
+    for _ in range(2):
+        x = ((x ^ (x >> 16)) * 0x45D9F3B) & 0xFFFFFFFF
+    return x ^ (x >> 16)
+
+
+@lean
+def _higher(node: int, other: int) -> bool:
+    """Return whether a node stands above another in the tree."""
+    mine, others = _hash(node), _hash(other)
+    return mine > others or (mine == others and node > other)

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dynamic policies: pure decisions over a state, and a virtual clock to try them on."""
+
+from __future__ import annotations
+
+from syclsched.scheduling.dynamic.central import Eager, Priority
+from syclsched.scheduling.dynamic.family import DYNAMIC_POLICIES, DynamicPolicies, Foreseen
+from syclsched.scheduling.dynamic.hybrid import Hybrid
+from syclsched.scheduling.dynamic.locality import Locality
+from syclsched.scheduling.dynamic.loop import DynamicRun, Logged, run_dynamic
+from syclsched.scheduling.dynamic.state import Decision, DynamicPolicy, Known, Lane, State
+from syclsched.scheduling.dynamic.stealing import WorkStealing
+
+__all__ = [
+    "DYNAMIC_POLICIES",
+    "Decision",
+    "DynamicPolicies",
+    "DynamicPolicy",
+    "DynamicRun",
+    "Eager",
+    "Foreseen",
+    "Hybrid",
+    "Known",
+    "Lane",
+    "Locality",
+    "Logged",
+    "Priority",
+    "State",
+    "WorkStealing",
+    "run_dynamic",
+]

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeping the state up to date: what has become ready, is bound, runs, has ended, and how long it took.
+
+The virtual clock uses it, and a live engine can: it knows nothing of time but what it is told.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import insort
+
+import numpy as np
+
+from syclsched.scheduling.dynamic.known import rows
+from syclsched.scheduling.dynamic.state import Known, Lane, State
+from syclsched.scheduling.problem import Problem
+from syclsched.scheduling.tables import NOTHING
+
+#: How fast measurements of a device are forgotten: what the last but one counts relative to the last.
+_MEMORY = 0.9
+
+#: Measurements of a device count against this many mean tasks that took just as long as estimated.
+_PRIOR_TASKS = 4.0
+
+
+class Book:
+    """The state of a run, and its changes.
+
+    Parameters
+    ----------
+    problem : Problem
+        The graph.
+    known : Known
+        What the policy knows of it.
+    sorts_queues : bool
+        Whether lanes' queues stand by level.
+
+    Attributes
+    ----------
+    state : State
+        What the policy sees.
+    able : tuple of frozenset of int
+        For each task the devices that can run it.
+    """
+
+    def __init__(self, problem: Problem, known: Known, sorts_queues: bool) -> None:
+        tables = problem.tables
+        tasks, devices, items = len(problem), len(problem.devices), len(known.nbytes)
+        self.state = State(
+            known=known,
+            now_s=0.0,
+            ready=[],
+            ready_on=[0] * devices,
+            lanes=[Lane(NOTHING, 0.0, [], 0.0, []) for _ in known.device_of],
+            where=[{} for _ in range(items)],
+            origin=[NOTHING] * items,
+            released_by=[NOTHING] * tasks,
+            drift=[1.0] * devices,
+            deviation=0.0,
+        )
+        self.able = tuple([frozenset([d for d, s in enumerate(row) if s < math.inf]) for row in known.seconds])
+        self._sorts_queues = sorts_queues
+        self._successors = rows(tables.succ_start, tables.succ_task)
+        self._waiting: list[int] = np.diff(tables.pred_start).tolist()
+        self._bound = [NOTHING] * tasks
+        self._drift = _Drift(devices, known)
+        if known.planned is not None:
+            for task in sorted(range(tasks), key=known.level.__getitem__):
+                self.state.lanes[known.planned[task]].ahead.append(task)
+
+    def sources(self) -> list[int]:
+        """Return the tasks that wait for no other."""
+        return [task for task, count in enumerate(self._waiting) if count == 0]
+
+    def bound(self, task: int) -> int:
+        """Return the lane in whose queue a task is; `NOTHING` if it is in none."""
+        return self._bound[task]
+
+    def arrive(self, task: int) -> None:
+        """Note that a task can start."""
+        insort(self.state.ready, task, key=self.state.known.level.__getitem__)
+        for device in self.able[task]:
+            self.state.ready_on[device] += 1
+
+    def bind(self, task: int, processor: int) -> None:
+        """Put a task that can start into a lane's queue, out of any other."""
+        self._take(task)
+        state = self.state
+        lane = state.lanes[processor]
+        self._bound[task] = processor
+        lane.queued_s += state.known.seconds[task][state.known.device_of[processor]]
+        if self._sorts_queues:
+            insort(lane.queue, task, key=state.known.level.__getitem__)
+        else:
+            lane.queue.append(task)
+
+    def begin(self, task: int, processor: int, start_s: float) -> None:
+        """Note that a task is given to an idle lane, and when it starts there."""
+        self._take(task)
+        state = self.state
+        if state.known.planned is not None:
+            state.lanes[state.known.planned[task]].ahead.remove(task)
+        lane = state.lanes[processor]
+        lane.running = task
+        lane.until_s = start_s + state.seconds(task, state.known.device_of[processor])
+
+    def end(self, task: int, processor: int, measured_s: float) -> list[int]:
+        """Note that a task has ended and how long it took; return those for which it was the last to wait for."""
+        state = self.state
+        state.lanes[processor].running = NOTHING
+        self._drift.add(state, task, state.known.device_of[processor], measured_s)
+        released = []
+        for after in self._successors[task]:
+            self._waiting[after] -= 1
+            if self._waiting[after] == 0:
+                state.released_by[after] = processor
+                released.append(after)
+        return released
+
+    def _take(self, task: int) -> None:
+        """Take a task from where it is: the ready ones, or a lane's queue."""
+        state, source = self.state, self._bound[task]
+        self._bound[task] = NOTHING
+        if source == NOTHING:
+            state.ready.remove(task)
+            for device in self.able[task]:
+                state.ready_on[device] -= 1
+            return
+        lane = state.lanes[source]
+        lane.queue.remove(task)
+        lane.queued_s -= state.known.seconds[task][state.known.device_of[source]]
+        if not lane.queue:
+            lane.queued_s = 0.0  # without the rounding of many sums
+
+
+class _Drift:
+    """How long tasks take, against the estimates: by device with newer ones counting more, and over all."""
+
+    def __init__(self, devices: int, known: Known) -> None:
+        finite = [s for row in known.seconds for s in row if s < math.inf]
+        self._prior_s = _PRIOR_TASKS * sum(finite) / len(finite) if finite else 0.0
+        self._measured_s = [0.0] * devices
+        self._estimated_s = [0.0] * devices
+        self._all_s = 0.0
+        self._off_s = 0.0
+
+    def add(self, state: State, task: int, device: int, measured_s: float) -> None:
+        estimated_s = state.known.seconds[task][device]
+        self._measured_s[device] = _MEMORY * self._measured_s[device] + measured_s
+        self._estimated_s[device] = _MEMORY * self._estimated_s[device] + estimated_s
+        against_s = self._estimated_s[device] + self._prior_s
+        if against_s > 0.0:
+            state.drift[device] = (self._measured_s[device] + self._prior_s) / against_s
+        self._all_s += estimated_s
+        self._off_s += abs(measured_s - estimated_s)
+        state.deviation = self._off_s / self._all_s if self._all_s > 0.0 else math.inf if self._off_s > 0.0 else 0.0

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One queue for all lanes: an idle lane takes the most urgent task that it can run.
+
+References
+----------
+.. [1] C. Augonnet, S. Thibault, R. Namyst, P.-A. Wacrenier, "StarPU: a unified platform for task scheduling on
+   heterogeneous multicore architectures", Concurrency and Computation: Practice and Experience 23(2), 2011: the
+   policies ``eager`` and ``prio``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from syclsched.scheduling.dynamic.known import known_of, urgency_by_rank
+from syclsched.scheduling.dynamic.state import Decision, Known, State
+from syclsched.scheduling.problem import Problem
+from syclsched.scheduling.tables import NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Eager:
+    """First come, first served among tasks of one priority."""
+
+    name: str = "eager"
+    sorts_queues: bool = False
+
+    def prepare(self, problem: Problem) -> Known:
+        """Return what is known, urgent by priority."""
+        return known_of(problem, [problem.tables.priority])
+
+    def decide(self, state: State) -> list[Decision]:
+        """Give each idle lane the first ready task that it can run."""
+        return from_central_queue(state)
+
+
+@dataclass(frozen=True, slots=True)
+class Priority:
+    """The task with the longest way to the end first (upward rank), among tasks of one priority."""
+
+    name: str = "priority"
+    sorts_queues: bool = False
+
+    def prepare(self, problem: Problem) -> Known:
+        """Return what is known, urgent by priority and upward rank."""
+        return known_of(problem, urgency_by_rank(problem))
+
+    def decide(self, state: State) -> list[Decision]:
+        """Give each idle lane the most urgent ready task that it can run."""
+        return from_central_queue(state)
+
+
+def from_central_queue(state: State) -> list[Decision]:
+    """Return for each idle lane, in the order of lanes, the first ready task that it can run.
+
+    Parameters
+    ----------
+    state : State
+        The run now.
+
+    Returns
+    -------
+    list of Decision
+        All starts.
+    """
+    decisions: list[Decision] = []
+    taken: set[int] = set()
+    for processor, lane in enumerate(state.lanes):
+        if len(taken) == len(state.ready):
+            break
+        device = state.known.device_of[processor]
+        if lane.running != NOTHING or not state.ready_on[device]:
+            continue
+        task = next((t for t in state.ready if t not in taken and state.can_run(t, device)), NOTHING)
+        if task != NOTHING:
+            taken.add(task)
+            decisions.append(Decision(task, processor, True))
+    return decisions

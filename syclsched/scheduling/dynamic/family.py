@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dynamic policies as static ones: what they would do if everything took as long as estimated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from syclsched.errors import PolicyError
+from syclsched.scheduling.dynamic.central import Eager, Priority
+from syclsched.scheduling.dynamic.locality import Locality
+from syclsched.scheduling.dynamic.loop import run_dynamic
+from syclsched.scheduling.dynamic.state import DynamicPolicy
+from syclsched.scheduling.dynamic.stealing import WorkStealing
+from syclsched.scheduling.problem import Problem
+from syclsched.scheduling.timetable import Timetable
+
+#: The policies that need no plan.
+DYNAMIC_POLICIES: tuple[DynamicPolicy, ...] = (Eager(), Priority(), Locality(), WorkStealing())
+
+#: Larger problems are left to other policies by ``auto``: the loop is not compiled.
+_MAX_TASKS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """A dynamic policy on a virtual clock, with estimates that are right.
+
+    Parameters
+    ----------
+    policy : DynamicPolicy
+        Which.
+    """
+
+    policy: DynamicPolicy
+
+    @property
+    def name(self) -> str:
+        """What users type."""
+        return f"dynamic:{self.policy.name}"
+
+    def schedule(self, problem: Problem) -> Timetable:
+        """Return what the policy does.
+
+        Parameters
+        ----------
+        problem : Problem
+            What is to be scheduled.
+
+        Returns
+        -------
+        Timetable
+            Every task.
+
+        Raises
+        ------
+        PolicyError
+            If the policy leads to where the data of a task cannot be brought to any device that can run it.
+        """
+        return run_dynamic(problem, self.policy).timetable
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicPolicies:
+    """``dynamic:eager``, ``dynamic:priority``, ``dynamic:dmdas`` and ``dynamic:stealing``."""
+
+    prefix: str = "dynamic"
+    argument: str = "POLICY"
+
+    def members(self, problem: Problem) -> tuple[str, ...]:
+        """Return the full names that make sense for a problem: none for a large one."""
+        if len(problem) > _MAX_TASKS:
+            return ()
+        return tuple(f"{self.prefix}:{policy.name}" for policy in DYNAMIC_POLICIES)
+
+    def make(self, argument: str) -> Foreseen:
+        """Return one of them.
+
+        Parameters
+        ----------
+        argument : str
+            The dynamic policy's name.
+
+        Returns
+        -------
+        Foreseen
+            As a static policy.
+
+        Raises
+        ------
+        PolicyError
+            If there is no such dynamic policy; lists those there are.
+        """
+        for policy in DYNAMIC_POLICIES:
+            if policy.name == argument:
+                return Foreseen(policy)
+        names = ", ".join(policy.name for policy in DYNAMIC_POLICIES)
+        raise PolicyError(f"no dynamic policy {argument!r}", where="policy", hint=f"There are {names}")

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a problem's tables to what dynamic policies know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from syclsched.scheduling.core.placing import mean_upward_ranks
+from syclsched.scheduling.dynamic.state import Known
+from syclsched.scheduling.problem import Problem
+from syclsched.scheduling.tables import Floats, Ints
+
+
+def known_of(problem: Problem, urgency: Sequence[npt.NDArray[np.generic]], *, planned: Ints | None = None) -> Known:
+    """Return what a dynamic policy knows.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its times are the estimates.
+    urgency : sequence of ndarray, shape (T,)
+        Larger is earlier; each decides between equals of those before it.
+    planned : ndarray of int64, shape (T,), optional
+        The processor each task is meant for.
+
+    Returns
+    -------
+    Known
+        As plain numbers, which Python reads faster than arrays one by one.
+    """
+    tables = problem.tables
+    return Known(
+        seconds=tuple(map(tuple, tables.seconds.tolist())),
+        reads=rows(tables.read_start, tables.read_item),
+        nbytes=tuple(tables.item_bytes.tolist()),
+        reaches=rows(tables.reach_start, tables.reach_space),
+        latency_s=tuple(map(tuple, tables.latency_s.tolist())),
+        s_per_byte=tuple(map(tuple, tables.s_per_byte.tolist())),
+        device_of=tuple(tables.processor_device.tolist()),
+        level=_levels(urgency, len(problem)),
+        planned=None if planned is None else tuple(planned.tolist()),
+    )
+
+
+def rows(start: Ints, entries: Ints) -> tuple[tuple[int, ...], ...]:
+    """Return compressed sparse rows as tuples."""
+    flat = entries.tolist()
+    return tuple([tuple(flat[a:b]) for a, b in pairwise(start.tolist())])
+
+
+def urgency_by_rank(problem: Problem) -> tuple[Ints, Floats]:
+    """Return priorities, and upward ranks to decide between equals, rounded so that equals are equal."""
+    ranks = mean_upward_ranks(problem)
+    unit = float(ranks.max(initial=0.0)) * 1e-9
+    return problem.tables.priority, ranks if unit == 0.0 else np.round(ranks / unit)
+
+
+def _levels(urgency: Sequence[npt.NDArray[np.generic]], count: int) -> tuple[int, ...]:
+    """Return the tasks numbered by falling urgency, equals alike."""
+    if not count:
+        return ()
+    order = np.lexsort([-column.astype(np.float64) for column in reversed(urgency)])
+    differs = np.zeros(count, dtype=np.int64)
+    for column in urgency:
+        differs[1:] |= column[order][1:] != column[order][:-1]
+    level = np.empty(count, dtype=np.int64)
+    level[order] = np.cumsum(differs)
+    return tuple(level.tolist())

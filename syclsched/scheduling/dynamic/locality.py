@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Locality-aware earliest finish: tasks are bound to lanes when they become ready, by expected end and data to move.
+
+References
+----------
+.. [1] C. Augonnet, S. Thibault, R. Namyst, "Automatic calibration of performance models on heterogeneous multicore
+   architectures", HPPC 2009, and the StarPU handbook, scheduling policies ``dmda`` and ``dmdas``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from syclsched.scheduling.dynamic.known import known_of, urgency_by_rank
+from syclsched.scheduling.dynamic.state import Decision, Known, State
+from syclsched.scheduling.problem import Problem
+from syclsched.scheduling.tables import NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Locality:
+    """StarPU's dmdas: least ``alpha * expected end + beta * transfer``, lanes' queues by urgency.
+
+    Among equally urgent tasks of its queue, a lane starts the one with most data already there. Transfers overlap with
+    what the lane does before, so that they do not count in the expected end; ``beta`` says how much they count
+    nevertheless, as others want the links too.
+
+    Parameters
+    ----------
+    alpha, beta : float
+        Weights of a second of expected end and of a second of transfer.
+    """
+
+    alpha: float = 1.0
+    beta: float = 1.0
+    name: str = "dmdas"
+    sorts_queues: bool = True
+
+    def prepare(self, problem: Problem) -> Known:
+        """Return what is known, urgent by priority and upward rank."""
+        return known_of(problem, urgency_by_rank(problem))
+
+    def decide(self, state: State) -> list[Decision]:
+        """Bind the most urgent ready task to a lane; if there is none, have idle lanes start what they have."""
+        for task in state.ready:
+            processor = self._place(state, task)
+            if processor != NOTHING:
+                return [Decision(task, processor, False)]
+        return start_most_resident(state)
+
+    def _place(self, state: State, task: int) -> int:
+        """Return the lane that suits a task best; `NOTHING` if its data can be brought to none."""
+        best, best_cost = NOTHING, math.inf
+        transfer_s: dict[int, float] = {}
+        for processor, device in enumerate(state.known.device_of):
+            seconds = state.seconds(task, device)
+            if seconds == math.inf:
+                continue
+            if device not in transfer_s:
+                transfer_s[device] = state.transfer_s(task, device)
+            cost = self.alpha * (state.free_s(processor) + seconds) + self.beta * transfer_s[device]
+            # Compared without the weights: with a beta of zero, infinity would be no number.
+            if transfer_s[device] < math.inf and cost < best_cost:
+                best, best_cost = processor, cost
+        return best
+
+
+def start_most_resident(state: State) -> list[Decision]:
+    """Return for each idle lane with a queue the task to start: of the most urgent the one with most data there.
+
+    Parameters
+    ----------
+    state : State
+        The run now.
+
+    Returns
+    -------
+    list of Decision
+        All starts.
+    """
+    level = state.known.level
+    decisions = []
+    for processor, lane in enumerate(state.lanes):
+        if lane.running != NOTHING or not lane.queue:
+            continue
+        device = state.known.device_of[processor]
+        best, most = lane.queue[0], -1.0
+        for task in lane.queue:
+            if level[task] != level[lane.queue[0]]:
+                break
+            resident = state.resident_bytes(task, device)
+            if resident > most:
+                best, most = task, resident
+        decisions.append(Decision(best, processor, True))
+    return decisions

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The exact engine: the problem as a constraint programme for CP-SAT of OR-tools (the extra ``exact``).
+
+Contention-free, with all the rest of the model: spaces, items, updates in place, lanes, releases, wanted results.
+CP-SAT improves by large-neighbourhood search while it proves, so within a time limit it is a second search as well.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from syclsched.errors import PolicyError
+from syclsched.scheduling.problem import Problem, makespan_s
+from syclsched.scheduling.refine.chains import load
+from syclsched.scheduling.refine.decode import order_of, settle_all
+from syclsched.scheduling.refine.prepare import prepare
+from syclsched.scheduling.tables import Floats, Ints
+from syclsched.scheduling.timetable import Timetable
+
+#: Ticks of integer time in the makespan of the start.
+TICKS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """What the exact engine found.
+
+    Parameters
+    ----------
+    timetable : Timetable
+        Never worse than the start.
+    makespan_s : float
+        Of it.
+    bound_s : float
+        No timetable is shorter; proved by CP-SAT.
+    optimal : bool
+        Whether the two are equal, but for the rounding of times to `TICKS`.
+    """
+
+    timetable: Timetable
+    makespan_s: float
+    bound_s: float
+    optimal: bool
+
+
+def solve(problem: Problem, start: Timetable, *, limit_s: float = 60.0, seed: int = 0, workers: int = 1) -> Exact:
+    """Solve a problem with CP-SAT, within a time limit.
+
+    Parameters
+    ----------
+    problem : Problem
+        Without contention on channels.
+    start : Timetable
+        A valid timetable, as a hint and as the horizon.
+    limit_s : float, default 60
+        Wall-clock seconds for the solver. With one worker and a limit that is not met the answer is always the same.
+    seed : int, default 0
+        Of the solver.
+    workers : int, default 1
+        Threads.
+
+    Returns
+    -------
+    Exact
+        Proved optimal, or the best found and a bound.
+
+    Raises
+    ------
+    PolicyError
+        If OR-tools is not installed, or copies wait for each other on channels.
+    """
+    cp_model = _cp_model()
+    if problem.has_channels:
+        raise PolicyError(
+            "copies wait for each other on channels, which the exact engine does not model",
+            where="exact",
+            hint="Schedule without contention, or use another policy",
+        )
+    start_s = makespan_s(problem, start)
+    if start_s <= 0.0:
+        return Exact(start, start_s, start_s, True)
+    programme = _Programme(cp_model, problem, start, start_s)
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = limit_s
+    solver.parameters.num_workers = workers
+    solver.parameters.random_seed = seed
+    status = solver.solve(programme.model)
+    # All times were rounded down, so the programme's bound holds for the problem.
+    bound_s = min(start_s, max(0.0, solver.best_objective_bound) * programme.tick_s)
+    best, best_s = start, start_s
+    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        found = programme.timetable(solver)
+        if makespan_s(problem, found) < best_s:
+            best, best_s = found, makespan_s(problem, found)
+    # Each task and copy of the longest chain may have lost a tick.
+    rounding_s = (2 * len(problem) + 2) * programme.tick_s
+    return Exact(best, best_s, bound_s, status == cp_model.OPTIMAL and best_s <= bound_s + rounding_s)
+
+
+def _cp_model() -> Any:
+    try:
+        from ortools.sat.python import cp_model
+    except ImportError as error:
+        raise PolicyError(
+            "OR-tools is not installed", where="exact", hint='Install it with pip install "syclsched[exact]"'
+        ) from error
+    return cp_model
+
+
+class _Programme:
+    """The constraint programme of a problem."""
+
+    def __init__(self, cp_model: Any, problem: Problem, start: Timetable, start_s: float) -> None:
+        self.problem = problem
+        self.tick_s = start_s / TICKS
+        self.model = cp_model.CpModel()
+        self._search = prepare(problem.tables, 0)
+        tables = problem.tables
+        count = len(problem)
+        horizon = TICKS + 1
+        self.begin = [self.model.new_int_var(0, horizon, "") for _ in range(count)]
+        self.end = [self.model.new_int_var(0, horizon, "") for _ in range(count)]
+        self.on: list[dict[int, Any]] = []
+        self.makespan = self.model.new_int_var(0, horizon, "")
+        self._place_tasks(start)
+        for task in range(count):
+            for before in tables.pred_task[tables.pred_start[task] : tables.pred_start[task + 1]].tolist():
+                self.model.add(self.begin[task] >= self.end[before])
+            self.model.add(self.makespan >= self.end[task])
+        self.lies = self._origins()
+        self._copies()
+        self._wishes()
+        self.model.add_hint(self.makespan, TICKS)
+        self.model.minimize(self.makespan)
+
+    def _ticks(self, seconds: float) -> int:
+        return math.floor(seconds / self.tick_s)
+
+    def _place_tasks(self, start: Timetable) -> None:
+        tables, model, costs = self.problem.tables, self.model, self._search.costs
+        chosen = tables.processor_device[start.processor]
+        running: list[list[Any]] = [[] for _ in self.problem.devices]
+        for task in range(len(self.problem)):
+            on: dict[int, Any] = {}
+            for device in range(len(self.problem.devices)):
+                cost = costs[task, device]
+                if not math.isfinite(cost["seconds"] + cost["fixed_s"]) or cost["seconds"] > TICKS * self.tick_s:
+                    continue
+                here = model.new_bool_var("")
+                takes = self._ticks(cost["seconds"])
+                running[device].append(
+                    model.new_optional_interval_var(self.begin[task], takes, self.end[task], here, "")
+                )
+                model.add(self.begin[task] >= self._ticks(cost["fixed_s"])).only_enforce_if(here)
+                model.add_hint(here, int(chosen[task] == device))
+                on[device] = here
+            model.add_exactly_one(on.values())
+            model.add_hint(self.begin[task], self._ticks(float(start.start_s[task])))
+            self.on.append(on)
+        for device, intervals in enumerate(running):
+            lanes = int(tables.device_start[device + 1] - tables.device_start[device])
+            if lanes == 1:
+                model.add_no_overlap(intervals)
+            else:
+                model.add_cumulative(intervals, [1] * len(intervals), lanes)
+
+    def _origins(self) -> dict[int, dict[int, Any]]:
+        """Return for each made item, by space, the literal that says it lies there after it is made."""
+        tables, model, search = self.problem.tables, self.model, self._search
+        lies: dict[int, dict[int, Any]] = {}
+        for task in range(len(self.problem)):
+            for k in range(int(tables.make_start[task]), int(tables.make_start[task + 1])):
+                item, replaced = int(tables.make_item[k]), int(tables.make_replaces[k])
+                where: dict[int, list[Any]] = {}
+                for device, here in self.on[task].items():
+                    if replaced < 0:
+                        where.setdefault(int(search.homes[device]), []).append(here)
+                        continue
+                    for origin, was in self._origin_of(lies, replaced).items():
+                        both = model.new_bool_var("")
+                        model.add_bool_and([here, was]).only_enforce_if(both)
+                        model.add_bool_or([here.Not(), was.Not(), both])
+                        space = self._read_in(float(tables.item_bytes[replaced]), origin, device)
+                        where.setdefault(space, []).append(both)
+                lies[item] = {space: self._any_of(literals) for space, literals in where.items()}
+        return lies
+
+    def _origin_of(self, lies: dict[int, dict[int, Any]], item: int) -> dict[int, Any]:
+        tables = self.problem.tables
+        if tables.item_producer[item] >= 0:
+            return lies[item]
+        return {int(tables.item_space[item]): self.model.new_constant(1)}
+
+    def _any_of(self, literals: list[Any]) -> Any:
+        if len(literals) == 1:
+            return literals[0]
+        some = self.model.new_bool_var("")
+        # At most one of them holds, as a task is on one device and an item in one place.
+        self.model.add(sum(literals) == some)
+        return some
+
+    def _read_in(self, nbytes: float, origin: int, device: int) -> int:
+        from syclsched.scheduling.refine.decode import read_in
+
+        return int(read_in(self._search.lines, nbytes, origin, device))
+
+    def _copies(self) -> None:
+        tables, lines = self.problem.tables, self._search.lines
+        for task in range(len(self.problem)):
+            for k in range(int(tables.read_start[task]), int(tables.read_start[task + 1])):
+                item = int(tables.read_item[k])
+                maker, nbytes = int(tables.item_producer[item]), float(tables.item_bytes[item])
+                if maker < 0 or nbytes == 0.0:
+                    continue
+                for origin, lies in self.lies[item].items():
+                    for device, here in self.on[task].items():
+                        ways = lines[origin, device]
+                        seconds = float((ways["latency_s"] + nbytes * ways["s_per_byte"]).min())
+                        if seconds > TICKS * self.tick_s:
+                            self.model.add_bool_or([lies.Not(), here.Not()])
+                        elif seconds > 0.0:
+                            after = self.begin[task] >= self.end[maker] + self._ticks(seconds)
+                            self.model.add(after).only_enforce_if([lies, here])
+
+    def _wishes(self) -> None:
+        tables, search = self.problem.tables, self._search
+        for k, item in enumerate(tables.want_item.tolist()):
+            for origin, lies in self._origin_of(self.lies, item).items():
+                seconds, maker = float(search.want_s[k, origin]), int(tables.item_producer[item])
+                made = self.end[maker] if maker >= 0 else 0
+                if seconds > TICKS * self.tick_s:
+                    self.model.add_bool_and([lies.Not()])
+                else:
+                    self.model.add(self.makespan >= made + self._ticks(seconds)).only_enforce_if(lies)
+
+    def timetable(self, solver: Any) -> Timetable:
+        """Return the solution with exact times: its order and placement, decoded."""
+        tables, search = self.problem.tables, self._search
+        begin: Floats = np.array([float(solver.value(b)) for b in self.begin])
+        end: Floats = np.array([float(solver.value(e)) for e in self.end])
+        order = order_of(tables.pred_start, tables.pred_task, begin, end)
+        processor = self._lanes(solver, order, begin, end)
+        load(search.nodes, search.lanes, search.order, order, processor)
+        settle_all(search)
+        nodes = search.nodes[:-1]
+        return Timetable(nodes["processor"].copy(), nodes["start_s"].copy(), nodes["finish_s"].copy())
+
+    def _lanes(self, solver: Any, order: Ints, begin: Floats, end: Floats) -> Ints:
+        """Return processors: each task on the lane of its device that has been free longest."""
+        tables = self.problem.tables
+        free = np.full(len(tables.processor_device), -1.0)
+        processor = np.zeros(len(order), np.int64)
+        for task in order.tolist():
+            device = next(d for d, here in self.on[task].items() if solver.boolean_value(here))
+            first, last = int(tables.device_start[device]), int(tables.device_start[device + 1])
+            lane = first + int(free[first:last].argmin())
+            processor[task], free[lane] = lane, end[task]
+        return processor

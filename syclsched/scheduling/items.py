@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Items: the successive values of arrays, followed through the tasks that read and write them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from syclsched.model.access import Access, AccessMode
+from syclsched.scheduling.tables import NOTHING, Floats, Ints
+
+
+class ItemColumns(NamedTuple):
+    """The columns of `Tables` that hold items, by the same names."""
+
+    item_bytes: Floats
+    item_producer: Ints
+    item_space: Ints
+    read_start: Ints
+    read_item: Ints
+    make_start: Ints
+    make_item: Ints
+    make_replaces: Ints
+    want_item: Ints
+    want_space: Ints
+
+
+class Items(NamedTuple):
+    """What `follow_items` finds: names of arrays, the array of each item, and the columns."""
+
+    arrays: tuple[str, ...]
+    item_array: Ints
+    columns: ItemColumns
+
+
+def follow_items(
+    accesses: Sequence[Sequence[Access]],
+    nbytes: Mapping[str, float],
+    placed: Mapping[str, int],
+    wanted: Mapping[str, int],
+    host: int,
+) -> Items:
+    """Follow each array through the tasks: accesses that conflict keep their order in any topological order.
+
+    Parameters
+    ----------
+    accesses : sequence of sequence of Access
+        Of each task, in a topological order.
+    nbytes : Mapping[str, float]
+        Size of each array, by name.
+    placed, wanted : Mapping[str, int]
+        Spaces that first values lie in and last values are wanted in, by name of the array.
+    host : int
+        The space that other first values lie in.
+
+    Returns
+    -------
+    Items
+        One item for each value.
+    """
+    numbers = {name: i for i, name in enumerate(nbytes)}
+    current: dict[str, int] = {}
+    array_of: list[int] = []
+    producer: list[int] = []
+    space: list[int] = []
+    read_start, read_item = [0], []
+    make_start, make_item, make_replaces = [0], [], []
+
+    def new_item(array: str, task: int) -> int:
+        current[array] = item = len(array_of)
+        array_of.append(numbers[array])
+        producer.append(task)
+        space.append(placed.get(array, host) if task == NOTHING else NOTHING)
+        return item
+
+    for task, touched in enumerate(accesses):
+        for access in touched:
+            array, mode = access.array, access.mode
+            replaces = NOTHING
+            if mode is not AccessMode.WRITE:
+                found = current.get(array)
+                replaces = new_item(array, NOTHING) if found is None else found
+                read_item.append(replaces)
+            if mode is not AccessMode.READ:
+                make_item.append(new_item(array, task))
+                make_replaces.append(replaces)
+        read_start.append(len(read_item))
+        make_start.append(len(make_item))
+    want_item = [current[array] if array in current else new_item(array, NOTHING) for array in wanted]
+    index = np.array(array_of, dtype=np.int64)
+    columns = ItemColumns(
+        item_bytes=np.array(list(nbytes.values()), dtype=np.float64)[index],
+        item_producer=_ints(producer),
+        item_space=_ints(space),
+        read_start=_ints(read_start),
+        read_item=_ints(read_item),
+        make_start=_ints(make_start),
+        make_item=_ints(make_item),
+        make_replaces=_ints(make_replaces),
+        want_item=_ints(want_item),
+        want_space=_ints(list(wanted.values())),
+    )
+    index.flags.writeable = False
+    return Items(tuple(nbytes), index, columns)
+
+
+def _ints(values: Sequence[int]) -> Ints:
+    return np.array(values, dtype=np.int64)

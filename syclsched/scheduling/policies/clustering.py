@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clustering along critical paths.
+
+References
+----------
+.. [1] S. J. Kim, J. C. Browne, "A general approach to mapping of parallel computations upon multiprocessor
+   architectures", International Conference on Parallel Processing, 1988.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from syclsched.scheduling.core.paths import heavy_chains
+from syclsched.scheduling.core.placing import by_rank, in_order, mean_upward_ranks
+from syclsched.scheduling.problem import Problem
+from syclsched.scheduling.timetable import Timetable
+
+
+@dataclass(frozen=True, slots=True)
+class Clustering:
+    """Linear clustering: critical paths become clusters, and each cluster one device's [1]_.
+
+    As in the paper: the heaviest path through tasks that are in no cluster yet is the next cluster. Simplified: its
+    weights are the upward ranks in the whole graph, and not worked out again for what is left of it. The mapping of
+    clusters to devices is ours: tasks are taken by falling upward rank, with insertion; the first of a cluster goes to
+    the device on which the whole cluster would end first if it ran on from there, the others follow it; what that
+    device cannot run goes where it finishes first, and counts with its longest time. Complexity as of HEFT, with
+    eight bytes for each task and device.
+
+    Parameters
+    ----------
+    name : str
+        What users type.
+    max_tasks : int or None
+        Larger problems are left to other policies by ``auto``.
+    """
+
+    name: str = "clustering"
+    max_tasks: int | None = None
+
+    def schedule(self, problem: Problem) -> Timetable:
+        """Return the schedule.
+
+        Parameters
+        ----------
+        problem : Problem
+            What is to be scheduled.
+
+        Returns
+        -------
+        Timetable
+            Every task.
+
+        Raises
+        ------
+        PolicyError
+            If the data of a task cannot be brought to any device that can run it.
+        """
+        tables = problem.tables
+        ranks_s = mean_upward_ranks(problem)
+        order = by_rank(problem, ranks_s)
+        chain = heavy_chains(tables, order, ranks_s, *problem.mean_copy_line())
+        able = np.isfinite(tables.seconds)
+        seconds = np.where(able, tables.seconds, 0.0)
+        seconds = np.where(able, tables.seconds, seconds.max(axis=1, initial=0.0)[:, None])
+        rest_s = np.zeros(seconds.shape)
+        np.add.at(rest_s, chain, seconds)
+        first = chain == np.arange(len(problem))
+        rest_s[first] -= seconds[first]
+        return in_order(problem, order, follows=chain, offset_s=rest_s)

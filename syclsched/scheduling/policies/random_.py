@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random: a baseline, and a start for searches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from syclsched.scheduling.core.placing import by_rank, in_order
+from syclsched.scheduling.problem import Problem
+from syclsched.scheduling.timetable import Timetable
+
+
+@dataclass(frozen=True, slots=True)
+class Random:
+    """Tasks in a random order that respects dependencies, each on a random device that can run it.
+
+    Equal problems and seeds give equal timetables. What cannot get its data to its device goes where it finishes first.
+
+    Parameters
+    ----------
+    name : str
+        What users type.
+    max_tasks : int or None
+        Larger problems are left to other policies by ``auto``.
+    seed : int
+        Of the random numbers.
+    """
+
+    name: str = "random"
+    max_tasks: int | None = None
+    seed: int = 0
+
+    def schedule(self, problem: Problem) -> Timetable:
+        """Return the schedule.
+
+        Parameters
+        ----------
+        problem : Problem
+            What is to be scheduled.
+
+        Returns
+        -------
+        Timetable
+            Every task.
+
+        Raises
+        ------
+        PolicyError
+            If the data of a task cannot be brought to any device that can run it.
+        """
+        generator = np.random.default_rng(self.seed)
+        order = by_rank(problem, generator.random(len(problem)))
+        lots = np.where(np.isfinite(problem.tables.seconds), generator.random(problem.tables.seconds.shape), -1.0)
+        return in_order(problem, order, pinned=lots.argmax(axis=1) if len(problem) else order)

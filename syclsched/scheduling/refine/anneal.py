@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Simulated annealing over orders and placements."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from syclsched.compiled import compiled
+from syclsched.scheduling.refine.chains import forget, undo
+from syclsched.scheduling.refine.critical import chance, critical_path, work_out_tails
+from syclsched.scheduling.refine.decode import settle
+from syclsched.scheduling.refine.moves import propose
+from syclsched.scheduling.refine.records import MOVES, Search
+from syclsched.scheduling.tables import Floats, Ints
+
+
+class Best(NamedTuple):
+    """The best found: order, processor of each task, and the makespan, as the only entry."""
+
+    order: Ints
+    processor: Ints
+    makespan_s: Floats
+
+
+@compiled
+def _keep(search: Search, best: Best, makespan_s: float) -> None:
+    """Keep the present order and placement as the best."""
+    best.makespan_s[0] = makespan_s
+    for k in range(search.order.size):
+        best.order[k] = search.order[k]
+        best.processor[k] = search.nodes[k].processor
+
+
+@compiled
+def anneal(search: Search, best: Best, current_s: float, temperature_s: float, steps: int) -> float:
+    """Make so many steps at one temperature.
+
+    Parameters
+    ----------
+    search : Search
+        The settled state to go on from.
+    best : Best
+        Kept up.
+    current_s : float
+        Makespan of the state.
+    temperature_s : float
+        A change for the worse by so much is taken with probability 1/e.
+    steps : int
+        How many moves to try.
+
+    Returns
+    -------
+    float
+        Makespan of the state it ends in.
+    """
+    length = critical_path(search)
+    work_out_tails(search)
+    for _ in range(steps):
+        # Metropolis' rule, with its random number drawn first: what cannot be taken need not be worked out.
+        limit = current_s - temperature_s * np.log(1.0 - chance(search.words))
+        propose(search, length, limit)
+        if search.counts[MOVES] == 0:
+            continue
+        value = settle(search, limit)
+        if value > limit:
+            undo(search)
+            continue
+        forget(search.counts, search.order.size)
+        current_s = value
+        length = critical_path(search)
+        work_out_tails(search)
+        if value < best.makespan_s[0]:
+            _keep(search, best, value)
+    return current_s

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The critical path of a state of the search, and its random numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from syclsched.compiled import compiled
+from syclsched.scheduling.refine.records import Records, Search, Words
+
+
+@compiled
+def chance(words: Words) -> float:
+    """Return a number of [0, 1): xorshift64* (Vigna 2016)."""
+    x = words[0]
+    x ^= x >> np.uint64(12)
+    x ^= x << np.uint64(25)
+    x ^= x >> np.uint64(27)
+    words[0] = x
+    return float((x * np.uint64(2685821657736338717)) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@compiled
+def pick(words: Words, count: int) -> int:
+    """Return a number of 0 to ``count`` - 1."""
+    return int(chance(words) * count)
+
+
+@compiled
+def _finishes_last(nodes: Records, lanes: Records, words: Words) -> int:
+    """Return a task that finishes last; -1 if there is none."""
+    found, latest, ties = -1, -1.0, 1
+    for lane in range(lanes.size):
+        task = lanes[lane].last
+        if task >= 0 and nodes[task].finish_s > latest:
+            found, latest, ties = task, nodes[task].finish_s, 1
+        elif task >= 0 and nodes[task].finish_s == latest:
+            ties += 1
+            if pick(words, ties) == 0:
+                found = task
+    return found
+
+
+@compiled
+def critical_path(search: Search) -> int:
+    """Follow a longest chain back from the task that finishes last, into ``search.path``; return its length.
+
+    Each task on it starts when the one before it on its processor finishes, or when what it needs from a predecessor
+    arrives; where several do, one is taken by chance.
+    """
+    nodes, lanes, arcs, flows, path = search.nodes, search.lanes, search.arcs, search.flows, search.path
+    lines, origin, words = search.lines, search.origin, search.words
+    ways = lines.shape[2]
+    task = _finishes_last(nodes, lanes, words)
+    length = 0
+    while task >= 0:
+        path[length] = task
+        length += 1
+        node = nodes[task]
+        device = lanes[node.processor].device
+        start = node.start_s * (1.0 - 1e-12)
+        found, ties = -1, 0
+        if node.before >= 0 and nodes[node.before].finish_s >= start:
+            found, ties = node.before, 1
+        for k in range(node.wait, nodes[task + 1].wait):
+            if nodes[arcs[k]].finish_s >= start:
+                ties += 1
+                if pick(words, ties) == 0:
+                    found = arcs[k]
+        for k in range(node.flow, nodes[task + 1].flow):
+            flow = flows[k]
+            copy_s = 0.0
+            if flow.nbytes > 0.0:
+                space = origin[flow.item]
+                copy_s = lines[space, device, 0].latency_s + flow.nbytes * lines[space, device, 0].s_per_byte
+                for way in range(1, ways):
+                    line = lines[space, device, way]
+                    copy_s = min(copy_s, line.latency_s + flow.nbytes * line.s_per_byte)
+            if nodes[flow.task].finish_s + copy_s >= start:
+                ties += 1
+                if pick(words, ties) == 0:
+                    found = flow.task
+        task = found
+    return length
+
+
+@compiled
+def work_out_tails(search: Search) -> None:
+    """Work out the longest way from the start of each task to the end, with tasks where they are."""
+    nodes, lanes, arcs, flows, order = search.nodes, search.lanes, search.arcs, search.flows, search.order
+    lines, origin = search.lines, search.origin
+    ways = lines.shape[2]
+    for task in range(order.size):
+        nodes[task].out_s = 0.0
+    for place in range(order.size - 1, -1, -1):
+        task = order[place]
+        node = nodes[task]
+        device = lanes[node.processor].device
+        out = node.out_s + (node.finish_s - node.start_s)
+        node.out_s = out
+        if node.before >= 0:
+            nodes[node.before].out_s = max(nodes[node.before].out_s, out)
+        for k in range(node.wait, nodes[task + 1].wait):
+            nodes[arcs[k]].out_s = max(nodes[arcs[k]].out_s, out)
+        for k in range(node.flow, nodes[task + 1].flow):
+            flow = flows[k]
+            copy_s = 0.0
+            if flow.nbytes > 0.0:
+                space = origin[flow.item]
+                copy_s = lines[space, device, 0].latency_s + flow.nbytes * lines[space, device, 0].s_per_byte
+                for way in range(1, ways):
+                    line = lines[space, device, way]
+                    copy_s = min(copy_s, line.latency_s + flow.nbytes * line.s_per_byte)
+            nodes[flow.task].out_s = max(nodes[flow.task].out_s, copy_s + out)

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The moves of the search: other processors, other places in the order, for one task or several."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from syclsched.compiled import compiled
+from syclsched.scheduling.refine.chains import relocate
+from syclsched.scheduling.refine.critical import chance, pick
+from syclsched.scheduling.refine.decode import ready_s
+from syclsched.scheduling.refine.records import MOST_MOVED, MOVES, Records, Search, Words
+from syclsched.scheduling.tables import Ints
+
+#: The share of moves that begin with a critical task; below these draws, what is done with it, else tasks are gathered.
+ON_PATH = 0.8
+REORDER, REASSIGN, SWAP = 0.3, 0.75, 0.88
+
+#: The share of reassignments that are worked out whatever the estimate says.
+TRUST_NOT = 0.1
+
+#: The share of gatherings that go on to neighbours of neighbours, up to some number of tasks by chance.
+SPREAD = 0.5
+
+
+@compiled
+def _lowest(nodes: Records, arcs: Ints, task: int) -> int:
+    """Return the first place in the order behind all predecessors of a task."""
+    low = 0
+    for k in range(nodes[task].pred, nodes[task + 1].pred):
+        low = max(low, nodes[arcs[k]].position + 1)
+    return int(low)
+
+
+@compiled
+def _highest(nodes: Records, arcs: Ints, task: int, count: int) -> int:
+    """Return the last place in the order before all successors of a task."""
+    high = count - 1
+    for k in range(nodes[task].succ, nodes[task + 1].succ):
+        high = min(high, nodes[arcs[k]].position - 1)
+    return int(high)
+
+
+@compiled
+def _place_by_time(nodes: Records, order: Ints, task: int, at_s: float, low: int, high: int) -> int:
+    """Return a place, near where the task is now, behind which tasks start no earlier than a time."""
+    here = nodes[task].position
+    place = here
+    while place > low and nodes[order[place - 1]].start_s >= at_s:
+        place -= 1
+    if place == here:
+        while place < high and nodes[order[place + 1]].start_s < at_s:
+            place += 1
+    return int(place)
+
+
+@compiled
+def _other_processor(costs: Records, lanes: Records, words: Words, task: int, here: int) -> int:
+    """Return by chance a processor other than the task's that can run it; the task's if none is found."""
+    for _ in range(8):
+        there = pick(words, lanes.size - 1)
+        there += 1 if there >= here else 0
+        if costs[task, lanes[there].device].seconds < np.inf:
+            return there
+    return here
+
+
+@compiled
+def _estimate(search: Search, task: int, there: int, place: int, ready: float) -> float:
+    """Return about how long the longest way through a task would be, were it moved to another processor.
+
+    By the heads and tails of its neighbours as they are before the move (as Mastrolilli and Gambardella 2000 do for
+    the flexible job shop); ``ready`` is when it could start there.
+    """
+    nodes, lanes, order, arcs, feeds = search.nodes, search.lanes, search.order, search.arcs, search.feeds
+    lines, costs = search.lines, search.costs
+    node, lane = nodes[task], lanes[there]
+    device = lane.device
+    before = -1
+    if lane.first >= 0:
+        p = place if place > node.position else place - 1
+        if nodes[lane.last].position <= p:
+            before = lane.last
+        elif nodes[lane.first].position <= p:
+            while nodes[order[p]].processor != there:
+                p -= 1
+            before = order[p]
+    start = ready
+    after = lane.first
+    if before >= 0:
+        start = max(start, nodes[before].finish_s)
+        after = nodes[before].after
+    tail = 0.0
+    if after >= 0:
+        tail = nodes[after].out_s
+    for k in range(node.succ, nodes[task + 1].succ):
+        tail = max(tail, nodes[arcs[k]].out_s)
+    home = search.homes[device]
+    ways = lines.shape[2]
+    for k in range(node.feed, nodes[task + 1].feed):
+        feed = feeds[k]
+        if feed.nbytes > 0.0:
+            reader = lanes[nodes[feed.task].processor].device
+            copy_s = lines[home, reader, 0].latency_s + feed.nbytes * lines[home, reader, 0].s_per_byte
+            for way in range(1, ways):
+                line = lines[home, reader, way]
+                copy_s = min(copy_s, line.latency_s + feed.nbytes * line.s_per_byte)
+            tail = max(tail, copy_s + nodes[feed.task].out_s)
+    return float(start + costs[task, device].seconds + tail)
+
+
+@compiled
+def _reassign(search: Search, task: int, there: int, limit_s: float) -> None:
+    """Move a task to a processor, mostly to about the time it could start there; not if that looks hopeless."""
+    nodes, arcs = search.nodes, search.arcs
+    place = nodes[task].position
+    low, high = _lowest(nodes, arcs, task), _highest(nodes, arcs, task, search.order.size)
+    device = search.lanes[there].device
+    ready = ready_s(nodes, arcs, search.flows, search.costs, search.lines, search.origin, task, device)
+    draw = chance(search.words)
+    if draw < 0.7:
+        place = _place_by_time(nodes, search.order, task, ready, low, high)
+    elif draw < 0.8:
+        place = low + pick(search.words, high - low + 1)
+    # What has the task behind itself is judged too hard: some are tried all the same.
+    if chance(search.words) < TRUST_NOT or _estimate(search, task, there, place, ready) <= limit_s:
+        relocate(nodes, search.lanes, search.order, search.counts, search.moved, task, there, place)
+
+
+@compiled
+def _reorder(search: Search, task: int) -> None:
+    """Move a task within its processor: past a neighbour there, or anywhere it may go."""
+    nodes, arcs = search.nodes, search.arcs
+    node = nodes[task]
+    low, high = _lowest(nodes, arcs, task), _highest(nodes, arcs, task, search.order.size)
+    place = node.position
+    draw = chance(search.words)
+    if draw < 0.4:
+        if node.before >= 0:
+            place = max(low, nodes[node.before].position)
+    elif draw < 0.7:
+        if node.after >= 0:
+            place = min(high, nodes[node.after].position)
+    else:
+        place = low + pick(search.words, high - low + 1)
+    if place != node.position:
+        relocate(nodes, search.lanes, search.order, search.counts, search.moved, task, node.processor, place)
+
+
+@compiled
+def _swap(search: Search, task: int) -> None:
+    """Exchange the processors of a task and of one that is near it in the order."""
+    near = search.nodes[task].position + pick(search.words, 25) - 12
+    other = search.order[min(max(near, 0), search.order.size - 1)]
+    here, there = search.nodes[task].processor, search.nodes[other].processor
+    if here == there or not search.costs[task, search.lanes[there].device].seconds < np.inf:
+        return
+    if search.costs[other, search.lanes[here].device].seconds < np.inf:
+        _reassign(search, task, there, np.inf)
+        _reassign(search, other, here, np.inf)
+
+
+@compiled
+def _bring(search: Search, begin: int, end: int, there: int, share: float, most: int) -> None:
+    """Move some of the tasks in a row of ``arcs`` to a processor, each where it is in the order."""
+    nodes, lanes, order, counts, moved = search.nodes, search.lanes, search.order, search.counts, search.moved
+    device = lanes[there].device
+    for k in range(begin, end):
+        task = search.arcs[k]
+        wanted = counts[MOVES] < most and nodes[task].processor != there and chance(search.words) < share
+        if wanted and search.costs[task, device].seconds < np.inf:
+            relocate(nodes, lanes, order, counts, moved, task, there, nodes[task].position)
+
+
+@compiled
+def _gather(search: Search, task: int, there: int) -> None:
+    """Move a task to a processor together with some of its neighbours in the graph, and often some of theirs."""
+    nodes, words = search.nodes, search.words
+    relocate(nodes, search.lanes, search.order, search.counts, search.moved, task, there, nodes[task].position)
+    share = 0.3 + 0.7 * chance(words)
+    direction = pick(words, 3)
+    most = MOST_MOVED
+    if chance(words) < SPREAD:
+        most = 2 + pick(words, min(MOST_MOVED, search.order.size) - 1)
+    k = 0
+    while k < search.counts[MOVES]:
+        near = search.moved[k].task
+        if direction != 1:
+            _bring(search, nodes[near].pred, nodes[near + 1].pred, there, share, most)
+        if direction != 0:
+            _bring(search, nodes[near].succ, nodes[near + 1].succ, there, share, most)
+        k += 1
+        if most == MOST_MOVED:
+            return
+
+
+@compiled
+def propose(search: Search, length: int, limit_s: float) -> None:
+    """Make one move, noted in the counts; none if the one that is drawn makes no sense or looks hopeless.
+
+    Parameters
+    ----------
+    search : Search
+        Settled, with tails worked out and a critical path.
+    length : int
+        Of the path.
+    limit_s : float
+        What the makespan should not exceed.
+    """
+    words = search.words
+    if chance(words) < ON_PATH:
+        task = search.path[pick(words, length)]
+    else:
+        task = pick(words, search.order.size)
+    draw = chance(words)
+    there = search.nodes[task].processor
+    if draw >= REORDER and search.lanes.size > 1:
+        there = _other_processor(search.costs, search.lanes, words, task, there)
+    if there == search.nodes[task].processor:
+        _reorder(search, task)
+    elif draw < REASSIGN:
+        _reassign(search, task, there, limit_s)
+    elif draw < SWAP:
+        _swap(search, task)
+    else:
+        _gather(search, task, there)

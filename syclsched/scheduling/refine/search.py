@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The anytime search: simulated annealing from the best list schedules, in several coolings, within a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from syclsched.errors import PolicyError
+from syclsched.scheduling.bounds import quick_bound_s
+from syclsched.scheduling.problem import Problem, makespan_s
+from syclsched.scheduling.refine.anneal import Best, anneal
+from syclsched.scheduling.refine.chains import load
+from syclsched.scheduling.refine.critical import critical_path
+from syclsched.scheduling.refine.decode import order_of, settle_all
+from syclsched.scheduling.refine.guided import guided_starts
+from syclsched.scheduling.refine.listed import refine_listed
+from syclsched.scheduling.refine.meter import Clock, Meter
+from syclsched.scheduling.refine.prepare import prepare
+from syclsched.scheduling.refine.records import Search
+from syclsched.scheduling.timetable import Timetable
+
+#: Temperatures at the beginning of a cooling, in mean steps of the critical path (makespan over its tasks): with
+#: `PLENTY` of steps for each task there is the time to forget the start; with few, only local changes to it can be
+#: tried. Found on benchmarks/instances.py.
+HOT, PLENTY, FALL = 0.4, 6_000, 0.66
+
+#: The end of a cooling as a part of its beginning, the most coolings, and the steps for each pair of tasks that one is
+#: worth: what is left over is better spent on another.
+COLD, COOLINGS, PAIR_STEPS = 0.05, 16, 25
+
+#: Every other cooling begins hotter: where copies are dear, a better clustering is behind a higher hill.
+HOTTER = (1.0, 2.0)
+
+#: The temperature at first, and the share of the budget it is kept for: to see how fast steps are.
+DESCENT, DESCENDING = 0.005, 0.03
+
+#: The share of the budget that may go into more places to begin.
+STARTING = 0.2
+
+#: A step by the list engine takes about so many times as long as one in the contention-free model.
+LISTED_COST = 40
+
+#: Two makespans that differ by less, relatively, are equal.
+ROUNDING = 1e-9
+
+
+def refine(
+    problem: Problem,
+    timetables: Sequence[Timetable],
+    *,
+    budget_s: float | None = None,
+    steps: int | None = None,
+    seed: int = 0,
+    clock: Clock | None = None,
+) -> Timetable:
+    """Search for a timetable that is better than those given, until the budget is over.
+
+    Simulated annealing over (order of tasks, placement), with moves about the critical path, each worked out only as
+    far as it changes anything; ends early when a lower bound is met. Given equal arguments and no seconds, the answer
+    is always the same.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is to be scheduled, by any of the models of contention.
+    timetables : sequence of Timetable
+        Where to begin; at least one. All must be valid.
+    budget_s : float, optional
+        Seconds that the search may take, by ``clock``.
+    steps : int, optional
+        Moves that it may try. If neither is given, `default_steps`.
+    seed : int, default 0
+        Of its random numbers.
+    clock : callable, optional
+        Returns seconds, as `time.perf_counter`. Needed with ``budget_s``: this room reads no clock by itself.
+
+    Returns
+    -------
+    Timetable
+        Never worse than the best that was given; that one itself if nothing better was found.
+
+    Raises
+    ------
+    PolicyError
+        If no timetable is given, or seconds without a clock.
+    """
+    if not timetables:
+        raise PolicyError("there is no timetable to begin with", where="refine", hint="Give it that of any policy")
+    if budget_s is not None and clock is None:
+        raise PolicyError("seconds are given, but no clock", where="refine", hint="Pass time.perf_counter as clock")
+    if budget_s is None and steps is None:
+        steps = default_steps(len(problem)) // (LISTED_COST if problem.has_channels else 1)
+    meter = Meter(steps, budget_s, clock)
+    ranked = sorted(timetables, key=lambda timetable: makespan_s(problem, timetable))
+    bound_s = quick_bound_s(problem) * (1.0 + ROUNDING)
+    if makespan_s(problem, ranked[0]) <= bound_s:
+        return ranked[0]
+    more = [*ranked]
+    for timetable in guided_starts(problem):
+        more.append(timetable)
+        if meter.spent() > STARTING:
+            break
+    ranked = sorted(more, key=lambda timetable: makespan_s(problem, timetable))
+    if problem.has_channels:
+        return refine_listed(problem, ranked, meter, seed)
+    found = _refine_free(problem, ranked, meter, seed, bound_s)
+    return min(ranked[0], found, key=lambda timetable: makespan_s(problem, timetable))
+
+
+def default_steps(tasks: int) -> int:
+    """Return how many steps are worth while for so many tasks where time matters: some tenths of a second."""
+    return max(2_000, min(60_000, 4_000_000 // max(1, tasks)))
+
+
+def _refine_free(problem: Problem, ranked: Sequence[Timetable], meter: Meter, seed: int, bound_s: float) -> Timetable:
+    """Search in the contention-free model."""
+    tables = problem.tables
+    search = prepare(tables, seed)
+    starts = []
+    for timetable in ranked:
+        order = order_of(tables.pred_start, tables.pred_task, timetable.start_s, timetable.finish_s)
+        processor = np.array(timetable.processor, np.int64)
+        load(search.nodes, search.lanes, search.order, order, processor)
+        starts.append((settle_all(search), order, processor))
+    starts.sort(key=lambda start: start[0])
+    best = Best(starts[0][1].copy(), starts[0][2].copy(), np.array([starts[0][0]]))
+    load(search.nodes, search.lanes, search.order, best.order.copy(), best.processor.copy())
+    begun = meter.spent()
+    _cool(search, best, meter, (begun, begun + DESCENDING * (1.0 - begun)), DESCENT, bound_s)
+    each = meter.done / max(meter.spent() - begun, 1e-9) / len(problem)
+    hot = HOT * min(1.0, each / PLENTY) ** FALL
+    coolings = max(1, min(COOLINGS, round(each / len(problem) / PAIR_STEPS)))
+    begun = meter.spent()
+    for cooling in range(coolings):
+        if best.makespan_s[0] <= bound_s:
+            break
+        _, order, processor = starts[cooling % len(starts)] if cooling % 2 else (0.0, best.order, best.processor)
+        load(search.nodes, search.lanes, search.order, order.copy(), processor.copy())
+        part = (begun + (1.0 - begun) * cooling / coolings, begun + (1.0 - begun) * (cooling + 1) / coolings)
+        _cool(search, best, meter, part, hot * HOTTER[cooling % 2], bound_s)
+    load(search.nodes, search.lanes, search.order, best.order, best.processor)
+    settle_all(search)
+    nodes = search.nodes[:-1]
+    return Timetable(nodes["processor"].copy(), nodes["start_s"].copy(), nodes["finish_s"].copy())
+
+
+def _cool(
+    search: Search,
+    best: Best,
+    meter: Meter,
+    part: tuple[float, float],
+    hot: float,
+    bound_s: float,
+) -> None:
+    """Anneal the state that is loaded, hot to cold, over a part of the budget."""
+    current_s = settle_all(search)
+    step_s = current_s / max(1, critical_path(search))
+    # Some milliseconds at a time between looks at the clock.
+    chunk = max(1, 50_000 // max(1, len(best.order)))
+    while (spent := meter.spent()) < part[1] and best.makespan_s[0] > bound_s:
+        cooled = max(0.0, spent - part[0]) / (part[1] - part[0])
+        steps = meter.left(chunk)
+        current_s = anneal(search, best, current_s, step_s * hot * COLD**cooled, steps)
+        meter.count(steps)

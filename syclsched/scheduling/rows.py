@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compressed sparse rows, and a topological numbering, from plain lists of entries."""
+
+from __future__ import annotations
+
+import heapq
+from typing import NamedTuple
+
+import numpy as np
+
+from syclsched.compiled import compiled
+from syclsched.scheduling.tables import Floats, Ints
+
+
+class Rows(NamedTuple):
+    """Entries sorted into compressed sparse rows.
+
+    Parameters
+    ----------
+    start : ndarray of int64, shape (rows + 1,)
+        Where each row starts.
+    entry : ndarray of int64
+        The entries, row after row; within a row in the order they were given.
+    """
+
+    start: Ints
+    entry: Ints
+
+
+@compiled
+def rows_of(owner: Ints, count: int) -> Rows:
+    """Sort entries into rows by their owner, by counting.
+
+    Parameters
+    ----------
+    owner : ndarray of int64
+        The row of each entry.
+    count : int
+        Number of rows.
+
+    Returns
+    -------
+    Rows
+        In linear time.
+    """
+    start = np.zeros(count + 1, dtype=np.int64)
+    for row in owner:
+        start[row + 1] += 1
+    for row in range(count):
+        start[row + 1] += start[row]
+    place = start[:-1].copy()
+    entry = np.empty(len(owner), dtype=np.int64)
+    for index in range(len(owner)):
+        entry[place[owner[index]]] = index
+        place[owner[index]] += 1
+    return Rows(start, entry)
+
+
+def row_starts(owner: Ints, count: int) -> Ints:
+    """Return where rows start whose entries stand sorted.
+
+    Parameters
+    ----------
+    owner : ndarray of int64
+        The row of each entry.
+    count : int
+        Number of rows.
+
+    Returns
+    -------
+    ndarray of int64, shape (count + 1,)
+        As in `Rows`.
+    """
+    starts = np.zeros(count + 1, dtype=np.int64)
+    np.cumsum(np.bincount(owner, minlength=count), out=starts[1:])
+    return starts
+
+
+class Arcs(NamedTuple):
+    """The columns of `Tables` that hold arcs, by the same names."""
+
+    pred_start: Ints
+    pred_task: Ints
+    pred_bytes: Floats
+    pred_copies: Ints
+    succ_start: Ints
+    succ_task: Ints
+    succ_bytes: Floats
+    succ_copies: Ints
+
+
+def arcs(count: int, before: Ints, after: Ints, nbytes: Floats) -> Arcs:
+    """Return dependencies from both ends, one for each pair of tasks.
+
+    Parameters
+    ----------
+    count : int
+        Number of tasks.
+    before, after : ndarray of int64
+        The tasks of each dependency; a pair may come several times, once for each array.
+    nbytes : ndarray of float64
+        What flows along each; 0 for pure order.
+
+    Returns
+    -------
+    Arcs
+        Bytes of a pair summed up, with the number of dependencies along which any flow.
+    """
+    if not _are_sorted(before, after):
+        order = sorted_by_ends(count, before, after)
+        before, after, nbytes = before[order], after[order], nbytes[order]
+    copies = (nbytes > 0.0).astype(np.int64)
+    first = np.ones(len(before), dtype=bool)
+    first[1:] = (before[1:] != before[:-1]) | (after[1:] != after[:-1])
+    if not first.all():
+        heads = np.flatnonzero(first)
+        before, after = before[heads], after[heads]
+        nbytes, copies = np.add.reduceat(nbytes, heads), np.add.reduceat(copies, heads)
+    pred_start, back = rows_of(after, count)
+    succ_start = row_starts(before, count)
+    return Arcs(pred_start, before[back], nbytes[back], copies[back], succ_start, after, nbytes, copies)
+
+
+def sorted_by_ends(count: int, before: Ints, after: Ints) -> Ints:
+    """Return edges by rising first task, those of one task by rising second.
+
+    Parameters
+    ----------
+    count : int
+        Number of tasks.
+    before, after : ndarray of int64
+        Edges.
+
+    Returns
+    -------
+    ndarray of int64
+        Their indices; equal edges stay in the order given.
+    """
+    order = rows_of(after, count).entry
+    return order[rows_of(before[order], count).entry]
+
+
+def topological_numbering(count: int, before: Ints, after: Ints) -> Ints:
+    """Return the tasks so that every edge points forward, by rising number where free (Kahn 1962).
+
+    Parameters
+    ----------
+    count : int
+        Number of tasks.
+    before, after : ndarray of int64
+        Edges.
+
+    Returns
+    -------
+    ndarray of int64
+        Shorter than ``count`` if and only if there is a cycle.
+    """
+    if bool((before < after).all()):
+        return np.arange(count, dtype=np.int64)
+    start, order = rows_of(before, count)
+    return _kahn(start, after[order], np.bincount(after, minlength=count))
+
+
+def _are_sorted(before: Ints, after: Ints) -> bool:
+    rising = (before[1:] > before[:-1]) | ((before[1:] == before[:-1]) & (after[1:] >= after[:-1]))
+    return bool(rising.all())
+
+
+@compiled
+def _kahn(succ_start: Ints, succ_task: Ints, waiting: Ints) -> Ints:
+    """Take the ready task of the smallest number, again and again."""
+    count = len(waiting)
+    order = np.empty(count, dtype=np.int64)
+    ready = [task for task in range(count) if waiting[task] == 0]
+    taken = 0
+    while len(ready) > 0:
+        task = heapq.heappop(ready)
+        order[taken] = task
+        taken += 1
+        for arc in range(succ_start[task], succ_start[task + 1]):
+            waiting[succ_task[arc]] -= 1
+            if waiting[succ_task[arc]] == 0:
+                heapq.heappush(ready, succ_task[arc])
+    return order[:taken]

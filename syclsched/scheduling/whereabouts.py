@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where items lie and since when, worked out from a finished timetable by the definition of the model.
+
+The policies know while they schedule; this is for checking and measuring what they made, and shares nothing with them.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+
+from syclsched.scheduling.tables import NOTHING, Floats, Ints, Tables
+from syclsched.scheduling.timetable import Copies, Timetable
+
+
+class Whereabouts:
+    """Origins of all items by a timetable, and when they can be had elsewhere.
+
+    Parameters
+    ----------
+    tables : Tables
+        The problem.
+    timetable : Timetable
+        One entry for every task, on processors that exist. Where there are channels, items are where they were made
+        and where copies are listed to; in the contention-free model every copy is made at once.
+
+    Attributes
+    ----------
+    origin : ndarray of int64, shape (items,)
+        The space each item was made in, or lies in from the start.
+    made_s : ndarray of float64, shape (items,)
+        When.
+    """
+
+    def __init__(self, tables: Tables, timetable: Timetable) -> None:
+        self._tables = tables
+        listed = timetable.copies if (tables.channel != NOTHING).any() else None
+        self._copied = None if listed is None else _FirstCopies(listed, len(tables.capacity_bytes))
+        device = tables.processor_device[timetable.processor]
+        made = tables.item_producer != NOTHING
+        producer = tables.item_producer[made]
+        self.origin = tables.item_space.copy()
+        self.origin[made] = tables.reach_space[tables.reach_start[device[producer]]]
+        self.made_s = np.zeros(len(made))
+        self.made_s[made] = timetable.finish_s[producer]
+        self._follow_updates(device)
+
+    def ready_s(self, item: Ints, space: Ints) -> Floats:
+        """Return when items can be read in spaces.
+
+        Parameters
+        ----------
+        item, space : ndarray of int64
+            Which items, where; of one length.
+
+        Returns
+        -------
+        ndarray of float64
+            Seconds; infinity if an item never gets there, for want of a way or, where copies are listed, of a copy.
+        """
+        tables = self._tables
+        source, nbytes = self.origin[item], tables.item_bytes[item]
+        if self._copied is not None:
+            elsewhere_s = self._copied.finish_s(item, space)
+        else:
+            copy_s = tables.latency_s[source, space] + nbytes * tables.s_per_byte[source, space]
+            elsewhere_s = self.made_s[item] + copy_s
+        return np.where((source == space) | (nbytes == 0.0), self.made_s[item], elsewhere_s)
+
+    def ready_on(self, item: Ints, device: Ints) -> Floats:
+        """Return when devices can read items, in whichever space they reach that has them first.
+
+        Parameters
+        ----------
+        item, device : ndarray of int64
+            Of one length.
+
+        Returns
+        -------
+        ndarray of float64
+            Seconds; infinity if an item never gets to any of the spaces.
+        """
+        tables = self._tables
+        width = np.diff(tables.reach_start)
+        ready_s = np.full(len(item), math.inf)
+        for rank in range(int(width.max(initial=0))):
+            has = np.flatnonzero(width[device] > rank)
+            space = tables.reach_space[tables.reach_start[device[has]] + rank]
+            ready_s[has] = np.minimum(ready_s[has], self.ready_s(item[has], space))
+        return ready_s
+
+    def _follow_updates(self, device: Ints) -> None:
+        """Let what is made by an update in place lie where the old value was read.
+
+        ``make_replaces`` stands in topological order, so that the old value's own place is known.
+        """
+        tables = self._tables
+        in_place = np.flatnonzero(tables.make_replaces != NOTHING)
+        if not len(in_place):
+            return
+        start, spaces = tables.reach_start.tolist(), tables.reach_space.tolist()
+        reached = [spaces[a:b] for a, b in pairwise(start)]
+        owner = np.searchsorted(tables.make_start, in_place, side="right") - 1
+        rows = zip(
+            tables.make_item[in_place].tolist(),
+            tables.make_replaces[in_place].tolist(),
+            device[owner].tolist(),
+            strict=True,
+        )
+        for item, old, where in rows:
+            space = int(self.origin[old])
+            if space not in reached[where]:
+                space = self._first_of(reached[where], old)
+            self.origin[item] = space
+
+    def _first_of(self, spaces: list[int], item: int) -> int:
+        """Return the space in which an item can be read first; the first of equals, and home stands before others."""
+        if len(spaces) == 1:
+            return spaces[0]
+        ready_s = self.ready_s(np.full(len(spaces), item), np.array(spaces))
+        return spaces[int(np.argmin(ready_s))]
+
+
+class _FirstCopies:
+    """When items are in spaces first, by the copies that are listed."""
+
+    def __init__(self, copies: Copies, spaces: int) -> None:
+        self._spaces = spaces
+        key = copies.item * spaces + copies.destination
+        order = np.lexsort((copies.finish_s, key))
+        self._key, first = np.unique(key[order], return_index=True)
+        self._finish_s = copies.finish_s[order][first]
+
+    def finish_s(self, item: Ints, space: Ints) -> Floats:
+        key = item * self._spaces + space
+        if not len(self._key):
+            return np.full(len(key), math.inf)
+        index = np.minimum(np.searchsorted(self._key, key), len(self._key) - 1)
+        return np.where(self._key[index] == key, self._finish_s[index], math.inf)

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Channels: what copies share, and at which speeds.
+
+A platform says how copies get in each other's way:
+
+``none``
+    Not at all: every copy takes its time alone, as in the literature's contention-free model.
+``one-port``
+    A channel carries one copy at a time. Copies that are ready go in the order of their submission; a copy that has to
+    wait for one of its channels keeps its place on the other.
+``fair``
+    Running copies share the bandwidth of each channel max-min fairly, as a fluid; latencies pass side by side.
+
+Each direction of each link is a channel of its own, unless links name one in common; a copy through the host's memory
+occupies the channels of both of its links.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from syclsched.compiled import compiled
+from syclsched.model.plan import Instruction
+from syclsched.model.platform import Link, Platform
+from syclsched.simulation.machine import CHANNEL, COPY, Floats, Ints, Machine, Records, records
+
+#: Codes of `Platform.contention`.
+NONE, ONE_PORT, FAIR = 0, 1, 2
+
+_CODES = {"none": NONE, "one-port": ONE_PORT, "fair": FAIR}
+
+#: Shares that differ by less than this are equal.
+_ROUNDING = 1.0 + 1e-12
+
+
+def share_channels(platform: Platform, instructions: Sequence[Instruction], steps: Records) -> tuple[int, Records]:
+    """Put the copies of a plan on channels.
+
+    Parameters
+    ----------
+    platform : Platform
+        Its links, and how they are shared.
+    instructions : sequence of Instruction
+        All of a plan.
+    steps : recarray
+        The same as records, with kinds and durations; what copies share is noted there. A copy that takes no time is
+        on no channel.
+
+    Returns
+    -------
+    contention : int
+        A code, as above.
+    channels : recarray
+        The channels.
+
+    Raises
+    ------
+    PlatformError
+        If links are shared and there is none for a copy.
+    """
+    code = _CODES[platform.contention]
+    if code == NONE:
+        return code, records(CHANNEL, 0)
+    carries: dict[str, float] = {}
+    for link in platform.links:
+        carries[link.channel_name] = max(link.bandwidth_bytes_per_s, carries.get(link.channel_name, 0.0))
+    copies = np.flatnonzero(steps["kind"] == COPY)
+    if len(copies):
+        _occupy(platform, [instructions[n] for n in copies.tolist()], steps, copies, carries)
+    return code, records(CHANNEL, len(carries), bytes_per_s=list(carries.values()))
+
+
+def _occupy(
+    platform: Platform, made: Sequence[Instruction], steps: Records, copies: Ints, carries: dict[str, float]
+) -> None:
+    """Note the channels of copies, and how fast they go there."""
+    ends = [_ends(copy) for copy in made]
+    kinds = {pair: n for n, pair in enumerate(dict.fromkeys(ends))}
+    ways = [_way(platform.route(*pair), carries) for pair in kinds]
+    kind = [kinds[pair] for pair in ends]
+    first, second, latency_s, most = (np.array(column)[kind] for column in zip(*ways, strict=True))
+    seconds = steps["duration_s"][copies]
+    nbytes = np.array([copy.nbytes for copy in made], dtype=np.float64)
+    there = seconds > 0.0
+    latency_s = np.minimum(seconds, latency_s)
+    moves = there & (seconds > latency_s) & (nbytes > 0.0)
+    speed = np.zeros(len(copies))
+    # Never more than its channels carry, so that alone a copy takes just its duration.
+    speed[moves] = np.minimum(nbytes[moves] / (seconds[moves] - latency_s[moves]), most[moves])
+    steps["first"][copies] = np.where(there, first, -1)
+    steps["second"][copies] = np.where(there, second, -1)
+    steps["latency_s"][copies] = latency_s
+    steps["bytes_per_s"][copies] = speed
+
+
+def _way(route: Sequence[Link], carries: dict[str, float]) -> tuple[int, int, float, float]:
+    """Return the channels of a route (-1 for none), its latency, and the most bytes a second on it."""
+    index = {name: n for n, name in enumerate(carries)}
+    names = [link.channel_name for link in route]
+    first, second, *_ = [*(index[name] for name in names), -1, -1]
+    most = min((carries[name] / names.count(name) for name in names), default=math.inf)
+    return first, second, sum(link.latency_s for link in route), most
+
+
+def _ends(copy: Instruction) -> tuple[str, str]:
+    """Return the spaces a copy leads from and to."""
+    source = next((u.space for u in copy.uses if not u.mode.writes), "")
+    return source, next((u.space for u in copy.uses if u.mode.writes), "")
+
+
+@compiled
+def fair_speeds(m: Machine, flows: Ints, speed: Floats) -> None:
+    """Work out max-min fair speeds of some copies by progressive filling.
+
+    Parameters
+    ----------
+    m : Machine
+        Its steps and channels.
+    flows : ndarray of int64
+        The copies that move data.
+    speed : ndarray of float64
+        Where the answer goes: for each of ``flows`` the share of its speed alone, from 0 to 1.
+
+    References
+    ----------
+    .. [1] D. Bertsekas, R. Gallager, "Data Networks", 2nd edition, 1992, section 6.5.2.
+    """
+    for c in range(len(m.channels)):
+        m.channels[c].users = 0
+        m.channels[c].room_bytes_per_s = m.channels[c].bytes_per_s
+    for f in range(len(flows)):
+        speed[f] = -1.0
+        _use(m, flows[f], 1, 0.0)
+    left = len(flows)
+    while left > 0:
+        share = np.inf
+        for f in range(len(flows)):
+            if speed[f] < 0.0:
+                share = min(share, _offer(m, flows[f]))
+        modest = False  # those that want less than the share of all get what they want first
+        for f in range(len(flows)):
+            wanted = m.steps[flows[f]].bytes_per_s
+            if speed[f] < 0.0 and wanted <= share * _ROUNDING:
+                modest = True
+                left -= 1
+                speed[f] = 1.0
+                _use(m, flows[f], -1, wanted)
+        if modest:
+            continue
+        for f in range(len(flows)):
+            if speed[f] < 0.0 and _offer(m, flows[f]) <= share * _ROUNDING:
+                left -= 1
+                speed[f] = share / m.steps[flows[f]].bytes_per_s
+                _use(m, flows[f], -1, share)
+
+
+@compiled
+def _offer(m: Machine, copy: int) -> float:
+    """Return the equal share on the fuller of a copy's channels."""
+    channel = m.channels[m.steps[copy].first]
+    share = channel.room_bytes_per_s / channel.users
+    if m.steps[copy].second >= 0:
+        channel = m.channels[m.steps[copy].second]
+        share = min(share, channel.room_bytes_per_s / channel.users)
+    return float(share)
+
+
+@compiled
+def _use(m: Machine, copy: int, users: int, bytes_per_s: float) -> None:
+    """Add to the users of a copy's channels, and take from what is left of them."""
+    for side in range(2):
+        c = m.steps[copy].first if side == 0 else m.steps[copy].second
+        if c >= 0:
+            m.channels[c].users += users
+            m.channels[c].room_bytes_per_s = max(0.0, m.channels[c].room_bytes_per_s - bytes_per_s)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A queue of at most one event per lane: a binary heap in which every lane knows its place [1]_.
+
+The heap is an array: its size, then the lanes in it. A lane's time is its ``due_s``, its place its ``place``.
+
+References
+----------
+.. [1] R. Sedgewick, K. Wayne, "Algorithms", 4th edition, 2011, section 2.4 (index priority queue).
+"""
+
+from __future__ import annotations
+
+from syclsched.compiled import compiled
+from syclsched.simulation.machine import Ints, Records
+
+
+@compiled
+def put(heap: Ints, lanes: Records, lane: int, due_s: float) -> None:
+    """Set the time of a lane's event, whether or not it had one."""
+    place = lanes[lane].place
+    lanes[lane].due_s = due_s
+    if place < 0:
+        heap[0] += 1
+        place = heap[0]
+    _move(heap, lanes, lane, place)
+
+
+@compiled
+def remove(heap: Ints, lanes: Records, lane: int) -> None:
+    """Take a lane's event out, if it has one."""
+    place = lanes[lane].place
+    if place >= 0:
+        lanes[lane].place = -1
+        last = heap[heap[0]]
+        heap[0] -= 1
+        if last != lane:
+            _move(heap, lanes, last, place)
+
+
+@compiled
+def _move(heap: Ints, lanes: Records, lane: int, place: int) -> None:
+    """Put a lane where it belongs, which may be above or below a place that is free; ties go by number."""
+    due_s = lanes[lane].due_s
+    while place > 1:
+        above = heap[place // 2]
+        if lanes[above].due_s < due_s or (lanes[above].due_s == due_s and above < lane):
+            break
+        heap[place] = above
+        lanes[above].place = place
+        place //= 2
+    while 2 * place <= heap[0]:
+        child = 2 * place
+        if child < heap[0]:
+            one, other = heap[child], heap[child + 1]
+            if lanes[other].due_s < lanes[one].due_s or (lanes[other].due_s == lanes[one].due_s and other < one):
+                child += 1
+        below = heap[child]
+        if due_s < lanes[below].due_s or (due_s == lanes[below].due_s and lane < below):
+            break
+        heap[place] = below
+        lanes[below].place = place
+        place = child
+    heap[place] = lane
+    lanes[lane].place = place

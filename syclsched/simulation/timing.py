@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When each instruction of a plan would start and finish."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from syclsched.errors import IncompletePlanError
+from syclsched.model.plan import Plan
+from syclsched.simulation.disturbances import Event, Failure, Noise, with_events, with_noise
+from syclsched.simulation.engine import run_machine
+from syclsched.simulation.machine import DONE, IMMEDIATE, Machine, Records
+from syclsched.simulation.program import flatten
+
+
+class Timing(NamedTuple):
+    """Simulated seconds of one instruction."""
+
+    submit_s: float
+    start_s: float
+    finish_s: float
+
+
+def time_plan(plan: Plan) -> dict[int, Timing]:
+    """Simulate a plan.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan; durations are taken from its instructions, interference, submission cost and links from its platform.
+
+    Returns
+    -------
+    dict of int to Timing
+        For every instruction number.
+
+    Raises
+    ------
+    IncompletePlanError
+        If lanes wait for each other in a circle, or for an instruction that is not there.
+    """
+    steps = time_machine(plan, flatten(plan))
+    submit_s = np.where(steps["kind"] == IMMEDIATE, steps["start_s"], steps["submit_s"])
+    columns = zip(submit_s.tolist(), steps["start_s"].tolist(), steps["finish_s"].tolist(), strict=True)
+    return dict(zip(steps["number"].tolist(), map(Timing._make, columns), strict=True))
+
+
+def makespan_s(plan: Plan) -> float:
+    """Return the simulated makespan of a plan, without making all its instructions anew as `predict` does.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan.
+
+    Returns
+    -------
+    float
+        Seconds; 0 for a plan without instructions.
+
+    Raises
+    ------
+    IncompletePlanError
+        If lanes wait for each other in a circle, or for an instruction that is not there.
+    """
+    return float(time_machine(plan, flatten(plan))["finish_s"].max(initial=0.0))
+
+
+def time_machine(
+    plan: Plan, machine: Machine, *, noise: Noise | None = None, events: Sequence[Event] = (), seed: int = 0
+) -> Records:
+    """Simulate a plan that has been flattened, for instance many times with different seeds.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan.
+    machine : Machine
+        What `syclsched.simulation.program.flatten` made of it.
+    noise : Noise, optional
+        How true durations differ from planned ones.
+    events : sequence of SlowDown or Failure, optional
+        What goes wrong, and when.
+    seed : int, optional
+        For the noise.
+
+    Returns
+    -------
+    recarray
+        The instructions lane after lane, with times and outcomes (`syclsched.simulation.machine.STEP`); equal for
+        equal arguments.
+
+    Raises
+    ------
+    IncompletePlanError
+        If lanes wait for each other in a circle, or for an instruction that is not there.
+    DeviceNotFoundError, PlanError
+        If an event is impossible.
+    """
+    actual = machine if noise is None else with_noise(plan, machine, noise, seed)
+    steps = run_machine(with_events(plan, actual, events) if events else actual)
+    if (steps["outcome"] != DONE).any():
+        if not any(isinstance(event, Failure) for event in events):
+            raise _stuck(plan, machine, steps)
+        time_machine(plan, machine)  # what does not end without a failure either is no loss but a mistake
+    return steps
+
+
+def _stuck(plan: Plan, machine: Machine, steps: Records) -> IncompletePlanError:
+    first = int(np.flatnonzero(steps["outcome"] != DONE)[0])
+    lane = int(np.searchsorted(machine.lanes["end"], first, side="right"))
+    return IncompletePlanError(
+        f"instruction {steps['number'][first]} never starts", where=f"lane {plan.lanes[lane].name!r}"
+    )

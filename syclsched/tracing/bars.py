@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makespans as bars: one group for each platform, the lower bound as a mark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from syclsched.errors import StorageError
+from syclsched.model.units import format_seconds, time_unit
+from syclsched.tracing.gantt import INK, OTHER_COLOUR, PALETTE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_WIDTH_IN = 10.0
+_BAR_IN = 0.26
+_MOST_IN = 80.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bar.
+
+    Parameters
+    ----------
+    group, label : str
+        What stands beside the group and the bar.
+    seconds : float
+        Its length.
+    bound_s : float or None
+        Where the mark of its group stands.
+    """
+
+    group: str
+    label: str
+    seconds: float
+    bound_s: float | None = None
+
+
+def draw_bars(bars: Sequence[Bar], title: str, path: str | Path) -> None:
+    """Draw bars to a file.
+
+    Parameters
+    ----------
+    bars : sequence of Bar
+        From top to bottom; those of one group together.
+    title : str
+        Above them.
+    path : str or Path
+        Where to; the ending says the format: ``.png``, ``.svg``, ``.pdf``.
+
+    Raises
+    ------
+    StorageError
+        If the file cannot be written, or its format is not known.
+    """
+    figure = make_bars(bars, title)
+    try:
+        figure.savefig(path, dpi=150)
+    except (OSError, ValueError) as error:
+        raise StorageError(
+            f"cannot write the chart: {error}", where=str(path), hint="Give a path that ends in .png, .svg or .pdf"
+        ) from error
+
+
+def make_bars(bars: Sequence[Bar], title: str) -> Figure:
+    """Return the chart that `draw_bars` saves; see there for the parameters."""
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    groups = list(dict.fromkeys(bar.group for bar in bars))
+    labels = list(dict.fromkeys(bar.label for bar in bars))
+    colours = _colours(sorted(labels), several=len(groups) > 1)
+    height = 1.4 + _BAR_IN * (len(bars) + 1.5 * len(groups))
+    figure = Figure(figsize=(_WIDTH_IN, min(height, _MOST_IN)), layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.08))
+    axis = figure.subplots()
+    scale, unit = time_unit(max((bar.seconds for bar in bars), default=0.0))
+    ticks: list[tuple[float, str]] = []
+    place = 0.0
+    for group in groups:
+        mine = [bar for bar in bars if bar.group == group]
+        if len(groups) > 1:
+            axis.annotate(
+                _shown(group), (0.0, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=10,
+                fontweight="bold", color=INK,
+            )  # fmt: skip
+            place += 1.0
+        _draw_group(axis, mine, place, scale, colours)
+        ticks += [(place + i, _shown(bar.label)) for i, bar in enumerate(mine)]
+        place += len(mine) + 0.5
+    axis.set_yticks([y for y, _ in ticks], [label for _, label in ticks], fontsize=9)
+    axis.set_ylim(place - 0.3, -0.8)
+    axis.set_xlim(0.0, max((bar.seconds for bar in bars), default=1.0) / scale * 1.15 or 1.0)
+    axis.set_xlabel(f"makespan [{unit}]")
+    axis.tick_params(axis="y", length=0)
+    axis.grid(axis="x", color="#D0D0D0", lw=0.6)
+    axis.set_axisbelow(True)
+    for side in ("top", "right", "left"):
+        axis.spines[side].set_visible(False)
+    marked = any(bar.bound_s for bar in bars)
+    figure.suptitle(
+        _shown(title) + (" (dashed: lower bound)" if marked else ""),
+        fontsize=13, fontweight="bold", color=INK, x=0.012, ha="left",
+    )  # fmt: skip
+    return figure
+
+
+def _colours(labels: Sequence[str], *, several: bool) -> dict[str, str]:
+    """Give labels colours of their own, by which they are found again in each of several groups."""
+    if not several:
+        return dict.fromkeys(labels, PALETTE[0])
+    return {label: PALETTE[i] if i < len(PALETTE) else OTHER_COLOUR for i, label in enumerate(labels)}
+
+
+def _draw_group(axis: Axes, bars: Sequence[Bar], place: float, scale: float, colours: dict[str, str]) -> None:
+    places = [place + i for i in range(len(bars))]
+    axis.barh(
+        places, [bar.seconds / scale for bar in bars], height=0.78, color=[colours[bar.label] for bar in bars], zorder=2
+    )
+    for y, bar in zip(places, bars, strict=True):
+        axis.annotate(
+            format_seconds(bar.seconds), (bar.seconds / scale, y), xytext=(4, 0), textcoords="offset points",
+            va="center", fontsize=8.5, color="#555555",
+        )  # fmt: skip
+    bound_s = next((bar.bound_s for bar in bars if bar.bound_s), None)
+    if bound_s is not None:
+        axis.vlines(bound_s / scale, places[0] - 0.5, places[-1] + 0.5, color=INK, lw=1.2, ls=(0, (4, 2)), zorder=4)
+
+
+def _shown(text: str) -> str:
+    """Return text from a file so that matplotlib takes no part of it for mathematics."""
+    clean = "".join(c if c.isprintable() else "?" for c in text).replace("$", r"\$")
+    return clean if len(clean) <= 60 else clean[:59] + "…"

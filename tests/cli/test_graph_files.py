@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""plan, compare and simulate on graphs from files, on hardware that is not here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from commands import Outcome, call
+from graph_files import SAMPLES
+
+from syclsched.cli.comparing import Row, notes, table
+from syclsched.cli.simulate import platforms_of
+from syclsched.model.plan import Plan
+
+PLATFORM = ("--platform", "xeon-8480,max1550")
+
+#: Four tasks of 1 s and a fifth after them; each device alone takes 5 s if all are equally fast.
+FORK = "5\n0 0 0\n1 1 1 0\n2 1 1 0\n3 1 1 0\n4 1 1 0\n5 1 4 1 2 3 4\n6 0 1 5\n"
+
+
+@pytest.fixture
+def fork(tmp_path: Path) -> Path:
+    path = tmp_path / "fork.stg"
+    path.write_text(FORK)
+    return path
+
+
+def done(capsys: pytest.CaptureFixture[str], *arguments: object) -> Outcome:
+    outcome = call(capsys, *arguments)
+    assert outcome.code == 0, outcome.err
+    return outcome
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    outcome = call(capsys, *arguments)
+    assert outcome.code == 2, outcome
+    assert "Traceback" not in outcome.err
+    assert "error:" in outcome.err
+    return " ".join(outcome.err.split())
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_plan_takes_every_format(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(SAMPLES[name])
+    out, chart = tmp_path / "plan.json", tmp_path / "plan.png"
+    done(capsys, "plan", path, *PLATFORM, "--policy", "heft", "--out", out, "--gantt", chart)
+    plan = Plan.from_json(out.read_text())
+    assert plan.makespan_s > 0
+    assert chart.read_bytes().startswith(b"\x89PNG")
+    assert "Plan of" not in done(capsys, "simulate", out).err
+
+
+def test_same_speed_and_time_unit(capsys: pytest.CaptureFixture[str], fork: Path, tmp_path: Path) -> None:
+    out = tmp_path / "plan.json"
+    options = ("--same-speed", "--time-unit", 1, "--policy", "heft", "--out", out)
+    done(capsys, "plan", fork, *PLATFORM, *options)
+    # Two devices do two tasks each, then one does the last; beside the seconds there are microseconds of submission.
+    assert Plan.from_json(out.read_text()).makespan_s == pytest.approx(3.0, rel=1e-3)
+
+
+def test_compare_ranks_policies(capsys: pytest.CaptureFixture[str], fork: Path, tmp_path: Path) -> None:
+    chart = tmp_path / "chart.svg"
+    options = ("--same-speed", "--time-unit", 1, "--policies", "single:xeon-8480,heft,single:nowhere", "--chart", chart)
+    shown = done(capsys, "compare", fork, *PLATFORM, *options).out
+    lines = shown.splitlines()
+    places = [next(i for i, line in enumerate(lines) if line.startswith(name)) for name in ("heft", "single:xeon")]
+    assert places == sorted(places)
+    assert "nowhere" in lines[-2] or "nowhere" in shown
+    assert "refused" in shown
+    assert "<svg" in chart.read_text()
+
+
+def test_compare_as_json(capsys: pytest.CaptureFixture[str], fork: Path) -> None:
+    shown = done(capsys, "compare", fork, *PLATFORM, "--same-speed", "--time-unit", 1, "--json")
+    found = json.loads(shown.out)
+    assert (found["graph"], found["tasks"]) == ("fork", 7)
+    rows = {row["policy"]: row for row in found["rows"]}
+    assert {"auto", "heft", "single:xeon-8480", "single:max1550"} <= rows.keys()
+    spans = [row["makespan_s"] for row in found["rows"] if row["makespan_s"] is not None]
+    assert spans == sorted(spans)
+    assert rows["auto"]["makespan_s"] <= min(spans) * 1.001
+    assert rows["single:max1550"]["makespan_s"] == pytest.approx(5.0, rel=1e-3)
+    assert rows["single:max1550"]["utilisation"] == pytest.approx(0.5, rel=1e-2)
+    assert all(row["planning_s"] > 0 for row in found["rows"])
+    for row in rows.values():
+        if row["bound_s"] is not None and row["makespan_s"] is not None:
+            assert row["makespan_s"] >= row["bound_s"] * (1 - 1e-9)
+            assert row["gap"] == pytest.approx(row["makespan_s"] / row["bound_s"] - 1)
+
+
+def test_compare_takes_ready_graphs(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = done(
+        capsys, "compare", "cholesky", "--n", 256, "--tile", 64, *PLATFORM, "--policies", "heft,single:max1550"
+    ).out
+    assert "20 tasks" in shown and "single:max1550" in shown
+
+
+def test_what_if(capsys: pytest.CaptureFixture[str], fork: Path, tmp_path: Path) -> None:
+    chart, gantt = tmp_path / "chart.png", tmp_path / "gantt.png"
+    options = ("--same-speed", "--time-unit", 1, "--policies", "heft", "--chart", chart, "--gantt", gantt, "--json")
+    shown = done(capsys, "simulate", fork, *PLATFORM, *options)
+    rows = {row["platform"]: row["makespan_s"] for row in json.loads(shown.out)["rows"]}
+    assert rows.keys() == {"xeon-8480", "max1550", "xeon-8480,max1550"}
+    assert rows["xeon-8480"] == pytest.approx(5.0, rel=1e-3)
+    assert rows["xeon-8480,max1550"] == pytest.approx(3.0, rel=1e-3)
+    for path in (chart, gantt):
+        assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_if_on_chosen_platforms(capsys: pytest.CaptureFixture[str], fork: Path) -> None:
+    options = ("--platform", "max1550,a770", "--platform", "xeon-8480", "--lanes", "xeon-8480=4", "--policies", "heft")
+    shown = done(capsys, "simulate", fork, *options).out
+    assert [line.split()[0] for line in shown.splitlines()[2:4]] == ["max1550,a770", "xeon-8480"]
+
+
+def test_the_platforms_of_one_list_are_each_alone_and_all() -> None:
+    assert platforms_of(["a, b,c"]) == ("a", "b", "c", "a,b,c")
+    assert platforms_of(["a"]) == ("a",)
+    assert platforms_of(["a,b", "c", "a,b"]) == ("a,b", "c")
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "expected"),
+    [
+        ("plan", (*PLATFORM, "--max-tasks", 3), "--max-tasks"),
+        ("plan", (*PLATFORM, "--max-edges", 3), "--max-edges"),
+        ("plan", (*PLATFORM, "--max-file-mib", 0), "--max-file-mib"),
+        ("plan", (*PLATFORM, "--n", 3), "--n does not belong to"),
+        ("plan", (*PLATFORM, "--format", "dot"), "expected digraph"),
+        ("plan", (*PLATFORM, "--format", "word"), "no format 'word'"),
+        ("plan", (*PLATFORM, "--time-unit", -1), "unit of time"),
+        ("compare", (*PLATFORM, "--policies", "heft,best"), "no policy 'best'"),
+        ("compare", (*PLATFORM, "--policies", ","), "no policy is named"),
+        ("compare", (*PLATFORM, "--policies", "single:nowhere"), "nowhere"),
+        ("compare", (*PLATFORM, "--policies", "heft", "--chart", "no/such/chart.png"), "chart"),
+        ("simulate", (), "--platform"),
+        ("simulate", ("--platform", "max9999"), "max9999"),
+        ("run", ("--platform", "cpu", "--dry-run"), "it can be planned and simulated, not run"),
+    ],
+)
+def test_bad_input_is_an_error_with_exit_code_2(
+    capsys: pytest.CaptureFixture[str], fork: Path, command: str, options: tuple[object, ...], expected: str
+) -> None:
+    assert expected in refused(capsys, command, fork, *options)
+
+
+def test_other_bad_input(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert "no ready graph and no file 'fork'" in refused(capsys, "compare", "fork", *PLATFORM)
+    assert "missing.json" in refused(capsys, "plan", tmp_path / "missing.json", *PLATFORM)
+    assert "--max-tasks does not belong to cholesky" in refused(capsys, "plan", "cholesky", *PLATFORM, "--max-tasks", 9)
+    assert "it is a graph and no plan" in refused(capsys, "simulate", "cholesky")
+    (tmp_path / "g.dot").write_text("digraph {\n a }")
+    assert "g.dot, line 2: error" not in (text := refused(capsys, "compare", tmp_path / "g.dot", *PLATFORM))
+    assert "task 'a' has no cost" in text and "g.dot, line 2" in text
+
+
+def test_a_task_that_fits_no_device_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "g.dot").write_text("digraph { a [seconds_h100=1] }")
+    text = refused(capsys, "plan", tmp_path / "g.dot", *PLATFORM)
+    assert "costs are stated for h100 only" in text
+
+
+def test_names_from_files_are_no_markup(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "g.dot").write_text('digraph "[red]x[/blue]" { a [seconds=1] }')
+    assert "[red]x[/blue]" in done(capsys, "compare", tmp_path / "g.dot", *PLATFORM, "--policies", "heft").out
+
+
+def test_the_table_has_a_gap_only_where_there_is_a_bound() -> None:
+    row = Row("p", "heft", 3.0, 2.0, 0.5, 10, 0.01)
+    assert row.gap == 0.5
+    assert [c.header for c in table([row], platforms=True).columns] == [
+        "platform", "policy", "makespan", "gap", "utilisation", "moved", "planning",
+    ]  # fmt: skip
+    unbounded = Row("p", "heft", 3.0, None, 0.5, 10, 0.01)
+    assert unbounded.gap is None
+    assert "gap" not in [c.header for c in table([unbounded], platforms=False).columns]
+    assert notes([row, Row("p", "dls", None, 2.0, None, None, 0.01, "no")], platforms=True) == [
+        "no schedule on p is shorter than 2.000 s",
+        "p, dls: no",
+    ]

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiled sequences: every step bound to its own arguments and submitted in order, the empty ones left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from syclsched.devices.executables import EmptySubmission, SequenceExecutable, SequenceSubmission
+
+
+class Recorded:
+    """A step that writes down what it is given."""
+
+    def __init__(self, name: str, log: list[Any]) -> None:
+        self.name, self.log = name, log
+        self.function = None
+
+    def bind(self, arguments: Mapping[str, Any]) -> Recorded:
+        self.log.append((self.name, dict(arguments)))
+        return self
+
+    def submit(self, queue: Any, depends: list[Any]) -> str:
+        self.log.append((self.name, queue, list(depends)))
+        return f"event of {self.name}"
+
+
+def test_steps_get_their_own_arguments_and_only_the_first_waits() -> None:
+    log: list[Any] = []
+    executable = SequenceExecutable([
+        (Recorded("one", log), (("y", "a0"), ("x", "a1"))),
+        (Recorded("two", log), (("x", "a0"),)),
+    ])  # fmt: skip
+    assert executable.function is None
+    submission = executable.bind({"a0": "first array", "a1": "second array", "alpha_0": 3.0})
+    assert isinstance(submission, SequenceSubmission)
+    assert submission.submit("queue", ["before"]) == "event of two"
+    assert log == [
+        ("one", {"y": "first array", "x": "second array"}),
+        ("two", {"x": "first array"}),
+        ("one", "queue", ["before"]),
+        ("two", "queue", []),
+    ]
+
+
+def test_a_sequence_of_nothing_is_a_fence() -> None:
+    assert isinstance(SequenceExecutable([]).bind({}), EmptySubmission)

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sequences in the compiled submission loop: one instruction of several kernels, with one event and one span."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from running import DTYPE, MIX
+
+from syclsched.devices import discover, memory, open_devices
+from syclsched.devices.compiler import compile_task
+from syclsched.devices.executables import KernelSubmission
+from syclsched.devices.fences import lane_queue
+from syclsched.devices.submission_loop import SubmissionLoop, load_library
+from syclsched.errors import ExecutionError
+from syclsched.model.operation import Signature
+
+pytestmark = pytest.mark.sycl
+SIZE = 100
+
+
+@pytest.fixture(scope="module", params=["cpu", "accelerator"])
+def queue(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """An in-order queue of a device."""
+    platform = discover()
+    if request.param not in {d.name for d in platform.devices}:
+        pytest.skip(f"no device {request.param!r} here")
+    with open_devices(platform) as live:
+        yield lane_queue(live.queue(request.param))
+
+
+@pytest.fixture
+def loop(queue: Any) -> Iterator[SubmissionLoop]:
+    library = load_library()
+    assert library is not None, "the package was built without its C parts"
+    made = SubmissionLoop(library, {0: queue}, 10)
+    yield made
+    made.close()
+
+
+class Mixed:
+    """An array on which kernels are submitted, and what it must be after so many of them."""
+
+    def __init__(self, queue: Any) -> None:
+        signature = Signature({"x": (SIZE,), "y": (SIZE,)}, {"x": DTYPE, "y": DTYPE}, {"a": 2})
+        limits = discover().device("cpu").limits
+        compiled = compile_task(MIX, MIX.implementations[0], signature, queue, limits)
+        arrays = {}
+        for name in ("x", "y"):
+            storage = memory.allocate(queue, 8 * SIZE, "shared")
+            memory.as_numpy(storage, (SIZE,), DTYPE)[...] = np.arange(SIZE)
+            arrays[name] = memory.as_usm_array(storage, (SIZE,), DTYPE, queue)
+            self.y = memory.as_numpy(storage, (SIZE,), DTYPE)
+        submission = compiled.bind(arrays)
+        assert isinstance(submission, KernelSubmission)
+        self.kernel = submission
+        # Three work-items to a group do not divide the work-items.
+        self.wrong = KernelSubmission(submission.kernel, submission.arguments, [SIZE], [3])
+
+    def after(self, kernels: int) -> Any:
+        value = np.arange(SIZE)
+        for _ in range(kernels):
+            value = 2 * np.arange(SIZE) + 3 * value + np.arange(SIZE)
+        return value
+
+
+def test_a_sequence_is_done_in_order_and_has_one_event(queue: Any, loop: SubmissionLoop) -> None:
+    mixed = Mixed(queue)
+    commands = [
+        loop.kernel(0, 0, [], mixed.kernel),
+        loop.sequence(1, 0, [0], [mixed.kernel] * 4),
+        loop.sequence(2, 0, [1], [mixed.kernel]),
+        loop.fence(3, 0, [2]),
+    ]
+    batch = loop.submit(commands)
+    loop.wait(batch)
+    assert (batch.done, batch.further) == (4, 3)
+    assert batch.made_count == 7 + batch.fences
+    assert len(batch.submit_ns) == 4
+    assert batch.submit_ns == sorted(batch.submit_ns)
+    assert all(loop.holds(slot) and loop.is_complete(slot) for slot in range(4))
+    np.testing.assert_array_equal(mixed.y, mixed.after(6))
+
+
+def test_a_sequence_begins_with_its_first_kernel(queue: Any, loop: SubmissionLoop) -> None:
+    mixed = Mixed(queue)
+    loop.wait(loop.submit([loop.kernel(0, 0, [], mixed.kernel), loop.sequence(1, 0, [], [mixed.kernel] * 50)]))
+    (_, alone_end_ns), (start_ns, end_ns) = loop.times([0, 1])
+    last = loop.event(1)
+    assert end_ns == last.profiling_info_end
+    assert alone_end_ns <= start_ns < last.profiling_info_start
+
+
+def test_a_run_that_was_stopped_submits_no_sequence(queue: Any, loop: SubmissionLoop) -> None:
+    mixed = Mixed(queue)
+    loop.stop()
+    batch = loop.submit([loop.sequence(0, 0, [], [mixed.kernel] * 3)])
+    assert (batch.done, batch.submit_ns) == (0, [])
+    assert not loop.holds(0)
+
+
+def test_a_first_step_that_is_refused_leaves_the_rest_to_be_tried_otherwise(queue: Any, loop: SubmissionLoop) -> None:
+    mixed = Mixed(queue)
+    batch = loop.submit([loop.fence(0, 0, []), loop.sequence(1, 0, [], [mixed.wrong, mixed.kernel])])
+    loop.wait(batch)
+    assert batch.done == 1
+    np.testing.assert_array_equal(mixed.y, mixed.after(0))
+
+
+def test_a_later_step_that_is_refused_ends_the_run(queue: Any, loop: SubmissionLoop) -> None:
+    mixed = Mixed(queue)
+    with pytest.raises(ExecutionError, match="refused in the middle of a sequence"):
+        loop.submit([loop.sequence(7, 0, [], [mixed.kernel, mixed.wrong, mixed.kernel])])
+    np.testing.assert_array_equal(mixed.y, mixed.after(1))  # it has waited for what was submitted

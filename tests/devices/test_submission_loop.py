@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The compiled submission loop does what submission from Python does, in the same order, and stops when told to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from running import DTYPE, MIX, SPIN
+
+from syclsched.devices import discover, memory, open_devices
+from syclsched.devices.compiler import compile_task
+from syclsched.devices.executables import KernelSubmission
+from syclsched.devices.fences import lane_queue
+from syclsched.devices.submission_loop import SWITCH, SubmissionLoop, find_library, load_library
+from syclsched.model.operation import Signature
+
+pytestmark = pytest.mark.sycl
+SIZE = 1000
+
+SOURCE = """
+__kernel void where_am_i(__global long *out) {
+    size_t at = (get_global_id(2) * get_global_size(1) + get_global_id(1)) * get_global_size(0) + get_global_id(0);
+    out[at] = 1000000 * (long)get_local_size(0) + 10000 * (long)get_global_size(0) + 100 * (long)get_global_size(1)
+            + (long)get_global_size(2);
+}
+__kernel void scalars(__global double *out, uchar a, short b, ushort c, int d, uint e, long f, ulong g, float h,
+                      double i) {
+    out[0] = a; out[1] = b; out[2] = c; out[3] = d; out[4] = e; out[5] = f; out[6] = g; out[7] = h; out[8] = i;
+}
+"""
+
+
+@pytest.fixture(params=["cpu", "accelerator"])
+def queues(request: pytest.FixtureRequest) -> Any:
+    """Two in-order queues of a device."""
+    platform = discover()
+    if request.param not in {d.name for d in platform.devices}:
+        pytest.skip(f"no device {request.param!r} here")
+    with open_devices(platform) as live:
+        yield [lane_queue(live.queue(request.param)) for _ in range(2)]
+
+
+def new_loop(queues: list[Any], slots: int = 1000) -> SubmissionLoop:
+    library = load_library()
+    assert library is not None, "the package was built without its C parts"
+    return SubmissionLoop(library, dict(enumerate(queues)), slots)
+
+
+def array(queue: Any, count: int, dtype: str = DTYPE) -> tuple[Any, np.ndarray[Any, Any]]:
+    storage = memory.allocate(queue, 8 * count, "shared")
+    view = memory.as_numpy(storage, (count,), dtype)
+    view[...] = -1
+    return storage, view
+
+
+@pytest.mark.parametrize(
+    ("global_range", "local_range"),
+    [([24], None), ([6, 4], None), ([2, 3, 4], None), ([24], [6]), ([6, 4], [3, 2]), ([2, 4, 6], [1, 2, 3])],
+)
+def test_ranges_are_as_from_python(queues: list[Any], global_range: list[int], local_range: list[int] | None) -> None:
+    from dpctl.program import create_program_from_source
+
+    kernel = create_program_from_source(queues[0], SOURCE).get_sycl_kernel("where_am_i")
+    size = int(np.prod(global_range))
+    (expected_memory, expected), (found_memory, found) = array(queues[0], size), array(queues[0], size)
+    queues[0].submit_async(kernel, [expected_memory], global_range, local_range, []).wait()
+    loop = new_loop(queues)
+    batch = loop.submit([loop.kernel(0, 0, [], KernelSubmission(kernel, [found_memory], global_range, local_range))])
+    loop.wait(batch)
+    assert batch.done == 1
+    if local_range is not None:  # without one the runtime is free to choose
+        np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(found % 1_000_000, expected % 1_000_000)
+    loop.close()
+
+
+def test_scalars_of_every_type(queues: list[Any]) -> None:
+    import ctypes as c
+
+    from dpctl.program import create_program_from_source
+
+    kernel = create_program_from_source(queues[0], SOURCE).get_sycl_kernel("scalars")
+    storage, view = array(queues[0], 9, "float64")
+    values = [
+        c.c_uint8(250), c.c_int16(-300), c.c_uint16(65000), c.c_int32(-70000), c.c_uint32(4_000_000_000),
+        c.c_int64(-5_000_000_000), c.c_uint64(2**53), c.c_float(0.5), c.c_double(1e-300),
+    ]  # fmt: skip
+    loop = new_loop(queues)
+    loop.wait(loop.submit([loop.kernel(0, 0, [], KernelSubmission(kernel, [storage, *values], [1], None))]))
+    np.testing.assert_array_equal(view, [v.value for v in values])
+    loop.close()
+
+
+def test_lanes_wait_for_each_other(queues: list[Any]) -> None:
+    platform = discover()
+    signature = Signature({"x": (SIZE,), "y": (SIZE,)}, {"x": DTYPE, "y": DTYPE}, {"a": 2})
+    limits = platform.device("cpu").limits
+    mix = [compile_task(MIX, MIX.implementations[0], signature, queue, limits) for queue in queues]
+    (x, _), (y, y_view) = array(queues[0], SIZE), array(queues[0], SIZE)
+    start = np.arange(SIZE)
+    loop = new_loop(queues)
+    commands = [
+        loop.copy(0, 0, [], x, memory.as_bytes(start), start.nbytes),
+        loop.copy(1, 0, [], y, memory.as_bytes(start), start.nbytes),
+    ]
+    expected = start.copy()
+    for turn in range(100):  # back and forth between the queues: each waits for the one before
+        lane = turn % 2
+        arrays = {
+            name: memory.as_usm_array(m, (SIZE,), DTYPE, queues[lane]) for name, m in (("x", x), ("y", y))
+        }  # fmt: skip
+        submission = mix[lane].bind(arrays)
+        assert isinstance(submission, KernelSubmission)
+        commands.append(loop.kernel(2 + turn, lane, [1 + turn], submission))
+        expected = 2 * start + 3 * expected + np.arange(SIZE)
+    result = np.empty(SIZE, DTYPE)
+    commands.append(loop.copy(102, 0, [101], memory.as_bytes(result), y, result.nbytes))
+    for begin in range(0, len(commands), 7):
+        part = loop.submit(commands[begin : begin + 7])
+        assert part.done == len(commands[begin : begin + 7])
+        assert part.submit_ns == sorted(part.submit_ns)
+        loop.wait(part)
+    np.testing.assert_array_equal(result, expected)
+    np.testing.assert_array_equal(y_view, expected)
+    times = loop.times(list(range(103)))
+    assert all(start_ns <= end_ns for start_ns, end_ns in times)
+    assert loop.is_complete(102)
+    assert loop.event(102).execution_status.name == "complete"
+    loop.close()
+
+
+def test_waits_for_what_python_submitted(queues: list[Any]) -> None:
+    platform = discover()
+    signature = Signature({"y": (1,)}, {"y": DTYPE}, {"turns": 2_000_000})
+    spin = compile_task(SPIN, SPIN.implementations[0], signature, queues[0], platform.device("cpu").limits)
+    storage, _ = array(queues[0], 1)
+    event = spin.bind({"y": memory.as_usm_array(storage, (1,), DTYPE, queues[0])}).submit(queues[0], [])
+    loop = new_loop(queues)
+    loop.adopt(0, event)
+    batch = loop.submit([loop.fence(1, 1, [0])])
+    loop.wait(batch)
+    assert event.execution_status.name == "complete"
+    loop.close()
+
+
+def test_stops_before_the_next_one(queues: list[Any]) -> None:
+    loop = new_loop(queues)
+    assert loop.submit([loop.fence(0, 0, [])]).done == 1
+    loop.stop()
+    assert loop.submit([loop.fence(1, 0, []), loop.fence(2, 0, [])]).done == 0
+    assert loop.holds(0)
+    assert not loop.holds(1)
+    loop.close()
+
+
+def test_says_how_far_it_came(queues: list[Any]) -> None:
+    from dpctl.program import create_program_from_source
+
+    kernel = create_program_from_source(queues[0], SOURCE).get_sycl_kernel("where_am_i")
+    storage, _ = array(queues[0], 4)
+    loop = new_loop(queues)
+    wrong = KernelSubmission(kernel, [storage], [4], [3])  # three do not divide four
+    batch = loop.submit([loop.fence(0, 0, []), loop.kernel(1, 0, [], wrong), loop.fence(2, 0, [])])
+    loop.wait(batch)
+    assert batch.done == 1
+    loop.close()
+
+
+def test_can_be_switched_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    load_library.cache_clear()
+    monkeypatch.setenv(SWITCH, "0")
+    try:
+        assert load_library() is None
+    finally:
+        load_library.cache_clear()
+    assert find_library(tmp_path) is None

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what a run notes to spans: a sequence begins with its first submission and ends with its last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from synthetic import two_devices
+
+from syclsched.execution.clock import Anchor, ClockMap
+from syclsched.execution.records import Counts, Record, make_trace
+
+
+@dataclass
+class Event:
+    """As much of an event as is looked at."""
+
+    profiling_info_start: int
+    profiling_info_end: int
+
+
+def test_a_sequence_begins_with_its_first_submission() -> None:
+    plan = two_devices()
+    same_clock = ClockMap(Anchor(0, 0, 0), Anchor(10**9, 10**9, 0))
+    records = {
+        1: Record(1000, event=Event(5000, 6000), first_event=Event(2000, 3000)),
+        2: Record(1500, event=Event(4000, 4500)),
+    }
+    trace = make_trace(plan, records, {"cpu:0": same_clock, "gpu:0": same_clock}, Counts(submissions=7))
+    spans = {s.instruction: (round(s.start_s * 1e9), round(s.finish_s * 1e9)) for s in trace.spans}
+    assert spans == {1: (1000, 5000), 2: (3000, 3500)}
+    assert trace.submissions == 7

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a plan's instructions do, and what cannot be done."""
+
+from __future__ import annotations
+
+import pytest
+
+from syclsched.api import describe
+from syclsched.errors import PlanError
+from syclsched.execution.program import Program
+from syclsched.execution.work import resolve_work
+from syclsched.model.costonly import StatedCost, add_cost_only
+from syclsched.model.graph import TaskGraph
+from syclsched.planner import plan_graph
+
+
+def test_a_task_with_costs_only_is_refused_by_name() -> None:
+    graph = TaskGraph()
+    add_cost_only(graph, "imported", StatedCost(1.0))
+    plan = plan_graph(graph, describe(["max1550"]), policy="heft")
+    with pytest.raises(PlanError, match=r"'imported'.*costs only: it can be planned and simulated, not run"):
+        resolve_work(Program(plan), graph)

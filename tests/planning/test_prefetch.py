@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies that run ahead: by hand, in time, and within memory."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import touching
+
+from syclsched.model.access import AccessMode
+from syclsched.model.graph import TaskGraph
+from syclsched.model.plan import Plan
+from syclsched.model.platform import HOST, Device, Link, MemorySpace, Platform
+from syclsched.model.schedule import Assignment, Schedule
+from syclsched.planning import build_plan, verify
+from syclsched.planning.prefetch import start_times
+from syclsched.planning.steps import ragged
+
+READ, WRITE = AccessMode.READ, AccessMode.WRITE
+
+
+def two_gpus(link_s: float, left_bytes: int = 0) -> Platform:
+    names = ("left", "right")
+    devices = [Device(n, n, "gpu", "level_zero", "", n, (n,), dtypes=("float64",)) for n in names]
+    devices.append(Device(HOST, HOST, HOST, HOST, "", HOST, (HOST,)))
+    spaces = (MemorySpace("left", left_bytes), MemorySpace("right", 0), MemorySpace(HOST, 0, True))
+    pairs = [("left", "right"), ("right", "left"), *((HOST, n) for n in names), *((n, HOST) for n in names)]
+    return Platform("two", tuple(devices), spaces, tuple(Link(a, b, link_s, 1e12) for a, b in pairs))
+
+
+def late_and_early() -> tuple[TaskGraph, Schedule, dict[str, float]]:
+    """A copy of ``late``, which takes long to make, is needed just before one of ``early``, which is there at once."""
+    graph = TaskGraph("two copies")
+    late, early = (graph.array(n, (1000,), temporary=True) for n in ("late", "early"))
+    tasks = (
+        ("make_early", WRITE, early, "right", 1.0), ("make_late", WRITE, late, "right", 9.0),
+        ("use_late", READ, late, "left", 1.0), ("use_early", READ, early, "left", 1.0),
+    )  # fmt: skip
+    assigned, durations = [], {}
+    for position, (name, mode, array, device, seconds) in enumerate(tasks):
+        graph.kernel(touching((mode,)), name=name, p0=array)
+        assigned.append(Assignment(name, device, 0, "kernel", float(position), position + 1.0))
+        durations[name] = seconds
+    return graph, Schedule("by hand", tuple(assigned)), durations
+
+
+def copied(plan: Plan) -> list[str]:
+    return [i.uses[0].array for _, i in plan.instructions() if i.kind == "copy"]
+
+
+def test_a_copy_whose_data_is_there_does_not_wait_behind_one_whose_data_is_not() -> None:
+    graph, schedule, durations = late_and_early()
+    plan = build_plan(graph, two_gpus(link_s=3.0), schedule, durations)
+    verify(plan, graph)
+    assert copied(plan) == ["early", "late"]
+
+
+def test_nothing_runs_ahead_where_that_gains_nothing() -> None:
+    graph, schedule, durations = late_and_early()
+    # The copy of early takes no longer than the task that comes before its use.
+    assert copied(build_plan(graph, two_gpus(link_s=1.0), schedule, durations)) == ["late", "early"]
+
+
+def test_nothing_runs_ahead_of_memory() -> None:
+    graph, schedule, durations = late_and_early()
+    both = build_plan(graph, two_gpus(link_s=3.0, left_bytes=16000), schedule, durations)
+    assert copied(both) == ["early", "late"]
+    one = build_plan(graph, two_gpus(link_s=3.0, left_bytes=8000), schedule, durations)
+    verify(one, graph)
+    assert copied(one) == ["late", "early"]
+    assert one.peak_bytes["left"] == 8000
+
+
+def test_copies_of_a_lane_are_taken_by_due_date_among_those_whose_data_is_there() -> None:
+    # Lane 0 computes 0 (1 s) and 1 (5 s); lane 1 copies 2 (of 1), 3 (of 0) and 4 (of 0), due in that order.
+    starts, before = ragged([[], [], [1], [0], [0]])
+    lane, duration = np.array([0, 0, 1, 1, 1]), np.array([1.0, 5.0, 2.0, 2.0, 2.0])
+    early = np.array([False, False, True, True, True])
+    assert start_times(lane, early, starts, before, duration, 2, 5).tolist() == [0.0, 1.0, 6.0, 1.0, 3.0]
+    assert start_times(lane, ~early & False, starts, before, duration, 2, 5).tolist() == [0.0, 1.0, 6.0, 8.0, 10.0]
+
+
+def test_a_window_holds_copies_back() -> None:
+    # Lane 0 computes 0, 2, 4 (1 s each), lane 1 copies 1, 3, 5 (nothing to wait for).
+    starts, before = ragged([[]] * 6)
+    lane, early = np.array([0, 1] * 3), np.array([False, True] * 3)
+    ones = np.ones(6)
+    assert start_times(lane, early, starts, before, ones, 2, 6).tolist() == [0.0, 0.0, 1.0, 1.0, 2.0, 2.0]
+    assert start_times(lane, early, starts, before, 3 * ones, 2, 1).tolist() == [0.0, 0.0, 3.0, 3.0, 6.0, 6.0]
+
+
+@given(st.integers(1, 40), st.integers(1, 4), st.integers(0, 40), st.data())
+def test_nothing_starts_before_what_it_depends_on_has_finished(
+    count: int, lanes: int, window: int, data: st.DataObject
+) -> None:
+    kinds = data.draw(st.lists(st.booleans(), min_size=lanes, max_size=lanes))
+    lane = data.draw(st.lists(st.integers(0, lanes - 1), min_size=count, max_size=count))
+    rows = [data.draw(st.lists(st.integers(0, n - 1), max_size=3, unique=True)) if n else [] for n in range(count)]
+    seconds = data.draw(st.lists(st.sampled_from([0.0, 1.0, 2.5]), min_size=count, max_size=count))
+    early = [kinds[n] for n in lane]
+    start_s = start_times(
+        np.array(lane), np.array(early), *ragged(rows), np.array(seconds), lanes, window
+    )  # fmt: skip
+    finish_s = start_s + np.array(seconds)
+    assert np.isfinite(start_s).all()
+    for n in range(count):
+        assert all(finish_s[b] <= start_s[n] for b in rows[n])
+    for number in range(lanes):
+        mine = [n for n in range(count) if lane[n] == number]
+        ordered = sorted(mine, key=lambda n: (start_s[n], finish_s[n])) if kinds[number] else mine
+        assert all(finish_s[a] <= start_s[b] for a, b in pairwise(ordered))

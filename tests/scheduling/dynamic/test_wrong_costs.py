@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What wrong estimates cost: the hybrid stays near a plan that knew the truth, the plan alone does not."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from syclsched.scheduling import problem_from_matrices, validate
+from syclsched.scheduling.dynamic import Hybrid, run_dynamic
+from syclsched.scheduling.policies.heft import Heft
+from syclsched.scheduling.problem import Problem, makespan_s
+
+
+def wavefront(size: int, devices: int, seed: int) -> Problem:
+    """A square of tasks that each wait for the ones above and to the left, on devices of up to three speeds apart."""
+    generator = random.Random(seed)
+    work = [generator.uniform(0.5, 1.5) for _ in range(size * size)]
+    costs = [[w * generator.uniform(0.5, 1.5) for _ in range(devices)] for w in work]
+    edges = {(i - 1, i): 0.1 for i in range(size * size) if i % size}
+    edges.update({(i - size, i): 0.1 for i in range(size, size * size)})
+    return problem_from_matrices(costs, edges)
+
+
+def outcomes(seed: int, kind: str) -> tuple[float, float]:
+    """Makespans of the plan followed whatever happens, and of the hybrid, over that of a plan that knew the truth."""
+    problem = wavefront(18, 3, seed)
+    generator = np.random.default_rng(seed)
+    powers = (
+        generator.uniform(-1.0, 1.0, len(problem)) if kind == "up to" else generator.choice([-1.0, 1.0], len(problem))
+    )
+    believed = problem.tables.seconds * 3.0 ** powers[:, None]
+    plan = Heft().schedule(replace(problem, tables=problem.tables._replace(seconds=believed)))
+    truth_s = makespan_s(problem, Heft().schedule(problem))
+    found = []
+    for bound in (np.inf, 0.05):
+        run = run_dynamic(problem, Hybrid(plan, bound=bound), estimated_s=believed)
+        validate(problem, run.timetable)
+        found.append(makespan_s(problem, run.timetable) / truth_s)
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize(("kind", "static_at_least"), [("up to", 1.15), ("just", 1.3)])
+def test_times_three_times_off_either_way(kind: str, static_at_least: float) -> None:
+    static, hybrid = np.array([outcomes(seed, kind) for seed in range(6)]).T
+    assert hybrid.mean() <= 1.1
+    assert static.mean() >= static_at_least
+    assert (hybrid < static).all()
+
+
+def test_a_device_that_is_three_times_slower_than_believed() -> None:
+    problem = problem_from_matrices([[3.0, 1.0]] * 60, {})
+    believed = np.ones((60, 2))
+    plan = Heft().schedule(replace(problem, tables=problem.tables._replace(seconds=believed)))
+    best_s = makespan_s(problem, Heft().schedule(problem))
+    static = run_dynamic(problem, Hybrid(plan, bound=np.inf), estimated_s=believed)
+    hybrid = run_dynamic(problem, Hybrid(plan), estimated_s=believed)
+    assert makespan_s(problem, static.timetable) == pytest.approx(90.0)
+    assert makespan_s(problem, hybrid.timetable) <= 1.1 * best_s
+    assert hybrid.stolen > 0

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything on one device, and what it cannot run elsewhere."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from syclsched.errors import PolicyError
+from syclsched.scheduling import problem_from_arrays, problem_from_matrices, validate
+from syclsched.scheduling.policies.single import Single, SingleDevices
+
+INF = math.inf
+
+
+def test_all_on_one() -> None:
+    problem = problem_from_matrices([[1.0, 2.0]] * 4, {(0, 1): 9.0})
+    timetable = Single("p1").schedule(problem)
+    validate(problem, timetable)
+    assert Single("p1").name == "single:p1"
+    assert timetable.processor.tolist() == [1] * 4
+    assert timetable.makespan_s == 8.0
+
+
+def test_what_it_cannot_run_goes_where_it_finishes_first() -> None:
+    problem = problem_from_matrices([[1.0, 1.0, 1.0], [INF, 5.0, 4.0], [1.0, 9.0, 9.0]], {(0, 1): 2.0, (1, 2): 2.0})
+    timetable = Single("p0").schedule(problem)
+    validate(problem, timetable)
+    assert timetable.processor.tolist() == [0, 2, 0]
+    assert timetable.makespan_s == 10.0
+
+
+def test_a_device_that_data_cannot_reach_is_left() -> None:
+    cut = problem_from_arrays([[1.0, INF], [5.0, 1.0]], [0], [1], [2.0], latency_s=[[0.0, INF], [INF, 0.0]])
+    timetable = Single("p1").schedule(cut)
+    validate(cut, timetable)
+    assert timetable.processor.tolist() == [0, 0]
+
+
+def test_an_unknown_device_is_named_with_those_there_are() -> None:
+    with pytest.raises(PolicyError, match=r"policy 'single:gpu': no device 'gpu'. The platform has p0, p1"):
+        Single("gpu").schedule(problem_from_matrices([[1.0, 1.0]], {}))
+
+
+def test_members_are_devices_that_can_run_something() -> None:
+    problem = problem_from_matrices([[1.0, INF, 1.0], [1.0, INF, INF]], {})
+    assert SingleDevices().members(problem) == ("single:p0", "single:p2")
+    assert SingleDevices().members(problem_from_matrices([], {})) == ()

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of list schedules that weigh in what a device is worth."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from scheduling.instances import layered
+from scheduling.random_problems import problems
+
+from syclsched.scheduling.matrices import problem_from_matrices
+from syclsched.scheduling.policies.heft import Heft
+from syclsched.scheduling.problem import Problem, makespan_s
+from syclsched.scheduling.refine.guided import SHARES, guided_starts
+from syclsched.scheduling.validate import validate
+
+
+@given(problems(channels=True))
+@settings(max_examples=25, deadline=None)
+def test_all_are_valid(problem: Problem) -> None:
+    for timetable in guided_starts(problem):
+        validate(problem, timetable)
+
+
+def test_they_beat_the_greedy_choice_where_devices_are_contended() -> None:
+    problem = layered(400, 4, 3, seed=0)
+    found = [makespan_s(problem, timetable) for timetable in guided_starts(problem)]
+    assert len(found) == len(SHARES)
+    assert min(found) < 0.95 * makespan_s(problem, Heft().schedule(problem))
+
+
+def test_one_device_leaves_no_choice() -> None:
+    assert not list(guided_starts(problem_from_matrices([[1.0], [2.0]], {})))

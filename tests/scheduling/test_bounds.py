@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of lower bounds: below every timetable, and right where they can be worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from scheduling.instances import PEFT_COSTS, PEFT_EDGES, TOPCUOGLU_COSTS, TOPCUOGLU_EDGES
+from scheduling.random_problems import problems
+
+from syclsched.scheduling.bounds import Bound, area_multipliers, lower_bound, quick_bound_s
+from syclsched.scheduling.matrices import problem_from_arrays, problem_from_matrices
+from syclsched.scheduling.policies.heft import Heft
+from syclsched.scheduling.problem import Problem, makespan_s
+from syclsched.scheduling.refine import refine
+
+
+@given(problems(channels=False))
+@settings(max_examples=60, deadline=None)
+def test_no_timetable_is_below_any_part(problem: Problem) -> None:
+    bound = lower_bound(problem)
+    shortest_s = makespan_s(problem, refine(problem, [Heft().schedule(problem)], steps=300)) * (1 + 1e-9) + 1e-12
+    for part in (bound.path_s, bound.area_s, bound.release_s, bound.transfer_s, bound.lp_s or 0.0):
+        assert 0.0 <= part <= shortest_s
+    assert quick_bound_s(problem) <= shortest_s
+
+
+@given(problems(channels=True))
+@settings(max_examples=30, deadline=None)
+def test_nor_with_contention(problem: Problem) -> None:
+    assert lower_bound(problem).best_s <= makespan_s(problem, Heft().schedule(problem)) * (1 + 1e-9) + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("costs", "edges", "optimum"), [(TOPCUOGLU_COSTS, TOPCUOGLU_EDGES, 73.0), (PEFT_COSTS, PEFT_EDGES, 113.0)]
+)
+def test_the_textbook_instances(costs, edges, optimum) -> None:
+    bound = lower_bound(problem_from_matrices(costs, edges))
+    assert 0.5 * optimum < bound.best_s <= optimum
+
+
+def test_a_chain_is_as_long_as_its_tasks_and_copies_where_they_must_be() -> None:
+    problem = problem_from_matrices([[1.0, math.inf], [math.inf, 2.0]], {(0, 1): 5.0})
+    bound = lower_bound(problem)
+    assert (bound.path_s, bound.transfer_s) == (3.0, 8.0)
+    assert bound.lp_s == pytest.approx(8.0, rel=1e-5)
+    assert bound.best_s == pytest.approx(8.0)
+    assert bound.gap(10.0) == pytest.approx(0.25)
+
+
+def test_independent_tasks_fill_the_area() -> None:
+    bound = lower_bound(problem_from_matrices([[2.0, 2.0]] * 10, {}))
+    assert bound.area_s == pytest.approx(10.0)
+    assert bound.best_name in ("area", "lp")
+
+
+def test_lanes_widen_the_area() -> None:
+    assert lower_bound(problem_from_arrays([[2.0]] * 10, [], [], [], lanes=[4])).area_s == pytest.approx(5.0)
+
+
+def test_a_release_moves_the_chain_behind_it() -> None:
+    problem = problem_from_arrays([[1.0], [1.0]], [0], [1], [0.0], release_s=[9.0, 0.0])
+    assert lower_bound(problem).release_s == 11.0
+
+
+def test_multipliers_make_devices_of_their_own_kind_of_work_equal() -> None:
+    seconds = np.array([[1.0, 100.0]] * 6 + [[100.0, 2.0]] * 3)
+    bound, worth = area_multipliers(seconds, np.array([1, 1]))
+    assert bound == pytest.approx(6.0, rel=0.02)
+    assert worth.sum() == pytest.approx(1.0)
+
+
+def test_nothing_to_do_is_done_at_once() -> None:
+    bound = Bound(0.0, 0.0, 0.0, 0.0)
+    assert (bound.best_s, bound.gap(0.0), bound.gap(1.0)) == (0.0, 0.0, math.inf)

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All policies on one problem: every answer is valid by every model of contention, wrong ones are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scheduling.instances import TOPCUOGLU_COSTS, TOPCUOGLU_EDGES
+from strategies import graphs, platforms
+
+from syclsched.costs import CostModel
+from syclsched.errors import PlanError, PolicyError
+from syclsched.model.graph import TaskGraph
+from syclsched.model.platform import Contention, Platform
+from syclsched.scheduling import (
+    Problem,
+    Timetable,
+    build_problem,
+    candidates,
+    problem_from_matrices,
+    register,
+    registry,
+)
+from syclsched.scheduling.portfolio import ask, ask_all, distinct
+
+PROBLEM = problem_from_matrices(TOPCUOGLU_COSTS, TOPCUOGLU_EDGES)
+MODELS: list[Contention] = ["none", "one-port", "fair"]
+
+
+@dataclass(frozen=True)
+class Hasty:
+    """A policy that starts everything at once on one processor."""
+
+    name: str = "hasty"
+
+    def schedule(self, problem: Problem) -> Timetable:
+        seconds = problem.tables.seconds[:, 0]
+        return Timetable(np.zeros(len(problem), dtype=np.int64), np.zeros(len(problem)), seconds.copy())
+
+
+@pytest.fixture
+def hasty() -> Iterator[None]:
+    register(Hasty())
+    yield
+    registry.unregister("hasty")
+
+
+def test_answers_and_refusals_keep_their_order_and_their_labels() -> None:
+    entries, refusals = ask_all(PROBLEM, ["heft", "single:p9", "cpop"], "[p0,p1,p2]")
+    assert [(e.label, e.makespan_s) for e in entries] == [("heft[p0,p1,p2]", 80.0), ("cpop[p0,p1,p2]", 86.0)]
+    assert [r.label for r in refusals] == ["single:p9[p0,p1,p2]"]
+    assert "no device 'p9'" in str(refusals[0].error)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_wrong_answer_is_no_answer() -> None:
+    with pytest.raises(PlanError, match="timetable by 'hasty'"):
+        ask(PROBLEM, "hasty")
+    entries, refusals = ask_all(PROBLEM, ["hasty", "heft"])
+    assert [e.label for e in entries] == ["heft"]
+    assert "overlap" in str(refusals[0].error) or "before" in str(refusals[0].error)
+
+
+def test_an_unknown_policy_is_refused() -> None:
+    with pytest.raises(PolicyError, match="no policy 'hefty'"):
+        ask(PROBLEM, "hefty")
+
+
+def test_equal_timetables_are_seen_once_and_the_best_comes_first() -> None:
+    heft, cpop = ask(PROBLEM, "heft"), ask(PROBLEM, "cpop")
+    again = replace(heft, policy="heft again")
+    assert distinct([cpop, again, heft]) == [again, cpop]
+    assert heft.same_as(again)
+    assert not heft.same_as(cpop)
+
+
+def test_the_same_times_on_other_processors_are_another_timetable() -> None:
+    problem = problem_from_matrices([[1.0, 1.0]], {})
+    one, other = ask(problem, "single:p0"), ask(problem, "single:p1")
+    assert one.makespan_s == other.makespan_s
+    assert len(distinct([one, other])) == 2
+
+
+@given(graphs(), platforms(), st.sampled_from(MODELS), st.data())
+def test_every_policy_is_right_by_every_model(
+    graph: TaskGraph, platform: Platform, contention: Contention, data: st.DataObject
+) -> None:
+    platform = replace(platform, contention=contention)
+    where = st.dictionaries(st.sampled_from(sorted(graph.arrays)), st.sampled_from([s.name for s in platform.spaces]))
+    releases = st.dictionaries(st.sampled_from([t.name for t in graph.tasks]), st.sampled_from([0.0, 1e-4]))
+    problem = build_problem(
+        graph,
+        platform,
+        CostModel(platform),
+        placed=data.draw(where),
+        wanted=data.draw(where),
+        release_s=data.draw(releases),
+    )
+    entries, refusals = ask_all(problem, candidates(problem))
+    assert refusals == []
+    assert all(e.makespan_s >= e.timetable.makespan_s for e in entries)

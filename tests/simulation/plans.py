@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans made by hand and at random, for the simulator: nothing but lanes, waits and durations counts there."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from syclsched.model.access import AccessMode
+from syclsched.model.plan import BufferUse, Instruction, Lane, LaneKind, Plan, PlannedTask
+from syclsched.model.platform import HOST, Contention, Device, Interference, Link, MemorySpace, Platform
+from syclsched.model.schedule import Schedule
+
+
+def platform_of(
+    *names: str,
+    links: tuple[Link, ...] = (),
+    interferences: tuple[Interference, ...] = (),
+    submission_s: float = 0.0,
+    contention: Contention = "none",
+) -> Platform:
+    """Devices with a memory space each, and the host."""
+    devices = [Device(n, f"k-{n}", "cpu", "opencl", "", n, (n,), compute_units=2) for n in names]
+    devices.append(Device(HOST, HOST, HOST, HOST, "", HOST, (HOST,)))
+    spaces = tuple(MemorySpace(d.space, 0) for d in devices)
+    return Platform(
+        "by hand", tuple(devices), spaces, links, interferences, submission_s=submission_s, contention=contention
+    )
+
+
+def plan_on(platform: Platform, **lanes: list[Instruction]) -> Plan:
+    """A plan of lanes named ``device__0``, ``device__copy`` or ``host__0``; every task is a family of its own."""
+    made = []
+    for name, instructions in lanes.items():
+        device, _, part = name.partition("__")
+        kind: LaneKind = "copy" if part == "copy" else "host" if device == HOST else "compute"
+        made.append(Lane(f"{device}:{part}", device, kind, tuple(instructions)))
+    tasks = {i.task: i for lane in lanes.values() for i in lane if i.task is not None and i.kind != "copy"}
+    planned = tuple(PlannedTask(name, "kernel", f"family of {name}") for name in sorted(tasks))
+    return Plan("by hand", "0", "none", platform, (), planned, Schedule("none", ()), tuple(made))
+
+
+def launch(number: int, seconds: float, *waits: int, space: str | None = None) -> Instruction:
+    """A kernel of a task of its own."""
+    uses = () if space is None else (BufferUse("x", space, AccessMode.READ),)
+    return Instruction(number, "launch", f"t{number}", uses=uses, waits=waits, duration_s=seconds)
+
+
+def copy(number: int, seconds: float, source: str, destination: str, *waits: int, nbytes: int = 1) -> Instruction:
+    """A copy of an array between two spaces."""
+    uses = (BufferUse("x", source, AccessMode.READ), BufferUse("x", destination, AccessMode.WRITE))
+    return Instruction(number, "copy", "t", uses=uses, waits=waits, duration_s=seconds, nbytes=nbytes)
+
+
+@st.composite
+def random_plans(draw: st.DrawFn, *, contention: Contention = "none", max_instructions: int = 24) -> Plan:
+    """Instructions of all kinds on lanes of all kinds, waiting for earlier ones (rarely for any)."""
+    names = [f"d{n}" for n in range(draw(st.integers(1, 3)))]
+    seconds = st.sampled_from([0.0, 0.25, 1.0, 1.5, 3.0])
+    factor = st.sampled_from([0.0, 0.25, 0.5, 1.0])
+    pairs = [(a, b) for n, a in enumerate([*names, HOST]) for b in [*names, HOST][n:]]
+    interferences = tuple(Interference(a, b, draw(factor)) for a, b in pairs if draw(st.booleans()))
+    links = tuple(
+        Link(a, b, 0.25, draw(st.sampled_from([1.0, 4.0])), channel=draw(st.sampled_from([None, None, "bus"])))
+        for d in names
+        for a, b in ((HOST, d), (d, HOST))
+    )
+    submission_s = draw(st.sampled_from([0.0, 0.0, 0.25]))
+    platform = platform_of(
+        *names, links=links, interferences=interferences, submission_s=submission_s, contention=contention
+    )
+    keys = [f"{d}__{k}" for d in names for k in ("0", "1", "copy")] + ["host__0", "host__1"]
+    lanes: dict[str, list[Instruction]] = {key: [] for key in keys}
+    for number in range(draw(st.integers(0, max_instructions))):
+        key = draw(st.sampled_from(keys))
+        last = number + 3 if draw(st.integers(0, 60)) == 0 else number - 1
+        waits = tuple(draw(st.sets(st.integers(0, last), max_size=3))) if last >= 0 else ()
+        kind = draw(st.sampled_from(["alloc", "free", "copy", "launch", "launch", "launch", "barrier"]))
+        if key.endswith("copy") or kind == "copy":
+            device = key.partition("__")[0] if not key.startswith(HOST) else names[0]
+            ends = draw(st.permutations([HOST, device]))
+            made = copy(number, draw(seconds), ends[0], ends[1], *waits, nbytes=draw(st.integers(0, 4)))
+        elif kind in ("alloc", "free"):
+            made = Instruction(number, "alloc" if kind == "alloc" else "free", waits=waits)
+        else:
+            made = launch(number, draw(seconds), *waits)
+        lanes[key].append(made)
+    return plan_on(platform, **{key: lane for key, lane in lanes.items() if lane})

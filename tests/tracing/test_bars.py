@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The chart of makespans."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from syclsched.errors import StorageError
+from syclsched.tracing.bars import Bar, draw_bars, make_bars
+
+
+def widths(bars: list[Bar]) -> list[float]:
+    (axis,) = make_bars(bars, "t").axes
+    return [patch.get_width() for patch in axis.patches]
+
+
+def test_bars_are_as_long_as_the_makespans_in_one_unit() -> None:
+    bars = [Bar("p", "a", 0.002), Bar("p", "b", 0.004)]
+    assert widths(bars) == pytest.approx([2.0, 4.0])
+    (axis,) = make_bars(bars, "t").axes
+    assert "ms" in axis.get_xlabel()
+    assert [t.get_text() for t in axis.get_yticklabels()] == ["a", "b"]
+
+
+def test_a_policy_has_one_colour_and_groups_have_headings() -> None:
+    bars = [Bar("p", "a", 1.0), Bar("p", "b", 2.0), Bar("q", "b", 3.0), Bar("q", "a", 4.0)]
+    (axis,) = make_bars(bars, "t").axes
+    colours = [patch.get_facecolor() for patch in axis.patches]
+    assert colours[0] == colours[3] != colours[1] == colours[2]
+    texts = {t.get_text() for t in axis.texts}
+    assert {"p", "q", "1.000 s", "4.000 s"} <= texts
+
+
+def test_the_bound_is_marked_in_its_group() -> None:
+    (axis,) = make_bars([Bar("p", "a", 2.0, 1.5), Bar("q", "a", 3.0)], "t").axes
+    (line,) = axis.collections
+    (segment,) = line.get_segments()
+    assert segment[:, 0].tolist() == [1.5, 1.5]
+    assert "lower bound" in make_bars([Bar("p", "a", 2.0, 1.5)], "t").get_suptitle()
+
+
+@pytest.mark.parametrize(
+    "bars", [[], [Bar("", "", 0.0)], [Bar("$x$", "a_{", 1.0)], [Bar("p", f"l{i}", i + 1.0) for i in range(60)]]
+)
+def test_anything_can_be_drawn(bars: list[Bar], tmp_path: Path) -> None:
+    draw_bars(bars, "$\\frac", tmp_path / "b.png")
+    assert (tmp_path / "b.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", ["no/b.png", "b.nonsense"])
+def test_what_cannot_be_written(name: str, tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="cannot write the chart"):
+        draw_bars([Bar("p", "a", 1.0)], "t", tmp_path / name)
