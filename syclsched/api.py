@@ -147,7 +147,15 @@ def calibrate(
             return measure(graph, platform, opened, history, progress=progress).measured
 
 
-def plan(graph: TaskGraph, platform: Platform, *, policy: str = "auto", history: History | None = None) -> Plan:
+def plan(
+    graph: TaskGraph,
+    platform: Platform,
+    *,
+    policy: str = "auto",
+    history: History | None = None,
+    minimize: str = "makespan",
+    subject_to: Iterable[str] = (),
+) -> Plan:
     """Plan a graph for a platform; see `syclsched.planner.plan_graph`.
 
     Parameters
@@ -160,6 +168,11 @@ def plan(graph: TaskGraph, platform: Platform, *, policy: str = "auto", history:
         ``auto``, ``heft``, ``single:DEVICE`` or another registered policy.
     history : History, optional
         Measured task times; by default those remembered on this machine.
+    minimize : str, optional
+        What ``auto`` makes as small as it can: ``makespan``, ``throughput`` (the interval between runs), ``energy`` or
+        ``memory``.
+    subject_to : iterable of str, optional
+        What the plan must keep to, such as ``memory[gpu] <= 1GiB``.
 
     Returns
     -------
@@ -168,12 +181,13 @@ def plan(graph: TaskGraph, platform: Platform, *, policy: str = "auto", history:
     """
     from syclsched.planner import plan_graph
 
+    limits = tuple(subject_to)
     if history is not None:
-        return plan_graph(graph, platform, policy=policy, history=history)
+        return plan_graph(graph, platform, policy=policy, history=history, minimize=minimize, subject_to=limits)
     from syclsched.profiling import HistoryStore
 
     with HistoryStore() as store:
-        return plan_graph(graph, platform, policy=policy, history=store)
+        return plan_graph(graph, platform, policy=policy, history=store, minimize=minimize, subject_to=limits)
 
 
 def verify(plan: Plan, graph: TaskGraph | None = None) -> None:

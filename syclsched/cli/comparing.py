@@ -108,6 +108,8 @@ def compare(
     label: str | None = None,
     history: History | None = None,
     progress: Callable[[str], None] | None = None,
+    minimize: str = "makespan",
+    subject_to: Sequence[str] = (),
 ) -> list[tuple[Row, Plan | None]]:
     """Plan a graph with several policies.
 
@@ -125,6 +127,8 @@ def compare(
         Measured task times.
     progress : callable, optional
         Called with each policy's name before it is tried.
+    minimize, subject_to
+        As `syclsched.planner.plan_graph` takes them.
 
     Returns
     -------
@@ -141,7 +145,9 @@ def compare(
             progress(policy)
         started = time.perf_counter()
         try:
-            plan = plan_graph(graph, platform, policy=policy, history=history)
+            plan = plan_graph(
+                graph, platform, policy=policy, history=history, minimize=minimize, subject_to=tuple(subject_to)
+            )
         except SyclschedError as error:
             took_s = time.perf_counter() - started
             found.append((Row(name, policy, None, bound_s, None, None, took_s, str(error)), None))

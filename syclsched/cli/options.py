@@ -123,6 +123,26 @@ PolicyName = Annotated[
         rich_help_panel=_WHERE,
     ),
 ]
+Minimize = Annotated[
+    str,
+    typer.Option(
+        "--minimize",
+        metavar="METRIC",
+        help="What policy auto makes small: makespan, throughput (the time between runs), energy, memory or "
+        "memory[SPACE].",
+        rich_help_panel=_WHERE,
+    ),
+]
+SubjectTo = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--subject-to",
+        metavar="LIMIT",
+        help="What the plan must keep to: 'makespan <= 20ms', 'memory[gpu] <= 1GiB', 'energy <= 5J', "
+        "'throughput >= 50 runs/s'; may be repeated.",
+        rich_help_panel=_WHERE,
+    ),
+]
 Devices = Annotated[
     str | None,
     typer.Option(

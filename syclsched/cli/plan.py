@@ -35,6 +35,8 @@ def plan_command(
     communication_unit: opt.CommunicationUnit = None,
     same_speed: opt.SameSpeed = False,
     policy: opt.PolicyName = "auto",
+    minimize: opt.Minimize = "makespan",
+    subject_to: opt.SubjectTo = None,
     devices: opt.Devices = None,
     sub_devices: opt.SubDevices = None,
     lanes: opt.Lanes = None,
@@ -52,6 +54,18 @@ def plan_command(
         typer.Option("--explain", metavar="TASK", help="Say why a task runs where it does; may be repeated."),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the plan as JSON.")] = None,
+    front_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--front",
+            metavar="FILE",
+            help="Look for the Pareto front of two metrics instead of one plan, and draw it (.png, .svg, .pdf).",
+        ),
+    ] = None,
+    front_metrics: Annotated[
+        str,
+        typer.Option("--front-metrics", metavar="METRICS", help="Two metrics of the front, as makespan,energy."),
+    ] = "makespan,memory",
     gantt_file: Annotated[
         Path | None, typer.Option("--gantt", metavar="FILE", help="Draw the predicted Gantt chart (.png, .svg, .pdf).")
     ] = None,
@@ -76,10 +90,18 @@ def plan_command(
         format=format, max_tasks=max_tasks, max_edges=max_edges, max_file_mib=max_file_mib, time_unit=time_unit,
         communication_unit=communication_unit, same_speed=same_speed,
     )  # fmt: skip
+    if front_file is not None:
+        from syclsched.cli.fronts import show_front
+
+        show_front(
+            given.graph, front_metrics, front_file, platform=platform, devices=devices, sub_devices=sub_devices,
+            lanes=lanes, one_core_lanes=one_core_lanes, console=console,
+        )  # fmt: skip
+        return
     with plan_for(
         given.graph, policy=policy, devices=devices, sub_devices=sub_devices, lanes=lanes,
         one_core_lanes=one_core_lanes, described=platform, given=None, calibrate=calibrate and not given.from_file,
-        needs_devices=False, console=console,
+        needs_devices=False, console=console, minimize=minimize, subject_to=subject_to or (),
     ) as planned:  # fmt: skip
         plan = planned.plan
     print(plan)

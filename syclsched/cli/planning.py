@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from syclsched.cli.patience import patience
 from syclsched.cli.prepare import calibration_bar, find_platform, use_one_core_lanes
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ def plan_for(
     calibrate: bool,
     needs_devices: bool,
     console: Console,
+    minimize: str = "makespan",
+    subject_to: Sequence[str] = (),
 ) -> Iterator[Planned]:
     """Plan a graph, or take the plan that is given; devices are closed at the end.
 
@@ -61,6 +64,8 @@ def plan_for(
         Whether the plan is to be run.
     console : rich.console.Console
         For progress.
+    minimize, subject_to
+        As typed; a plan that is given is taken as it is.
 
     Yields
     ------
@@ -69,6 +74,8 @@ def plan_for(
     """
     from syclsched.api import plan, verify
     from syclsched.profiling import HistoryStore
+
+    aim: dict[str, Any] = {"minimize": minimize, "subject_to": tuple(subject_to)}
 
     with ExitStack() as stack:
         if given is not None:
@@ -81,7 +88,9 @@ def plan_for(
             yield Planned(given, stack.enter_context(_open(given.platform)))
             return
         if described is not None:
-            yield Planned(plan(graph, described_platform(described, lanes), policy=policy), None)
+            with patience(console):
+                planned = plan(graph, described_platform(described, lanes), policy=policy, **aim)
+            yield Planned(planned, None)
             return
         platform = find_platform(
             devices=devices, sub_devices=sub_devices, lanes=lanes, one_core_lanes=one_core_lanes, console=console
@@ -91,7 +100,9 @@ def plan_for(
         history = stack.enter_context(HistoryStore())
         if calibrate and live is not None:
             _calibrate(graph, platform, live, history, console)
-        yield Planned(plan(graph, platform, policy=policy, history=history), live)
+        with patience(console):
+            planned = plan(graph, platform, policy=policy, history=history, **aim)
+        yield Planned(planned, live)
 
 
 def described_platform(names: str, lanes: str | None, *, of_many: bool = False) -> Platform:

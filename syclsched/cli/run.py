@@ -40,6 +40,8 @@ def run_command(
     dtype: opt.Dtype = None,
     seed: opt.Seed = None,
     policy: opt.PolicyName = "auto",
+    minimize: opt.Minimize = "makespan",
+    subject_to: opt.SubjectTo = None,
     devices: opt.Devices = None,
     sub_devices: opt.SubDevices = None,
     lanes: opt.Lanes = None,
@@ -102,7 +104,7 @@ def run_command(
     with plan_for(
         workload.graph, policy=policy, devices=devices, sub_devices=sub_devices, lanes=lanes,
         one_core_lanes=one_core_lanes, described=platform, given=given, calibrate=calibrate, needs_devices=not dry_run,
-        console=console,
+        console=console, minimize=minimize, subject_to=subject_to or (),
     ) as planned:  # fmt: skip
         if save_plan is not None:
             write_text(save_plan, planned.plan.to_json())
@@ -205,6 +207,8 @@ def _summary(outcome: _Outcome, plan: Plan) -> dict[str, Any]:
         "policy": plan.policy,
         "simulated": outcome.trace.simulated,
         "predicted_makespan_s": plan.makespan_s,
+        "lower_bound_s": plan.lower_bound_s,
+        "gap": plan.gap,
         "makespan_s": outcome.trace.makespan_s,
         "makespans_s": outcome.makespans_s,
         "result": None if outcome.check is None else asdict(outcome.check),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,6 +63,8 @@ def simulate_command(
     ] = None,
     lanes: opt.Lanes = None,
     policies: opt.Policies = "heft,auto",
+    minimize: opt.Minimize = "makespan",
+    subject_to: opt.SubjectTo = None,
     trace_file: Annotated[
         Path | None,
         typer.Option(
@@ -108,7 +111,10 @@ def simulate_command(
         format=format, max_tasks=max_tasks, max_edges=max_edges, max_file_mib=max_file_mib, time_unit=time_unit,
         communication_unit=communication_unit, same_speed=same_speed,
     )  # fmt: skip
-    best = _what_if(given, platforms_of(platform), lanes, policies, json_output, chart_file, console)
+    best = _what_if(
+        given, platforms_of(platform), lanes, policies, json_output, chart_file, console,
+        minimize=minimize, subject_to=subject_to or (),
+    )  # fmt: skip
     if trace_file is not None or gantt_file is not None:
         from syclsched.simulation import simulate
 
@@ -168,6 +174,9 @@ def _what_if(
     json_output: bool,
     chart_file: Path | None,
     console: Console,
+    *,
+    minimize: str,
+    subject_to: Sequence[str],
 ) -> Plan:
     """Plan on every platform with every policy, show it, and return the fastest plan."""
     from rich.text import Text
@@ -183,7 +192,9 @@ def _what_if(
             platform = described_platform(names, lanes, of_many=len(platforms) > 1)
             status.update(Text(f"planning for {names} ..."))
             chosen = policy_names(policies, graph, platform)
-            found += compare(graph, platform, chosen, label=names, history=history)
+            found += compare(
+                graph, platform, chosen, label=names, history=history, minimize=minimize, subject_to=subject_to
+            )
     rows = [row for row, _ in found]
     if json_output:
         print(json.dumps(document(graph, rows), indent=1))

@@ -21,7 +21,7 @@ from syclsched.profiling.microkernels import EMPTY_ITEMS, empty_operation, triad
 from syclsched.profiling.statistics import summarise
 
 #: Kernels of a run for the one, kernels and host functions for the other; runs that are counted, and runs before them.
-TASKS, HOPS, RUNS, WARM_UPS = 100, 40, 7, 2
+TASKS, HOPS, RUNS, WARM_UPS = 100, 40, 5, 1
 
 #: Of each array of the second: some tenths of a millisecond of work on one core.
 ELEMENTS = 1 << 18

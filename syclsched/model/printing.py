@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from syclsched.errors import GraphError
 from syclsched.model.plan import Candidate, Instruction, Lane, Option, Plan
-from syclsched.model.units import format_bytes, format_ratio, format_seconds, plural
+from syclsched.model.units import format_bytes, format_gap, format_ratio, format_seconds, plural
 
 #: What is shown of a large plan: so many rows of each kind, the rest is counted.
 MAX_LANES = 16
@@ -17,6 +17,9 @@ MAX_ROWS = 16
 MAX_LIST = 6
 
 _MEMORY_KINDS = ("alloc", "free")
+
+#: What plans are made for if nothing else is said.
+_PLAIN = "minimize makespan"
 
 
 def plan_text(plan: Plan) -> str:
@@ -82,12 +85,21 @@ _WORK_KINDS = ("launch", "host", "barrier")
 
 def _header(plan: Plan) -> list[str]:
     devices = [f"{d.name} ({plural(d.lanes, 'lane')})" for d in plan.platform.devices]
-    return [
+    lines = [
         f"Plan of {_clean(plan.name)}, policy {_clean(plan.policy)}",
         f"  predicted    {format_seconds(plan.makespan_s)} for {plural(len(plan.tasks), 'task')} "
         f"on {plural(len(plan.lanes), 'lane')}",
-        f"  platform     {_clean(plan.platform.name)}: {_some(devices)}",
     ]
+    if plan.gap is not None:
+        lines.append(f"  gap          {format_gap(plan.gap, plan.lower_bound_s)}")
+    if plan.aim != _PLAIN:
+        lines.append(f"  aim          {_clean(plan.aim, 200)}")
+    if plan.energy_j is not None:
+        lines.append(f"  energy       {plan.energy_j:.4g} J")
+    if plan.interval_s > 0.0 and plan.aim != _PLAIN:
+        rate = f"{1.0 / plan.interval_s:.4g} runs/s"
+        lines.append(f"  busiest lane {format_seconds(plan.interval_s)} a run: at most {rate} in steady state")
+    return [*lines, f"  platform     {_clean(plan.platform.name)}: {_some(devices)}"]
 
 
 def _candidates(plan: Plan) -> list[str]:

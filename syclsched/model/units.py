@@ -85,6 +85,24 @@ def format_ratio(ratio: float) -> str:
     return f"{100 * ratio:.1f} %"
 
 
+def format_gap(gap: float, lower_bound_s: float) -> str:
+    """Return how far a makespan is above its lower bound, such as ``at most 3.2 % above the optimum (bound 1.2 ms)``.
+
+    Parameters
+    ----------
+    gap : float
+        As a share of the bound.
+    lower_bound_s : float
+        The bound, in seconds.
+
+    Returns
+    -------
+    str
+        With the bound.
+    """
+    return f"at most {format_ratio(gap)} above the optimum (lower bound {format_seconds(lower_bound_s)})"
+
+
 def plural(count: int, noun: str, nouns: str | None = None) -> str:
     """Return a count with its noun, such as ``1 task`` or ``3 copies``.
 

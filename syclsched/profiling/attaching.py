@@ -133,5 +133,9 @@ def _interferences(
             names = frozenset((first.name, second.name))
             # On a busy machine devices that share cores can seem not to: then what was assumed is the better guess.
             if pair is not None and pair.interference is not None and not (pair.provenance.busy and names in found):
-                found[names] = Interference(first.name, second.name, pair.interference.value, "measured")
+                factor = pair.interference.value
+                if names in found and first.lanes == second.lanes == 1:
+                    # Kernels of both use all of the cores they share: to gain from each other is noise.
+                    factor = max(factor, found[names].factor)
+                found[names] = Interference(first.name, second.name, factor, "measured")
     return tuple(found.values())

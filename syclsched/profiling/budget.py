@@ -53,8 +53,8 @@ class Budget:
 
 QUICK = Budget(
     name="quick",
-    total_s=14.0,
-    number_s=0.25,
+    total_s=12.0,
+    number_s=0.2,
     point_s=0.05,
     relative=0.02,
     kernel_s=0.005,

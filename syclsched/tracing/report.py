@@ -126,6 +126,8 @@ class Report:
         Instructions that did not end well.
     peak_bytes : Mapping[str, int]
         Most memory held at once, per space.
+    lower_bound_s : float, optional
+        Of the plan's makespan; 0 if nothing is known.
     """
 
     name: str
@@ -145,6 +147,12 @@ class Report:
     failed: int
     cancelled: int
     peak_bytes: Mapping[str, int]
+    lower_bound_s: float = 0.0
+
+    @property
+    def gap(self) -> float | None:
+        """By what share of the lower bound the predicted makespan is above it; None if there is no bound."""
+        return max(0.0, self.predicted_makespan_s / self.lower_bound_s - 1.0) if self.lower_bound_s > 0.0 else None
 
     @property
     def makespan_error(self) -> float:
@@ -191,6 +199,7 @@ def make_report(trace: Trace, plan: Plan | None = None) -> Report:
         failed=sum(1 for s in trace.spans if s.outcome == "failed"),
         cancelled=len(trace.spans) - len(ran),
         peak_bytes=dict(trace.peak_bytes),
+        lower_bound_s=0.0 if plan is None else plan.lower_bound_s,
     )
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from syclsched.model.units import format_bytes, format_ratio, format_seconds, plural
+from syclsched.model.units import format_bytes, format_gap, format_ratio, format_seconds, plural
 from syclsched.tracing.report import FamilyRow, Report
 
 if TYPE_CHECKING:
@@ -118,6 +118,8 @@ def _summary(report: Report) -> RenderableType:
     else:
         off = f"{100 * report.makespan_error:+.1f} %" if report.makespan_s > 0 else "nothing was measured"
         grid.add_row("Makespan", f"{format_seconds(report.makespan_s)} measured, {predicted} predicted ({off})")
+    if report.gap is not None:
+        grid.add_row("Gap", f"predicted {format_gap(report.gap, report.lower_bound_s)}")
     grid.add_row("Policy", Text(report.policy))
     copies = sum(row.copies for row in report.links)
     moved = f"{format_bytes(report.copied_bytes)} in {plural(copies, 'copy', 'copies')}"

@@ -98,12 +98,12 @@ def test_devices_on_the_cores_of_one_processor_take_turns() -> None:
 def test_files_and_sets_are_loaded(tmp_path: Path) -> None:
     first, second = device_profile("a"), device_profile("b")
     path = tmp_path / "both.json"
-    write_file(path, ProfileSet((first, second), (pair_profile("a", "b", interference=0.5),)))
+    write_file(path, ProfileSet((first, second), (pair_profile("a", "b", interference=1.5),)))
     assert load_profile(path) == first
     assert load_profile_set(str(path)).devices == (first, second)
     platform = load_platform([path])
     assert [d.key for d in platform.compute_devices] == ["a", "b"]
-    assert platform.interference("cpu", "cpu1") == 0.5
+    assert platform.interference("cpu", "cpu1") == 1.5
 
 
 def test_what_is_not_there_or_damaged_is_said(tmp_path: Path) -> None:

@@ -124,7 +124,9 @@ def test_a_busy_machine_does_not_prove_that_cores_are_not_shared() -> None:
 
     quiet = pair_profile("key-cpu", "key-accelerator", interference=0.0)
     noisy = replace(quiet, provenance=replace(quiet.provenance, busy=True))
-    assert with_profiles(platform(), {}, [quiet]).interference("cpu", "accelerator") == 0.0
+    lanes = {"key-cpu": device_profile("key-cpu", lanes=2)}
+    assert with_profiles(platform(), lanes, [quiet]).interference("cpu", "accelerator") == 0.0
+    assert with_profiles(platform(), {}, [quiet]).interference("cpu", "accelerator") == 1.0  # kernels fill all cores
     assert with_profiles(platform(), {}, [noisy]).interference("cpu", "accelerator") == 1.0
     elsewhere = replace(platform(), interferences=())
     assert with_profiles(elsewhere, {}, [noisy]).interferences == (Interference("cpu", "accelerator", 0.0, "measured"),)

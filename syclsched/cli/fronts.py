@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Pareto front of a graph's plans on the terminal and as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from syclsched.cli.patience import patience
+from syclsched.cli.planning import described_platform
+from syclsched.cli.prepare import find_platform
+from syclsched.errors import ArgumentError
+from syclsched.model.units import format_seconds
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from syclsched.model.graph import TaskGraph
+
+
+def show_front(
+    graph: TaskGraph,
+    metrics: str,
+    path: Path,
+    *,
+    platform: str | None,
+    devices: str | None,
+    sub_devices: str | None,
+    lanes: str | None,
+    one_core_lanes: bool,
+    console: Console,
+) -> None:
+    """Find the Pareto front of two metrics, print it and draw it.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        What is to be planned.
+    metrics : str
+        Two metrics, joined by a comma.
+    path : Path
+        Of the picture.
+    platform, devices, sub_devices, lanes, one_core_lanes
+        As typed.
+    console : rich.console.Console
+        Where to print.
+
+    Raises
+    ------
+    ArgumentError
+        If there are not two metrics.
+    """
+    from rich.table import Table
+
+    from syclsched.planner import plan_front
+    from syclsched.profiling import HistoryStore
+    from syclsched.scheduling.objectives.aims import METRICS, minimize
+    from syclsched.scheduling.objectives.quantities import format_quantity
+    from syclsched.tracing.fronts import draw_front
+
+    names = tuple(name.strip() for name in metrics.split(",") if name.strip())
+    if len(names) != 2:
+        raise ArgumentError(f"{metrics!r} is not two metrics", where="--front-metrics", hint="As makespan,energy")
+    aims = [minimize(name) for name in names]
+    where = (
+        described_platform(platform, lanes)
+        if platform is not None
+        else find_platform(
+            devices=devices, sub_devices=sub_devices, lanes=lanes, one_core_lanes=one_core_lanes, console=console
+        )
+    )
+    with HistoryStore() as history, console.status("looking for the front ..."), patience(console):
+        found = plan_front(graph, where, metrics=names, history=history)
+    dimensions = [METRICS[aim.metric] for aim in aims]
+    table = Table(title=f"Pareto front of {graph.name}", title_justify="left")
+    for heading in ("plan", aims[0].label, aims[1].label, "makespan", "gap"):
+        table.add_column(heading, justify="left" if heading == "plan" else "right")
+    for point in found:
+        if not point.dominated:
+            shown = [format_quantity(v, d) for v, d in zip(point.values, dimensions, strict=True)]
+            gap = "-" if point.plan.gap is None else f"{100 * point.plan.gap:.1f} %"
+            table.add_row(point.plan.policy, *shown, format_seconds(point.plan.makespan_s), gap)
+    console.print(table)
+    scales = [_SCALES[dimension] for dimension in dimensions]
+    values = [
+        (point.values[0] / scales[0][0], point.values[1] / scales[1][0], point.plan.policy, point.dominated)
+        for point in found
+    ]
+    labels = (f"{aims[0].label} [{scales[0][1]}]", f"{aims[1].label} [{scales[1][1]}]")
+    draw_front(
+        [(x, y, name) for x, y, name, dominated in values if not dominated],
+        [(x, y) for x, y, _, dominated in values if dominated],
+        labels,
+        f"{graph.name}: {aims[0].label} and {aims[1].label}",
+        path,
+    )
+    console.print(f"front written to {path}", soft_wrap=True)
+
+
+#: What one unit on an axis is, and its symbol.
+_SCALES = {"time": (1e-3, "ms"), "bytes": (2.0**20, "MiB"), "energy": (1.0, "J"), "rate": (1.0, "runs/s")}

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The road from graph to best plan: candidates from scheduling, made executable by planning, judged by simulation."""
+
+from syclsched.planner.front import FrontPlan, plan_front
+from syclsched.planner.plan import plan_graph
+from syclsched.scheduling.registry import AUTO
+
+__all__ = ["AUTO", "FrontPlan", "plan_front", "plan_graph"]

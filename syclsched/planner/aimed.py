@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""As `auto`, for other aims than the makespan alone, and under constraints."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from syclsched.errors import InfeasibleError, PlanError, PolicyError, SyclschedError
+from syclsched.model.plan import Candidate, Plan
+from syclsched.planner.auto import SIMULATED
+from syclsched.planner.budget import Budget
+from syclsched.planner.builder import Builder
+from syclsched.planning.measures import measure
+from syclsched.scheduling import Problem, Timetable, validate
+from syclsched.scheduling import candidates as policy_candidates
+from syclsched.scheduling.objectives import (
+    Aim,
+    Metrics,
+    evaluate,
+    excess,
+    nothing_found,
+)
+from syclsched.scheduling.portfolio import Entry, ask_all, distinct
+from syclsched.scheduling.registry import AUTO
+
+#: What the candidate of the search for other aims is called.
+SEARCHED = "searched"
+
+
+@dataclass(slots=True)
+class Aimed:
+    """As `Auto`, for other aims than the makespan alone: the best by the aim that keeps to its constraints."""
+
+    builder: Builder
+    budget: Budget
+    aim: Aim
+    plans: list[tuple[Plan, Metrics]] = field(default_factory=list)
+    considered: dict[str, Candidate] = field(default_factory=dict)
+    refusals: list[SyclschedError] = field(default_factory=list)
+
+    def best(self) -> Plan:
+        """Return the best plan by the aim, as simulated, with all candidates."""
+        problem = self.builder.problem()
+        entries, refusals = ask_all(problem, policy_candidates(problem))
+        for entry in entries:
+            self.considered[entry.label] = Candidate(entry.label, None, None, entry.makespan_s)
+        for refusal in refusals:
+            self.considered[refusal.label] = Candidate(refusal.label, None, str(refusal.error))
+            self.refusals.append(refusal.error)
+        different = distinct(entries)
+        ranked = sorted(different, key=lambda entry: self._rank(evaluate(problem, entry.timetable)))
+        # The fastest as well: what does not fit into memory is evicted, which may cost little.
+        singles = [entry for entry in ranked if entry.policy.startswith("single:")]
+        for label in dict.fromkeys(e.label for e in [*ranked[:SIMULATED], *different[:SIMULATED], *singles]):
+            self._simulate(next(entry for entry in ranked if entry.label == label))
+        if self.budget.steps != 0:
+            self._search(problem, [entry.timetable for entry in ranked])
+        if not self.plans:
+            raise self.refusals[0]
+        feasible = [pair for pair in self.plans if not excess(pair[1], self.aim.constraints)]
+        if not feasible:
+            raise nothing_found([metrics for _, metrics in self.plans], self.aim)
+        plan, _ = min(feasible, key=lambda pair: self._rank(pair[1]))
+        return replace(plan, candidates=tuple(self.considered.values()))
+
+    def _search(self, problem: Problem, timetables: Sequence[Timetable]) -> None:
+        """Add what the search under the constraints finds; it may find nothing where plans that evict would do."""
+        try:
+            found = self.budget.search(problem, self.aim, timetables)
+        except InfeasibleError as error:
+            self.considered[SEARCHED] = Candidate(SEARCHED, None, str(error))
+            self.refusals.append(error)
+            return
+        validate(problem, found.timetable, policy=SEARCHED)
+        entry = Entry(SEARCHED, "", problem, found.timetable, found.metrics.makespan_s)
+        self.considered[SEARCHED] = Candidate(SEARCHED, None, None, entry.makespan_s)
+        self._simulate(entry)
+
+    def _simulate(self, entry: Entry) -> None:
+        candidate = self.considered[entry.label]
+        try:
+            plan = self.builder.build(entry)
+        except (PlanError, PolicyError) as error:
+            self.considered[entry.label] = replace(candidate, refused=str(error))
+            self.refusals.append(error)
+            return
+        self.considered[entry.label] = replace(candidate, makespan_s=plan.makespan_s)
+        metrics = measure(plan, self.builder.platform)
+        self.plans.append((replace(plan, policy=f"{AUTO}: {entry.label}"), metrics))
+
+    def _rank(self, metrics: Metrics) -> tuple[float, float, float]:
+        unknown = self.aim.metric == "energy" and metrics.energy_j is None
+        worth = math.inf if unknown else metrics.value(self.aim.metric, self.aim.space)
+        return excess(metrics, self.aim.constraints), worth, metrics.makespan_s

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The policy `auto`: ask every policy, make plans of the best few, search on, keep the best by simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, combinations
+
+import numpy as np
+
+from syclsched.errors import CapabilityError, PlanError, PolicyError, SyclschedError
+from syclsched.model.plan import Candidate, Plan
+from syclsched.planner.budget import Budget
+from syclsched.planner.builder import Builder
+from syclsched.scheduling import candidates as policy_candidates
+from syclsched.scheduling import makespan_s, validate
+from syclsched.scheduling.portfolio import ROUNDING, Entry, Refusal, ask_all, distinct
+from syclsched.scheduling.registry import AUTO
+
+#: What the search's own candidate is called.
+REFINED = "refined"
+
+#: With more devices than this, `auto` tries leaving out one device at a time instead of all subsets.
+_ALL_SUBSETS = 4
+
+#: So many timetables of the whole platform, and of parts of it, are made plans and simulated; of larger graphs fewer.
+SIMULATED, _SIMULATED_PARTS = 4, 4
+_SIMULATED_LARGE, _SIMULATED_PARTS_LARGE = 2, 1
+
+#: How much better, relatively, a plan must be in which several devices share the same cores: predictions of those are
+#: the least sure, and it must not be slower than one of them alone.
+CROWDED = 0.1
+
+#: So many policies, the best on the whole platform, are asked about its parts.
+_ASKED_OF_PARTS = 3
+
+#: Graphs of more tasks are large: of these, no single device is simulated whose work alone takes longer than the best
+#: plan, which cannot win.
+_LARGE = 2_000
+
+
+@dataclass(slots=True)
+class Auto:
+    """Asks, ranks, simulates, searches; keeps the best plan and what became of every candidate."""
+
+    builder: Builder
+    budget: Budget
+    plan: Plan | None = None
+    considered: dict[str, Candidate] = field(default_factory=dict)
+    refusals: list[SyclschedError] = field(default_factory=list)
+
+    def best(self) -> Plan:
+        """Return the best plan by simulation, with all candidates."""
+        names = policy_candidates(self.builder.problem())
+        singles = self._ask([name for name in names if name.startswith("single:")], None)
+        together = self._ask([name for name in names if not name.startswith("single:")], None)
+        ranked = distinct(together)
+        policies = [e.policy for e in sorted(together, key=lambda e: e.makespan_s)[:_ASKED_OF_PARTS]]
+        parts = [self._ask(policies, devices) for devices in self._parts()]
+        best_parts = [entry for answers in parts for entry in distinct(answers)[:1]]
+        large = len(self.builder.graph) > _LARGE
+        if not large:
+            self._simulate(singles, len(singles))
+        self._simulate(ranked, _SIMULATED_LARGE if large else SIMULATED)
+        others = [entry for entry in distinct([*ranked, *best_parts]) if entry not in ranked]
+        self._simulate(others, _SIMULATED_PARTS_LARGE if large else _SIMULATED_PARTS)
+        self._simulate([e for e in singles if self._may_win(e)], len(singles))
+        if self.budget.steps != 0:
+            self._search([*together, *chain.from_iterable(parts)])
+        if self.plan is None:
+            raise self.refusals[0]
+        return replace(self.plan, candidates=tuple(self.considered.values()))
+
+    def _ask(self, policies: Sequence[str], devices: tuple[str, ...] | None) -> list[Entry]:
+        suffix = "" if devices is None else f"[{','.join(devices)}]"
+        try:
+            entries, refusals = ask_all(self.builder.problem(devices), policies, suffix)
+        except CapabilityError as error:
+            entries, refusals = [], [Refusal(name, suffix, error) for name in policies]
+        for entry in entries:
+            self.considered[entry.label] = Candidate(entry.label, None, None, entry.makespan_s)
+        for refusal in refusals:
+            self.considered[refusal.label] = Candidate(refusal.label, None, str(refusal.error))
+            self.refusals.append(refusal.error)
+        return entries
+
+    def _simulate(self, entries: Sequence[Entry], count: int) -> None:
+        """Make plans of the first entries that have not been, until so many are planned."""
+        for entry in entries:
+            candidate = self.considered[entry.label]
+            if count == 0:
+                return
+            if candidate.makespan_s is not None or candidate.refused is not None:
+                continue
+            try:
+                plan = self.builder.build(entry)
+            except (PlanError, PolicyError) as error:
+                self.considered[entry.label] = replace(candidate, refused=str(error))
+                self.refusals.append(error)
+                continue
+            count -= 1
+            self.considered[entry.label] = replace(candidate, makespan_s=plan.makespan_s)
+            # Better by more than rounding only: among equals the simpler candidate, which comes first, is kept.
+            if self.plan is None or _worth_s(plan) < _worth_s(self.plan) * (1.0 - ROUNDING):
+                self.plan = replace(plan, policy=f"{AUTO}: {entry.label}")
+
+    def _search(self, entries: Sequence[Entry]) -> None:
+        """Search on from the timetables for those devices that did best in simulation."""
+        simulated = [(s, e) for e in entries if (s := self.considered[e.label].makespan_s) is not None]
+        if not simulated:
+            return
+        problem = min(simulated, key=lambda pair: pair[0])[1].problem
+        begin = distinct([e for e in entries if e.problem is problem])
+        timetable = self.budget.refine(problem, [e.timetable for e in begin])
+        refined = Entry(REFINED, begin[0].suffix, problem, timetable, makespan_s(problem, timetable))
+        if any(refined.same_as(entry) for entry in begin):
+            return  # nothing better was found
+        validate(problem, timetable, policy=refined.label)
+        self.considered[refined.label] = Candidate(refined.label, None, None, refined.makespan_s)
+        self._simulate([refined], 1)
+
+    def _may_win(self, single: Entry) -> bool:
+        """Return whether a single device is to be simulated: not if its work alone takes longer than the best plan."""
+        if self.plan is None:
+            return True
+        tables, timetable = single.problem.tables, single.timetable
+        device = tables.processor_device[timetable.processor]
+        work_s = np.bincount(device, timetable.finish_s - timetable.start_s, len(single.problem.devices))
+        return bool((work_s / np.diff(tables.device_start)).max() < self.plan.makespan_s)
+
+    def _parts(self) -> Iterator[tuple[str, ...]]:
+        """Yield sets of devices that leave some out: all, or if there are many those that leave out one."""
+        devices = [d.name for d in self.builder.platform.compute_devices]
+        count = len(devices)
+        sizes = range(1, count) if count <= _ALL_SUBSETS else range(count - 1, count)
+        for size in sizes:
+            yield from combinations(devices, size)
+
+
+def _worth_s(plan: Plan) -> float:
+    """Return the makespan, with something added if devices work in it that slow each other down."""
+    together = {frozenset((i.first, i.second)) for i in plan.platform.interferences if i.factor > 0.0}
+    used = {lane.device for lane in plan.lanes if any(i.kind in ("launch", "host") for i in lane.instructions)}
+    crowded = any(frozenset(pair) in together for pair in combinations(sorted(used), 2))
+    return plan.makespan_s * (1.0 + CROWDED) if crowded else plan.makespan_s

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a search may use: moves, or seconds of a clock that the caller reads, and the seed of its random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from syclsched.errors import PolicyError
+from syclsched.scheduling import Problem, Timetable
+from syclsched.scheduling.objectives import (
+    Aim,
+    Found,
+    search,
+)
+from syclsched.scheduling.refine import refine
+from syclsched.scheduling.refine.meter import Clock
+from syclsched.scheduling.registry import AUTO
+
+
+def end_of(budget_s: float | None, clock: Clock | None) -> float | None:
+    """Return the time on a clock at which a budget of seconds ends; None if there is no budget.
+
+    Raises
+    ------
+    PolicyError
+        If the budget is negative or not a number, or there is no clock to count it by.
+    """
+    if budget_s is None:
+        return None
+    if clock is None or not budget_s >= 0.0:
+        raise PolicyError(
+            f"a budget of {budget_s!r} s {'without a clock' if clock is None else 'is not zero or more'}",
+            where=f"policy {AUTO!r}",
+            hint="Pass time.perf_counter as clock, or give steps instead",
+        )
+    return clock() + budget_s
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What the search may use."""
+
+    steps: int | None
+    end_s: float | None
+    clock: Clock | None
+    seed: int
+
+    def left_s(self) -> float | None:
+        """Return the seconds that are left; None if they are not counted."""
+        if self.end_s is None or self.clock is None:
+            return None
+        return max(0.0, self.end_s - self.clock())
+
+    def refine(self, problem: Problem, timetables: Sequence[Timetable]) -> Timetable:
+        """Return a timetable that is at least as good as the best of those given."""
+        budget_s = self.left_s()
+        return refine(problem, timetables, budget_s=budget_s, steps=self.steps, seed=self.seed, clock=self.clock)
+
+    def search(self, problem: Problem, aim: Aim, timetables: Sequence[Timetable]) -> Found:
+        """Return the best by an aim that is found."""
+        return search(
+            problem, aim, timetables=timetables, budget_s=self.left_s(), steps=self.steps, seed=self.seed,
+            clock=self.clock,
+        )  # fmt: skip

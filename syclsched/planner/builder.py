@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes simulated plans of one graph from timetables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from syclsched.costs import CostModel
+from syclsched.errors import CapabilityError
+from syclsched.model.graph import TaskGraph
+from syclsched.model.plan import Option, Plan
+from syclsched.model.platform import MemorySpace, Platform
+from syclsched.planning import build_plan
+from syclsched.scheduling import Problem, build_problem, to_schedule
+from syclsched.scheduling.objectives import (
+    Aim,
+)
+from syclsched.scheduling.portfolio import Entry
+from syclsched.scheduling.subsets import on_devices
+from syclsched.simulation import predict
+
+#: Plans with more task-device pairs than this carry no options; `Plan.explain` then says less.
+_MAX_OPTIONS = 100_000
+
+
+@dataclass(slots=True)
+class Builder:
+    """Makes simulated plans of one graph."""
+
+    graph: TaskGraph
+    platform: Platform
+    costs: CostModel
+    problems: dict[tuple[str, ...] | None, Problem] = field(default_factory=dict)
+    limited: Platform | None = None
+
+    def limit(self, aim: Aim) -> None:
+        """Let plans be made for spaces no larger than an aim allows."""
+        limits: dict[str | None, float] = {}
+        for c in aim.constraints:
+            if c.metric == "memory":
+                limits[c.space] = min(c.limit, limits.get(c.space, math.inf))
+        if limits:
+            self.limited = replace(self.platform, spaces=tuple(_cut(space, limits) for space in self.platform.spaces))
+
+    def problem(self, devices: tuple[str, ...] | None = None) -> Problem:
+        """Return the graph as numbers, on all devices or on some and the host; made once for each."""
+        if devices not in self.problems:
+            if devices is None:
+                self.problems[devices] = build_problem(self.graph, self.platform, self.costs)
+            else:
+                self.problems[devices] = self._part(devices)
+        return self.problems[devices]
+
+    def _part(self, devices: tuple[str, ...]) -> Problem:
+        kept = [d for d in self.platform.devices if d.is_host or d.name in devices]
+        try:
+            return on_devices(self.problem(), [d.name for d in kept])
+        except CapabilityError:
+            for task in self.graph.tasks:
+                self.costs.require(task, kept)  # says what each of them lacks
+            raise
+
+    def build(self, entry: Entry) -> Plan:
+        """Return the simulated plan of a timetable."""
+        problem, timetable = entry.problem, entry.timetable
+        # Times of the tables, not of the timetable: differences of times of day carry rounding.
+        device = problem.tables.processor_device[timetable.processor]
+        seconds = problem.tables.seconds[np.arange(len(problem)), device]
+        durations = dict(zip(problem.names, seconds.tolist(), strict=True))
+        schedule = to_schedule(problem, timetable, entry.label)
+        return predict(build_plan(self.graph, self.limited or self.platform, schedule, durations))
+
+    def options(self) -> tuple[Option, ...]:
+        """Return what each task would cost on each device that can run it."""
+        if len(self.graph) * len(self.platform.devices) > _MAX_OPTIONS:
+            return ()
+        found = []
+        for task in self.graph.tasks:
+            choices = self.costs.choices(task, self.platform.devices)
+            for device, best in zip(self.platform.devices, choices, strict=True):
+                if best is not None and task.operation is not None:
+                    found.append(Option(task.name, device.name, best[0].name, best[1].seconds, best[1].origin))
+        return tuple(found)
+
+
+def _cut(space: MemorySpace, limits: Mapping[str | None, float]) -> MemorySpace:
+    """Return a space with no more capacity than a limit on it, or on all; 0 is how a space says it is not known."""
+    limit = min(limits.get(space.name, math.inf), limits.get(None, math.inf))
+    if limit == math.inf or 0 < space.capacity_bytes <= limit:
+        return space
+    return replace(space, capacity_bytes=max(1, int(limit)))

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans of a Pareto front."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from syclsched.costs import CostModel, History
+from syclsched.errors import PlanError, PolicyError, SyclschedError
+from syclsched.model.graph import TaskGraph
+from syclsched.model.plan import Plan
+from syclsched.model.platform import Platform
+from syclsched.planner.auto import SIMULATED
+from syclsched.planner.builder import Builder
+from syclsched.planning import verify
+from syclsched.planning.measures import measure
+from syclsched.scheduling import candidates as policy_candidates
+from syclsched.scheduling.bounds import lower_bound
+from syclsched.scheduling.objectives import (
+    front,
+    resolve,
+)
+from syclsched.scheduling.objectives import minimize as aim_at
+from syclsched.scheduling.objectives.front import dominates, equal
+from syclsched.scheduling.portfolio import ROUNDING, Entry, ask_all, distinct
+
+
+def plan_front(
+    graph: TaskGraph,
+    platform: Platform,
+    *,
+    metrics: Sequence[str] = ("makespan", "memory"),
+    history: History | None = None,
+    points: int = 8,
+    steps: int | None = None,
+    seed: int = 0,
+) -> tuple[FrontPlan, ...]:
+    """Return plans of which none is better in one metric without being worse in another.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        What to run.
+    platform : Platform
+        Live or described.
+    metrics : sequence of str, optional
+        Two or more different ones, as ``minimize`` of `plan_graph` takes them.
+    history : History, optional
+        Measured task times.
+    points, steps, seed
+        As in `syclsched.scheduling.objectives.front`.
+
+    Returns
+    -------
+    tuple of FrontPlan
+        By the first metric, rising; then what was made a plan and simulated but is dominated, as it says.
+
+    Raises
+    ------
+    PolicyError
+        If there is no such metric, or no two different ones are given, or a power is not known.
+    PlanError
+        If every plan was refused.
+    """
+    graph.validate()
+    builder = Builder(graph, platform, CostModel(platform, history))
+    problem = builder.problem()
+    aims = [resolve(problem, aim_at(metric)) for metric in metrics]
+    entries, refusals = ask_all(problem, policy_candidates(problem))
+    if not entries:
+        raise refusals[0].error
+    begin = distinct(entries)
+    found = front(
+        problem, metrics, timetables=[e.timetable for e in begin], points=points, steps=steps, seed=seed
+    )  # fmt: skip
+    tried = [Entry(f"front {k + 1}", "", problem, p.timetable, p.metrics.makespan_s) for k, p in enumerate(found)]
+    bound_s = lower_bound(problem, lp=False).best_s
+    made: list[tuple[Plan, tuple[float, ...]]] = []
+    refused: list[SyclschedError] = []
+    for entry in [*begin[:SIMULATED], *(e for e in begin[SIMULATED:] if e.policy.startswith("single:")), *tried]:
+        try:
+            plan = builder.build(entry)
+        except (PlanError, PolicyError) as error:
+            refused.append(error)
+            continue
+        measured = measure(plan, platform)
+        if measured.energy_j is None and any(aim.metric == "energy" for aim in aims):
+            continue
+        plan = replace(
+            plan,
+            lower_bound_s=bound_s if bound_s <= plan.makespan_s * (1.0 + ROUNDING) else 0.0,
+            energy_j=measured.energy_j,
+            interval_s=measured.initiation_interval_s,
+        )
+        made.append((plan, tuple(measured.value(aim.metric, aim.space) for aim in aims)))
+    if not made:
+        raise refused[0]
+    verify(made[0][0], graph)
+    return _ranked(made)
+
+
+@dataclass(frozen=True, slots=True)
+class FrontPlan:
+    """A plan of a Pareto front, or beside it.
+
+    Parameters
+    ----------
+    plan : Plan
+        With predicted times.
+    values : tuple of float
+        Its metrics, in the order asked for.
+    dominated : bool
+        Whether another plan is better in one metric and worse in none.
+    """
+
+    plan: Plan
+    values: tuple[float, ...]
+    dominated: bool
+
+
+def _ranked(made: Sequence[tuple[Plan, tuple[float, ...]]]) -> tuple[FrontPlan, ...]:
+    """Return plans by whether they are dominated, then by value; of equal ones the first."""
+    first: list[tuple[Plan, tuple[float, ...]]] = []
+    for plan, values in made:
+        if not any(equal(values, other) for _, other in first):
+            first.append((plan, values))
+    plans = [FrontPlan(plan, values, any(dominates(other, values) for _, other in first)) for plan, values in first]
+    return tuple(sorted(plans, key=lambda p: (p.dominated, p.values)))

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a plan is to be good at, and what it must keep to, as data: ``minimize(X).subject_to(Y <= ...)``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Final
+
+from syclsched.errors import PolicyError
+from syclsched.scheduling.objectives.quantities import Dimension, format_quantity, parse_quantity
+
+#: What can be minimised, or bounded from above, and in which unit it is.
+METRICS: Final[dict[str, Dimension]] = {
+    "makespan": "time", "interval": "time", "energy": "energy", "memory": "bytes",
+}  # fmt: skip
+
+#: What people say for the initiation interval; its limits are from below.
+THROUGHPUT: Final = "throughput"
+
+_METRIC: Final = re.compile(r"\s*([a-z]+)\s*(?:\[\s*([^\[\]]+?)\s*\])?\s*")
+_SIDES: Final = re.compile(r"([^<>=≤≥]*)(<=|>=|==|<|>|=|≤|≥)(.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A limit on one metric.
+
+    Parameters
+    ----------
+    metric : str
+        ``makespan``, ``interval``, ``energy`` or ``memory``.
+    limit : float
+        The most it may be: seconds, joules or bytes.
+    space : str or None, optional
+        For ``memory``: of one space, named as on the platform or by a device whose home it is; None for each space.
+    """
+
+    metric: str
+    limit: float
+    space: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_metric(self.metric, self.space, "constraint")
+        if not self.limit >= 0.0:
+            raise PolicyError(f"{self.limit!r} is not a limit of zero or more", where=f"constraint on {self.label}")
+
+    @property
+    def label(self) -> str:
+        """The metric as it is typed, such as ``memory[gpu]``."""
+        return label_of(self.metric, self.space)
+
+    def __str__(self) -> str:
+        return f"{self.label} <= {format_quantity(self.limit, METRICS[self.metric])}"
+
+    @classmethod
+    def parse(cls, text: str) -> Constraint:
+        """Read a constraint as people type it.
+
+        Parameters
+        ----------
+        text : str
+            ``makespan <= 20ms``, ``memory[gpu] <= 1GiB``, ``energy <= 5J``, ``interval <= 2ms`` or
+            ``throughput >= 50 runs/s``.
+
+        Returns
+        -------
+        Constraint
+            A throughput of at least r is an interval of at most 1 / r.
+
+        Raises
+        ------
+        PolicyError
+            If it is none; says which part, and what is expected there.
+        """
+        where = f"constraint {text.strip()!r}"
+        sides = _SIDES.fullmatch(text)
+        if not sides:
+            raise PolicyError("there is no '<='", where=where, hint="As makespan <= 20ms")
+        metric, space = _parse_metric(sides[1], where)
+        rate = metric == THROUGHPUT
+        wanted = (">=", "≥") if rate else ("<=", "≤")
+        if sides[2] not in wanted:
+            raise PolicyError(f"{metric} can be limited by {wanted[0]!r} only, not {sides[2]!r}", where=where)
+        if not rate:
+            return cls(metric, parse_quantity(sides[3], METRICS[metric], where=where), space)
+        least = parse_quantity(sides[3], "rate", where=where)
+        if least == 0.0:
+            raise PolicyError("every throughput is at least 0", where=where, hint="Leave it out")
+        return cls("interval", 1.0 / least)
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What is minimised, under which constraints; made by `minimize`.
+
+    Parameters
+    ----------
+    metric : str
+        ``makespan``, ``interval`` (of initiation, in steady state), ``energy`` or ``memory``.
+    space : str or None, optional
+        For ``memory``: as in `Constraint`.
+    constraints : tuple of Constraint, optional
+        All must hold.
+    """
+
+    metric: str = "makespan"
+    space: str | None = None
+    constraints: tuple[Constraint, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_metric(self.metric, self.space, "minimize")
+
+    def subject_to(self, *constraints: str | Constraint) -> Aim:
+        """Return the same aim under more constraints.
+
+        Parameters
+        ----------
+        *constraints : str or Constraint
+            As `Constraint.parse` reads them.
+
+        Returns
+        -------
+        Aim
+            Under those it had and these.
+
+        Raises
+        ------
+        PolicyError
+            If one cannot be read.
+        """
+        more = tuple(Constraint.parse(c) if isinstance(c, str) else c for c in constraints)
+        return replace(self, constraints=self.constraints + more)
+
+    @property
+    def label(self) -> str:
+        """What is minimised, as it is typed."""
+        return label_of(self.metric, self.space)
+
+    @property
+    def plain(self) -> bool:
+        """Whether this is the makespan without constraints, which every policy has in mind."""
+        return self.metric == "makespan" and not self.constraints
+
+    def uses(self, metric: str) -> bool:
+        """Return whether a metric is minimised or limited."""
+        return self.metric == metric or any(c.metric == metric for c in self.constraints)
+
+    def __str__(self) -> str:
+        limits = ", ".join(map(str, self.constraints))
+        return f"minimize {self.label}" + (f" subject to {limits}" if limits else "")
+
+
+def minimize(metric: str) -> Aim:
+    """Return an aim without constraints.
+
+    Parameters
+    ----------
+    metric : str
+        ``makespan``, ``throughput`` (the initiation interval is minimised), ``energy``, ``memory`` (the largest peak of
+        any space) or ``memory[SPACE]``.
+
+    Returns
+    -------
+    Aim
+        `Aim.subject_to` adds constraints to it.
+
+    Raises
+    ------
+    PolicyError
+        If there is no such metric.
+
+    Examples
+    --------
+    >>> str(minimize("energy").subject_to("makespan <= 20ms", "memory[gpu] <= 1GiB"))
+    'minimize energy subject to makespan <= 20.00 ms, memory[gpu] <= 1.000 GiB'
+    """
+    name, space = _parse_metric(metric, "minimize")
+    return Aim("interval" if name == THROUGHPUT else name, space)
+
+
+def label_of(metric: str, space: str | None) -> str:
+    """Return a metric as it is typed."""
+    return metric if space is None else f"{metric}[{space}]"
+
+
+# --- inside ---------------------------------------------------------------------------------------
+
+
+def _parse_metric(text: str, where: str) -> tuple[str, str | None]:
+    found = _METRIC.fullmatch(text)
+    if not found:
+        raise PolicyError(f"{text.strip()!r} is not a metric", where=where, hint=_known())
+    name, space = found[1], found[2]
+    if name == THROUGHPUT:
+        if space is not None:
+            raise PolicyError("only memory has a space", where=where, hint="As memory[gpu]")
+        return name, None
+    _check_metric(name, space, where)
+    return name, space
+
+
+def _check_metric(metric: str, space: str | None, where: str) -> None:
+    if metric not in METRICS:
+        raise PolicyError(f"no metric {metric!r}", where=where, hint=_known())
+    if space is not None and metric != "memory":
+        raise PolicyError("only memory has a space", where=where, hint="As memory[gpu]")
+
+
+def _known() -> str:
+    return f"There are {', '.join([*METRICS, THROUGHPUT])}, memory[SPACE]"

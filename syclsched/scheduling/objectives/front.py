@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Pareto front of several metrics: schedules of which none is better in one metric without being worse in another.
+
+By the epsilon-constraint method (Haimes, Lasdon and Wismer 1971): one metric is minimised again and again under
+limits on another, between the best of each and what it is where the other is best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+from syclsched.errors import InfeasibleError, PolicyError
+from syclsched.scheduling.objectives.aims import Aim, Constraint, minimize
+from syclsched.scheduling.objectives.metrics import Metrics, check_known, evaluate
+from syclsched.scheduling.objectives.search import Found, asked, default_steps, resolve, search
+from syclsched.scheduling.problem import Problem
+from syclsched.scheduling.timetable import Timetable
+
+#: Values that differ by less, relatively, are equal.
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One schedule of a front.
+
+    Parameters
+    ----------
+    values : tuple of float
+        Its metrics, in the order asked for; for throughput the initiation interval.
+    timetable : Timetable
+        The schedule.
+    metrics : Metrics
+        All its measures.
+    """
+
+    values: tuple[float, ...]
+    timetable: Timetable
+    metrics: Metrics
+
+
+def front(
+    problem: Problem,
+    metrics: Sequence[str] = ("makespan", "energy"),
+    *,
+    timetables: Sequence[Timetable] = (),
+    points: int = 8,
+    steps: int | None = None,
+    seed: int = 0,
+) -> tuple[Point, ...]:
+    """Return schedules on the Pareto front of several metrics, as far as it is found.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is to be scheduled.
+    metrics : sequence of str, optional
+        At least two different ones, as `minimize` takes them.
+    timetables : sequence of Timetable, optional
+        Where to begin; by default those of the registered policies.
+    points : int, optional
+        How many limits are tried for each pair of metrics.
+    steps : int, optional
+        Moves that may be tried altogether; some seconds' worth if not given.
+    seed : int, optional
+        Of the random numbers.
+
+    Returns
+    -------
+    tuple of Point
+        By the first metric, rising; none is as good as another in all metrics and better in one. Equal arguments give
+        equal fronts.
+
+    Raises
+    ------
+    PolicyError
+        If fewer than two metrics are given, one is not known, or the energy cannot be known.
+    """
+    aims = tuple(resolve(problem, minimize(metric)) for metric in metrics)
+    if len(set(aims)) < 2 or len(set(aims)) < len(aims) or points < 1:
+        raise PolicyError(
+            f"{', '.join(metrics) or 'nothing'} is no choice", where="Pareto front", hint="Give two different metrics"
+        )
+    for aim in aims:
+        check_known(problem, aim.metric)
+    pairs = list(permutations(range(len(aims)), 2))
+    share = max(1, (4 * default_steps(len(problem)) if steps is None else steps) // (len(aims) + len(pairs) * points))
+    given = list(timetables) or asked(problem)
+    pool = [Found(timetable, evaluate(problem, timetable)) for timetable in given]
+    best = [search(problem, aim, timetables=given, steps=share, seed=seed) for aim in aims]
+    pool += best
+    for one, other in pairs:
+        for aim in _between(aims[one], aims[other], best[one], best[other], points):
+            begin = [found.timetable for found in pool]
+            try:
+                pool.append(search(problem, aim, timetables=_near(pool, aim) or begin, steps=share, seed=seed))
+            except InfeasibleError:
+                continue  # nothing was found there
+    return _non_dominated(pool, aims)
+
+
+def dominates(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Return whether values are nowhere greater, by more than rounding, and somewhere less."""
+    pairs = list(zip(one, other, strict=True))
+    return all(a <= b * (1.0 + ROUNDING) for a, b in pairs) and any(a < b * (1.0 - ROUNDING) for a, b in pairs)
+
+
+def equal(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Return whether values are the same but for rounding."""
+    return all(abs(a - b) <= ROUNDING * max(abs(a), abs(b)) for a, b in zip(one, other, strict=True))
+
+
+# --- inside ---------------------------------------------------------------------------------------
+
+
+def _between(aim: Aim, limited: Aim, best: Found, other: Found, points: int) -> Iterator[Aim]:
+    """Yield the first aim under limits on the second metric between what is least and what is least for the first."""
+    least, most = _value(other, limited), _value(best, limited)
+    if not least < most:
+        return
+    for k in range(points):
+        limit = least + (most - least) * (k + 1) / (points + 1)
+        yield aim.subject_to(Constraint(limited.metric, limit, limited.space))
+
+
+def _near(pool: Sequence[Found], aim: Aim) -> list[Timetable]:
+    """Return the schedules that keep to an aim's limit, the best few by its metric, and the nearest that does not."""
+    (constraint,) = aim.constraints
+    value = [found.metrics.value(constraint.metric, constraint.space) for found in pool if _known(found, aim)]
+    known = [found for found in pool if _known(found, aim)]
+    keeping = [found for found, v in zip(known, value, strict=True) if v <= constraint.limit]
+    beyond = [(v, k) for k, v in enumerate(value) if v > constraint.limit]
+    chosen = sorted(keeping, key=lambda found: _value(found, aim))[:4]
+    if beyond:
+        chosen.append(known[min(beyond)[1]])
+    return [found.timetable for found in chosen]
+
+
+def _known(found: Found, aim: Aim) -> bool:
+    return found.metrics.energy_j is not None or not aim.uses("energy")
+
+
+def _value(found: Found, aim: Aim) -> float:
+    return found.metrics.value(aim.metric, aim.space)
+
+
+def _non_dominated(pool: Sequence[Found], aims: Sequence[Aim]) -> tuple[Point, ...]:
+    points = [
+        Point(tuple(_value(found, aim) for aim in aims), found.timetable, found.metrics)
+        for found in pool
+        if all(_known(found, aim) for aim in aims)
+    ]
+    kept: list[Point] = []
+    for point in sorted(points, key=lambda p: p.values):
+        worse = any(dominates(other.values, point.values) for other in points)
+        same = any(equal(point.values, other.values) for other in kept)
+        if not worse and not same:
+            kept.append(point)
+    return tuple(kept)

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether measures keep to constraints, and what to say when nothing does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from syclsched.errors import InfeasibleError, MemoryLimitError
+from syclsched.model.units import format_bytes
+from syclsched.scheduling.objectives.aims import METRICS, Aim, Constraint
+from syclsched.scheduling.objectives.metrics import Metrics
+from syclsched.scheduling.objectives.quantities import format_quantity
+from syclsched.scheduling.objectives.residence import standing_bytes
+from syclsched.scheduling.problem import Problem
+from syclsched.scheduling.tables import NOTHING, Ints, Tables
+
+#: Measures are sums of floats in different orders: they may be above a limit by this share of it.
+TOLERANCE = 1e-9
+
+
+def excess(metrics: Metrics, constraints: Sequence[Constraint]) -> float:
+    """Return by how much constraints are broken, relatively, all together.
+
+    Parameters
+    ----------
+    metrics : Metrics
+        What was measured.
+    constraints : sequence of Constraint
+        With the names of spaces.
+
+    Returns
+    -------
+    float
+        0 if all are kept to; infinity if the energy is limited and not known.
+    """
+    return sum((_broken(metrics, constraint) for constraint in constraints), 0.0)
+
+
+def nothing_found(known: Sequence[Metrics], aim: Aim) -> InfeasibleError:
+    """Return the error that says which constraints bind.
+
+    Parameters
+    ----------
+    known : sequence of Metrics
+        Of everything that was looked at, at least one.
+    aim : Aim
+        What was asked for.
+
+    Returns
+    -------
+    InfeasibleError
+        With the least of each metric that is above its limit in the nearest miss: with all other constraints kept to if
+        that was found, else with the nearest miss of all.
+    """
+    nearest = min(known, key=lambda metrics: excess(metrics, aim.constraints))
+    said = []
+    for constraint in aim.constraints:
+        if _broken(nearest, constraint) == 0.0:
+            continue
+        others = [c for c in aim.constraints if c is not constraint]
+        keeping = [m for m in known if excess(m, others) == 0.0]
+        least = min(_value(m, constraint) for m in keeping or [nearest])
+        also = " with the others kept to" if others and keeping else ""
+        said.append(f"the least {constraint.label} found{also} is {format_quantity(least, METRICS[constraint.metric])}")
+    return InfeasibleError(
+        f"no schedule was found that keeps to all constraints: {'; '.join(said)}",
+        where=str(aim),
+        hint="Raise that limit, or give the search more steps",
+    )
+
+
+def check_working_sets(problem: Problem, constraints: Sequence[Constraint]) -> None:
+    """Refuse limits of memory that a single task breaks wherever it runs.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is to be scheduled.
+    constraints : sequence of Constraint
+        With the names of spaces.
+
+    Raises
+    ------
+    MemoryLimitError
+        With the task, what it needs at least, and the limit.
+    """
+    limits = np.full(len(problem.spaces), np.inf)
+    for constraint in constraints:
+        if constraint.metric == "memory":
+            where = slice(None) if constraint.space is None else problem.spaces.index(constraint.space)
+            limits[where] = np.minimum(limits[where], constraint.limit)
+    if np.isinf(limits).all():
+        return
+    standing = standing_bytes(problem)
+    for space in np.flatnonzero(standing > limits).tolist():
+        raise MemoryLimitError(
+            f"{_sizes(standing[space])} lie there from the start, the limit is {_sizes(limits[space])}",
+            where=f"memory space {problem.spaces[space]!r}",
+        )
+    roots = _roots(problem.tables)
+    for task in range(len(problem)):
+        needs = _least_needs(problem, task, roots)
+        if needs and all(nbytes > limits[space] * (1.0 + TOLERANCE) for space, nbytes in needs):
+            space, nbytes = min(needs, key=lambda need: need[1] - limits[need[0]])
+            raise MemoryLimitError(
+                f"it needs {_sizes(nbytes)} at once for what it reads and writes, the limit is {_sizes(limits[space])}",
+                where=f"task {problem.names[task]!r} in memory space {problem.spaces[space]!r}",
+                hint="Raise the limit, use smaller tiles, or add a device with more memory",
+            )
+
+
+# --- inside ---------------------------------------------------------------------------------------
+
+
+def _value(metrics: Metrics, constraint: Constraint) -> float:
+    if constraint.metric == "energy" and metrics.energy_j is None:
+        return float("inf")
+    return metrics.value(constraint.metric, constraint.space)
+
+
+def _broken(metrics: Metrics, constraint: Constraint) -> float:
+    value, limit = _value(metrics, constraint), constraint.limit
+    if value <= limit * (1.0 + TOLERANCE):
+        return 0.0
+    return (value - limit) / max(limit, 1e-3 * value)
+
+
+def _least_needs(problem: Problem, task: int, roots: Ints) -> list[tuple[int, float]]:
+    """Return for each device that can run a task and has one space only: the space, and what must be there at once."""
+    tables = problem.tables
+    row = slice(tables.make_start[task], tables.make_start[task + 1])
+    fresh = tables.make_item[row][tables.make_replaces[row] == NOTHING]
+    # What is there from the start, and what replaces it in place, may take no room of its own in that space.
+    read = tables.read_item[tables.read_start[task] : tables.read_start[task + 1]]
+    needs = []
+    for device in np.flatnonzero(np.isfinite(tables.seconds[task])).tolist():
+        reach = tables.reach_space[tables.reach_start[device] : tables.reach_start[device + 1]].tolist()
+        if len(reach) > 1 or tables.seconds[task, device] == 0.0:
+            needs.append((reach[0], 0.0))
+            continue
+        brought = np.unique(read[roots[read] != reach[0]])
+        needs.append((reach[0], float(tables.item_bytes[brought].sum() + tables.item_bytes[fresh].sum())))
+    return needs
+
+
+def _roots(tables: Tables) -> Ints:
+    """Return for each item the space of what it goes back to by updates in place; `NOTHING` if that was made afresh."""
+    roots = tables.item_space.copy()
+    for row in np.flatnonzero(tables.make_replaces != NOTHING).tolist():
+        roots[tables.make_item[row]] = roots[tables.make_replaces[row]]
+    return roots
+
+
+def _sizes(nbytes: float) -> str:
+    return f"{nbytes:.0f} bytes ({format_bytes(nbytes)})"

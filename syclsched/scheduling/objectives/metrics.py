@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a timetable is worth by every measure: time, throughput, energy, memory."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from syclsched.errors import PlatformError, PolicyError
+from syclsched.scheduling.objectives.power import energy_j, require_power
+from syclsched.scheduling.objectives.residence import peak_bytes
+from syclsched.scheduling.problem import Problem, makespan_s
+from syclsched.scheduling.tables import NOTHING, Floats
+from syclsched.scheduling.timetable import Timetable
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """A timetable's measures; of each, less is better.
+
+    Parameters
+    ----------
+    makespan_s : float
+        When everything is done, wanted results included.
+    initiation_interval_s : float
+        The least time between the starts of two generations when the graph is run again and again with this assignment:
+        the most that any processor has to compute in one generation, or any channel to copy. No modulo schedule with
+        the assignment has a shorter interval; `syclsched.scheduling.objectives.pipeline` finds one.
+    energy_j : float or None
+        Of all devices until everything is done; None where a device's power is not known.
+    peak_bytes : dict of str to float
+        The most bytes there are at once, by memory space.
+    """
+
+    makespan_s: float
+    initiation_interval_s: float
+    energy_j: float | None
+    peak_bytes: dict[str, float]
+
+    @property
+    def throughput_per_s(self) -> float:
+        """Runs per second in steady state."""
+        return 1.0 / self.initiation_interval_s if self.initiation_interval_s > 0.0 else math.inf
+
+    def value(self, metric: str, space: str | None = None) -> float:
+        """Return one measure.
+
+        Parameters
+        ----------
+        metric : str
+            ``makespan``, ``interval``, ``energy`` or ``memory``.
+        space : str or None, optional
+            For ``memory``, a memory space; None for the largest peak of any.
+
+        Returns
+        -------
+        float
+            Seconds, joules or bytes.
+
+        Raises
+        ------
+        PolicyError
+            If there is no such metric, or the energy is not known.
+        PlatformError
+            If there is no such space.
+        """
+        if metric == "makespan":
+            return self.makespan_s
+        if metric == "interval":
+            return self.initiation_interval_s
+        if metric == "energy":
+            if self.energy_j is None:
+                raise PolicyError(
+                    "the energy is not known",
+                    where="metrics",
+                    hint="Give busy_w and idle_w under power in the profiles of the devices",
+                )
+            return self.energy_j
+        if metric != "memory":
+            raise PolicyError(
+                f"no metric {metric!r}", where="metrics", hint="There are makespan, interval, energy, memory"
+            )
+        if space is None:
+            return max(self.peak_bytes.values(), default=0.0)
+        if space not in self.peak_bytes:
+            raise PlatformError(
+                f"no memory space {space!r}", where="metrics", hint=f"It has {', '.join(self.peak_bytes)}"
+            )
+        return self.peak_bytes[space]
+
+
+def evaluate(problem: Problem, timetable: Timetable) -> Metrics:
+    """Return what a timetable is worth by every measure.
+
+    Parameters
+    ----------
+    problem : Problem
+        What was scheduled.
+    timetable : Timetable
+        A timetable of it that `syclsched.scheduling.validate` accepts.
+
+    Returns
+    -------
+    Metrics
+        In time that grows with n log n of tasks and reads.
+    """
+    done_s = makespan_s(problem, timetable)
+    joules = energy_j(problem, timetable, done_s)
+    return Metrics(
+        makespan_s=done_s,
+        initiation_interval_s=float(
+            max(processor_loads(problem, timetable).max(initial=0.0), _channel_load(problem, timetable))
+        ),
+        energy_j=None if math.isnan(joules) else joules,
+        peak_bytes=dict(zip(problem.spaces, peak_bytes(problem, timetable, done_s).tolist(), strict=True)),
+    )
+
+
+def resolve_space(problem: Problem, name: str) -> str:
+    """Return the memory space that a name means.
+
+    Parameters
+    ----------
+    problem : Problem
+        With named devices and spaces.
+    name : str
+        A space's name, or a device's, whose home is meant.
+
+    Returns
+    -------
+    str
+        A space's name.
+
+    Raises
+    ------
+    PlatformError
+        If it is neither.
+    """
+    if name in problem.spaces:
+        return name
+    if name in problem.devices:
+        tables = problem.tables
+        return problem.spaces[int(tables.reach_space[tables.reach_start[problem.devices.index(name)]])]
+    known = ", ".join(dict.fromkeys([*problem.spaces, *problem.devices]))
+    raise PlatformError(f"no memory space {name!r}", where=f"memory[{name}]", hint=f"There are {known}")
+
+
+def check_known(problem: Problem, metric: str) -> None:
+    """Raise if a metric cannot be known of any timetable of a problem.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is to be scheduled.
+    metric : str
+        As in `Metrics.value`.
+
+    Raises
+    ------
+    PolicyError
+        If it is the energy, and powers are missing.
+    """
+    if metric == "energy":
+        require_power(problem)
+
+
+def processor_loads(problem: Problem, timetable: Timetable) -> Floats:
+    """Return the seconds that each processor computes in one run, by the problem's times."""
+    tables = problem.tables
+    device = tables.processor_device[timetable.processor]
+    seconds = tables.seconds[np.arange(len(problem)), device]
+    loads: Floats = np.bincount(timetable.processor, seconds, len(tables.processor_device)).astype(np.float64)
+    return loads
+
+
+def _channel_load(problem: Problem, timetable: Timetable) -> float:
+    copies = timetable.copies
+    if not problem.has_channels or copies is None:
+        return 0.0
+    used = problem.tables.channel[copies.source, copies.destination]
+    seconds = np.repeat((copies.finish_s - copies.start_s)[:, None], 2, axis=1)
+    real = used != NOTHING
+    return float(np.bincount(used[real], seconds[real], 1).max(initial=0.0))

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The energy of a timetable, from the power of devices while they compute and while they do not."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from syclsched.compiled import compiled
+from syclsched.errors import PolicyError
+from syclsched.scheduling.problem import Problem
+from syclsched.scheduling.tables import Floats, Ints
+from syclsched.scheduling.timetable import Timetable
+
+
+def energy_j(problem: Problem, timetable: Timetable, done_s: float) -> float:
+    """Return the energy that all devices take until everything is done.
+
+    Parameters
+    ----------
+    problem : Problem
+        What was scheduled.
+    timetable : Timetable
+        A valid timetable of it.
+    done_s : float
+        When everything is done.
+
+    Returns
+    -------
+    float
+        Joules: for each device, busy power times the time in which some lane of it computes, plus idle power times the
+        rest. Of copies nothing is known, and nothing counted. A device of which neither power is known counts nothing
+        if it is given nothing to do. NaN if a power is missing.
+    """
+    tables = problem.tables
+    device = tables.processor_device[timetable.processor]
+    busy_s = busy_seconds(device, timetable.start_s, timetable.finish_s, len(problem.devices))
+    return weigh(busy_s, done_s, tables.busy_w, tables.idle_w)
+
+
+def weigh(busy_s: Floats, done_s: float, busy_w: Floats, idle_w: Floats) -> float:
+    """Return the joules of devices that compute for some time and wait for the rest.
+
+    Parameters
+    ----------
+    busy_s : ndarray of float64, shape (devices,)
+        Seconds in which each computes.
+    done_s : float
+        Seconds altogether.
+    busy_w, idle_w : ndarray of float64, shape (devices,)
+        Watts; NaN if not known.
+
+    Returns
+    -------
+    float
+        NaN if a power that counts is not known.
+    """
+    counted = (busy_s > 0.0) | ~(np.isnan(busy_w) & np.isnan(idle_w))
+    # A device that never computes needs no busy power, one that never waits no idle power.
+    busy_j = np.where(busy_s > 0.0, busy_w * busy_s, 0.0)
+    idle_j = np.where(done_s > busy_s, idle_w * (done_s - busy_s), 0.0)
+    return float((busy_j + idle_j)[counted].sum())
+
+
+def require_power(problem: Problem) -> None:
+    """Raise if no timetable of a problem has a known energy.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is to be scheduled.
+
+    Raises
+    ------
+    PolicyError
+        If a device has one of its two powers only, or a task can run on devices without them only.
+    """
+    busy, idle = np.isfinite(problem.tables.busy_w), np.isfinite(problem.tables.idle_w)
+    hint = "Give busy_w and idle_w, watts, under power in its profile, or leave it out"
+    for device in np.flatnonzero(busy != idle).tolist():
+        missing = "idle_w" if busy[device] else "busy_w"
+        raise PolicyError(
+            f"its {missing} is not known, so no energy can be", where=f"device {problem.devices[device]!r}", hint=hint
+        )
+    able = np.isfinite(problem.tables.seconds[:, busy]).any(axis=1)
+    for task in np.flatnonzero(~able).tolist():
+        row = problem.tables.seconds[task].tolist()
+        where = ", ".join(name for name, seconds in zip(problem.devices, row, strict=True) if seconds < math.inf)
+        raise PolicyError(
+            f"it can run on {where} only, of which no power is known, so no energy can be",
+            where=f"task {problem.names[task]!r}",
+            hint="Give busy_w and idle_w, watts, under power in the profiles of these devices",
+        )
+
+
+@compiled
+def busy_seconds(device: Ints, start_s: Floats, finish_s: Floats, devices: int) -> Floats:
+    """Return the seconds in which at least one task runs on each device.
+
+    Parameters
+    ----------
+    device : ndarray of int64, shape (T,)
+        Where each task runs.
+    start_s, finish_s : ndarray of float64, shape (T,)
+        When.
+    devices : int
+        How many devices there are.
+
+    Returns
+    -------
+    ndarray of float64, shape (devices,)
+        The length of the union of the tasks' intervals.
+    """
+    busy, until = np.zeros(devices), np.zeros(devices)
+    for task in np.argsort(start_s):
+        d = device[task]
+        begin = max(start_s[task], until[d])
+        if finish_s[task] > begin:
+            busy[d] += finish_s[task] - begin
+            until[d] = finish_s[task]
+    return busy

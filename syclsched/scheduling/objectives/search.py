@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The best timetable by an aim that can be found: the candidates of all policies, and a search under the limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from syclsched.scheduling.objectives.aims import METRICS, Aim, Constraint
+from syclsched.scheduling.objectives.anneal import TIE, Best, Goal, anneal, cost_of, excess_of
+from syclsched.scheduling.objectives.decode import decode
+from syclsched.scheduling.objectives.infeasible import check_working_sets, excess, nothing_found
+from syclsched.scheduling.objectives.metrics import Metrics, check_known, evaluate, resolve_space
+from syclsched.scheduling.objectives.orders import depth_first
+from syclsched.scheduling.objectives.room import LIMIT
+from syclsched.scheduling.objectives.state import COPIES, LISTED, State, load, make_state
+from syclsched.scheduling.portfolio import ask_all
+from syclsched.scheduling.problem import Problem
+from syclsched.scheduling.refine.decode import order_of
+from syclsched.scheduling.refine.meter import Clock, Meter
+from syclsched.scheduling.registry import candidates
+from syclsched.scheduling.tables import Ints
+from syclsched.scheduling.timetable import Copies, Timetable
+
+#: Temperatures at the beginning and the end of a cooling, where the objective was 1 when the search began.
+HOT, COLD = 0.03, 0.0003
+
+#: The search begins so many times, each time from the best so far or from the next best start.
+COOLINGS = 4
+
+#: When memory is minimised, so many limits are tried, each in the middle between what was kept to and what was not.
+HALVINGS = 8
+
+#: The policies asked for places to begin if none are given are those that are candidates; of larger problems these.
+FEW_POLICIES = ("heft", "peft", "min-min", "clustering", "round-robin")
+MANY_TASKS = 2_000
+
+_METRIC_NUMBER = {"makespan": 0, "interval": 1, "energy": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search found.
+
+    Parameters
+    ----------
+    timetable : Timetable
+        It keeps to all constraints.
+    metrics : Metrics
+        Its measures.
+    """
+
+    timetable: Timetable
+    metrics: Metrics
+
+
+def search(
+    problem: Problem,
+    aim: Aim,
+    *,
+    timetables: Sequence[Timetable] = (),
+    steps: int | None = None,
+    budget_s: float | None = None,
+    clock: Clock | None = None,
+    seed: int = 0,
+) -> Found:
+    """Return the best timetable by an aim that can be found within a budget.
+
+    Simulated annealing over the order of tasks and their places. Limits of memory are kept while tasks are placed: what
+    finds no room waits for it. Given equal arguments and no seconds, the answer is always the same.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is to be scheduled.
+    aim : Aim
+        What is minimised, under which constraints; the capacities of the problem's spaces are not among them.
+    timetables : sequence of Timetable, optional
+        Where to begin; must be valid. If none are given, those of the registered policies.
+    steps : int, optional
+        Moves that may be tried. If neither is given, `default_steps`.
+    budget_s : float, optional
+        Seconds that the search may take, by ``clock``.
+    clock : callable, optional
+        Returns seconds; needed with ``budget_s``.
+    seed : int, optional
+        Of the random numbers.
+
+    Returns
+    -------
+    Found
+        Never worse than any timetable it began with that keeps to all constraints.
+
+    Raises
+    ------
+    MemoryLimitError
+        If a task alone needs more memory than its limit; with the sizes.
+    InfeasibleError
+        If nothing that keeps to all constraints was found: which of them binds, and the least that was found.
+    PolicyError
+        If the energy is asked for and a power is not known.
+    PlatformError
+        If a constraint names a space that is not there.
+    """
+    aim = resolve(problem, aim)
+    for metric in METRICS:
+        if aim.uses(metric):
+            check_known(problem, metric)
+    check_working_sets(problem, aim.constraints)
+    if steps is None and budget_s is None:
+        steps = default_steps(len(problem))
+    given = list(timetables) or asked(problem)
+    known = [Found(timetable, evaluate(problem, timetable)) for timetable in given]
+    if not len(problem):
+        return _best(known, aim)
+    walk = _Walk(problem, aim, Meter(steps, budget_s, clock), seed, known)
+    if aim.metric == "memory":
+        walk.squeeze()
+    else:
+        walk.cool(aim, 0.0, 1.0)
+    return _best(walk.known, aim)
+
+
+def default_steps(tasks: int) -> int:
+    """Return how many steps are worth while for so many tasks where time matters: about a second."""
+    return max(500, min(40_000, 2_000_000 // max(1, tasks)))
+
+
+def resolve(problem: Problem, aim: Aim) -> Aim:
+    """Return an aim with the names of spaces instead of those of devices at home there.
+
+    Parameters
+    ----------
+    problem : Problem
+        With its devices and spaces.
+    aim : Aim
+        Any.
+
+    Returns
+    -------
+    Aim
+        The same.
+
+    Raises
+    ------
+    PlatformError
+        If a space or device is not there.
+    """
+    space = None if aim.space is None else resolve_space(problem, aim.space)
+    named = [c if c.space is None else replace(c, space=resolve_space(problem, c.space)) for c in aim.constraints]
+    return replace(aim, space=space, constraints=tuple(named))
+
+
+def asked(problem: Problem) -> list[Timetable]:
+    """Return the timetables of the registered policies, of large problems those of a few.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is to be scheduled.
+
+    Returns
+    -------
+    list of Timetable
+        At least one.
+
+    Raises
+    ------
+    PolicyError, CapabilityError
+        As the first policy does, if none has an answer.
+    """
+    names = candidates(problem)
+    if len(problem) > MANY_TASKS:
+        names = tuple(name for name in names if name in FEW_POLICIES or name.startswith("single:"))
+    entries, refusals = ask_all(problem, names)
+    if not entries:
+        raise refusals[0].error
+    return [entry.timetable for entry in entries]
+
+
+# --- inside ---------------------------------------------------------------------------------------
+
+
+def _best(known: Sequence[Found], aim: Aim) -> Found:
+    feasible = [
+        found for found in known if excess(found.metrics, aim.constraints) == 0.0 and _worth(found, aim) < math.inf
+    ]
+    if not feasible:
+        raise nothing_found([found.metrics for found in known], aim)
+    return min(feasible, key=lambda found: (_worth(found, aim), found.metrics.makespan_s))
+
+
+def _worth(found: Found, aim: Aim) -> float:
+    if aim.metric == "energy" and found.metrics.energy_j is None:
+        return math.inf
+    return found.metrics.value(aim.metric, aim.space)
+
+
+class _Walk:
+    """The search with all it knows; what it finds is added to ``known``."""
+
+    def __init__(self, problem: Problem, aim: Aim, meter: Meter, seed: int, known: list[Found]) -> None:
+        self.problem, self.meter, self.known = problem, meter, known
+        self.tables = problem.tables
+        if aim.uses("energy"):  # what runs where no power is known has no energy
+            dark = np.isnan(self.tables.busy_w)
+            seconds = np.where(dark[None, :], np.inf, self.tables.seconds)
+            seconds.flags.writeable = False
+            self.tables = self.tables._replace(seconds=seconds)
+        self.aim = aim
+        self.state = make_state(problem, power=aim.uses("energy"))
+        self.words = np.array([(seed * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) % 2**64 or 1], np.uint64)
+        self.starts = list(self._starts())
+
+    def _starts(self) -> Iterator[tuple[Ints, Ints]]:
+        """Yield orders and processors to begin from: those known, and by depth first, which frees memory soonest."""
+        tables = self.problem.tables
+        deep = depth_first(tables)
+        for found in self.known:
+            timetable = found.timetable
+            processor = np.array(timetable.processor, np.int64)
+            device = tables.processor_device[processor]
+            if np.isinf(self.tables.seconds[np.arange(len(processor)), device]).any():
+                continue
+            yield order_of(tables.pred_start, tables.pred_task, timetable.start_s, timetable.finish_s), processor
+            if self.aim.uses("memory"):
+                yield deep, processor
+                # One lane of each device: fewer things are there at once.
+                yield deep, tables.device_start[device]
+
+    def squeeze(self) -> None:
+        """Minimise memory: search under limits that are halved between what was kept to and what was not."""
+        plain = replace(self.aim, metric="makespan", space=None)
+        low, share = 0.0, 1.0 / (HALVINGS + 1)
+        self.cool(plain, 0.0, share)
+        for k in range(HALVINGS):
+            feasible = [f for f in self.known if excess(f.metrics, self.aim.constraints) == 0.0]
+            high = min((_worth(f, self.aim) for f in feasible), default=math.inf)
+            if high == math.inf:
+                high = max(_worth(f, self.aim) for f in self.known)
+            # The first time much less is tried than was found: often little is enough.
+            limit = (low + high) / 2.0 if k else 0.999 * high
+            before = len(self.known)
+            self.cool(plain.subject_to(Constraint("memory", limit, self.aim.space)), (k + 1) * share, (k + 2) * share)
+            reached = [f for f in self.known[before:] if _worth(f, self.aim) <= limit * (1.0 + 1e-9)]
+            if not any(excess(f.metrics, self.aim.constraints) == 0.0 for f in reached):
+                low = limit
+
+    def cool(self, aim: Aim, begin: float, end: float) -> None:
+        """Anneal towards an aim over a part of the budget, and note the best."""
+        state, tables = self.state, self.tables
+        self._set_limits(aim)
+        goal = self._goal(aim)
+        ranked = sorted(((*self._try(start, goal), k) for k, start in enumerate(self.starts)), key=lambda r: r[:2])
+        ranked = [r for r in ranked if r[1] < math.inf]
+        if not ranked:
+            return
+        first = self.starts[ranked[0][2]]
+        goal = goal._replace(weight=goal.weight / max(self._plain_cost(first, goal), 1e-300))
+        best = Best(first[0].copy(), first[1].copy(), np.array(self._try(first, goal)[::-1]))
+        chunk = max(1, 20_000 // max(1, len(self.problem)))
+        for cooling in range(COOLINGS):
+            a = begin + (end - begin) * cooling / COOLINGS
+            b = begin + (end - begin) * (cooling + 1) / COOLINGS
+            start = (best.order.copy(), best.processor.copy())
+            if cooling % 2:
+                start = self.starts[ranked[cooling % len(ranked)][2]]
+            current = self._try(start, goal)[1]
+            while (spent := self.meter.spent()) < b:
+                cooled = min(1.0, max(0.0, spent - a) / (b - a))
+                count = self.meter.left(chunk)
+                temperature = HOT * (COLD / HOT) ** cooled
+                current = anneal(tables, state, goal, best, self.words, current, temperature, count)
+                self.meter.count(count)
+        self._try((best.order, best.processor), goal)
+        self._note()
+
+    def _try(self, start: tuple[Ints, Ints], goal: Goal) -> tuple[float, float]:
+        """Decode a start; return its excess and its cost."""
+        load(self.state, *start)
+        decode(self.tables, self.state)
+        broken = float(excess_of(self.state.value, self.state.room, goal))
+        return broken, float(cost_of(self.state.value, broken, goal))
+
+    def _plain_cost(self, start: tuple[Ints, Ints], goal: Goal) -> float:
+        self._try(start, goal)
+        return float(cost_of(self.state.value, 0.0, goal))
+
+    def _set_limits(self, aim: Aim) -> None:
+        limits = np.full(len(self.problem.spaces), np.inf)
+        for constraint in aim.constraints:
+            if constraint.metric == "memory" and constraint.space is None:
+                np.minimum(limits, constraint.limit, out=limits)
+            elif constraint.metric == "memory":
+                space = self.problem.spaces.index(constraint.space or "")
+                limits[space] = min(limits[space], constraint.limit)
+        self.state.room[:, LIMIT] = limits
+
+    def _goal(self, aim: Aim) -> Goal:
+        weight, limit = np.zeros(3), np.full(3, np.inf)
+        number = _METRIC_NUMBER[aim.metric]
+        self._try(self.starts[0], Goal(weight, limit, np.ones(3)))
+        scale = np.where(np.isfinite(self.state.value) & (self.state.value > 0.0), self.state.value, 1.0)
+        weight[number] = 1.0
+        if number:
+            weight[0] = TIE * scale[number] / scale[0]
+        for constraint in aim.constraints:
+            if constraint.metric in _METRIC_NUMBER:
+                k = _METRIC_NUMBER[constraint.metric]
+                limit[k] = min(limit[k], constraint.limit)
+        return Goal(weight, limit, scale)
+
+    def _note(self) -> None:
+        """Add the state's timetable to what is known."""
+        found = timetable_of(self.state)
+        if np.isfinite(found.finish_s).all():
+            self.known.append(Found(found, evaluate(self.problem, found)))
+
+
+def timetable_of(state: State) -> Timetable:
+    """Return a decoded state as a timetable.
+
+    Parameters
+    ----------
+    state : State
+        Decoded.
+
+    Returns
+    -------
+    Timetable
+        With copies if the problem has channels.
+    """
+    copies = None
+    if state.counts[LISTED]:
+        count = int(state.counts[COPIES])
+        what, when_s = state.copy_what[:count].T, state.copy_when_s[:count].T
+        copies = Copies(what[0].copy(), what[1].copy(), what[2].copy(), when_s[0].copy(), when_s[1].copy())
+    return Timetable(state.processor.copy(), state.start_s.copy(), state.finish_s.copy(), copies)

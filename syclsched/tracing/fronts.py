@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pareto fronts as pictures: one metric across, another up, what was compared beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from syclsched.errors import StorageError
+from syclsched.tracing.gantt import INK, OTHER_COLOUR, PALETTE
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_SIZE_IN = (8.0, 5.6)
+
+
+def draw_front(
+    points: Sequence[tuple[float, float, str]],
+    others: Sequence[tuple[float, float]],
+    labels: tuple[str, str],
+    title: str,
+    path: str | Path,
+) -> None:
+    """Draw a Pareto front to a file.
+
+    Parameters
+    ----------
+    points : sequence of (float, float, str)
+        The front: values of both metrics, in the units of the labels, and what to call the point.
+    others : sequence of (float, float)
+        What is not on it.
+    labels : tuple of str
+        Of the axes, with units.
+    title : str
+        Above it.
+    path : str or Path
+        Where to; the ending says the format: ``.png``, ``.svg``, ``.pdf``.
+
+    Raises
+    ------
+    StorageError
+        If the file cannot be written, or its format is not known.
+    """
+    figure = make_front(points, others, labels, title)
+    try:
+        figure.savefig(path, dpi=150)
+    except (OSError, ValueError) as error:
+        raise StorageError(
+            f"cannot write the chart: {error}", where=str(path), hint="Give a path that ends in .png, .svg or .pdf"
+        ) from error
+
+
+def make_front(
+    points: Sequence[tuple[float, float, str]],
+    others: Sequence[tuple[float, float]],
+    labels: tuple[str, str],
+    title: str,
+) -> Figure:
+    """Return the picture that `draw_front` saves; see there for the parameters."""
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    figure = Figure(figsize=_SIZE_IN, layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.08))
+    axis = figure.subplots()
+    ranked = sorted(points)
+    if others:
+        axis.scatter(
+            [x for x, _ in others], [y for _, y in others], s=22, color=OTHER_COLOUR, label="dominated", zorder=2
+        )
+    axis.plot(
+        [x for x, _, _ in ranked], [y for _, y, _ in ranked], drawstyle="steps-post", color=PALETTE[0], lw=1.4, zorder=3
+    )
+    axis.scatter(
+        [x for x, _, _ in ranked], [y for _, y, _ in ranked], s=42, color=PALETTE[0], label="Pareto front", zorder=4
+    )
+    for x, y, name in ranked:
+        axis.annotate(_shown(name), (x, y), xytext=(6, 5), textcoords="offset points", fontsize=8, color="#555555")
+    axis.set_xlabel(_shown(labels[0]))
+    axis.set_ylabel(_shown(labels[1]))
+    axis.set_xlim(left=0.0)
+    axis.set_ylim(bottom=0.0)
+    axis.margins(0.12)
+    axis.grid(color="#D0D0D0", lw=0.6)
+    axis.set_axisbelow(True)
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
+    axis.legend(frameon=False, fontsize=9)
+    figure.suptitle(_shown(title), fontsize=13, fontweight="bold", color=INK, x=0.012, ha="left")
+    return figure
+
+
+def _shown(text: str) -> str:
+    """Return text from a file so that matplotlib takes no part of it for mathematics."""
+    clean = "".join(c if c.isprintable() else "?" for c in text).replace("$", r"\$")
+    return clean if len(clean) <= 60 else clean[:59] + "…"

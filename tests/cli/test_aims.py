@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objectives, constraints and gaps on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from commands import call
+
+from syclsched.model.plan import Plan
+
+GRAPH = ("cholesky", "--n", "1024", "--tile", "256", "--platform", "xeon-8480,max1550")
+
+
+def test_plan_under_constraints(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "plan.json"
+    limits = ("--subject-to", "memory[max1550] <= 2MiB", "--subject-to", "makespan <= 10s")
+    done = call(capsys, "plan", *GRAPH, "--minimize", "throughput", *limits, "--out", out)
+    assert done.code == 0, done.err
+    assert "above the optimum" in done.out
+    assert "minimize interval subject to memory[max1550] <= 2.000 MiB, makespan <= 10.00 s" in done.out
+    plan = Plan.from_json(out.read_text())
+    assert plan.peak_bytes.get("max1550", 0) <= 2 * 2**20
+    simulated = call(capsys, "simulate", out)
+    assert "above the optimum" in simulated.out
+
+
+def test_mistakes_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, message in (
+        (("--minimize", "speed"), "no metric 'speed'"),
+        (("--subject-to", "makespan <= 20"), "'20' has no unit"),
+        (("--subject-to", "memory[gpu] <= 1GiB"), "no memory space 'gpu'"),
+        (("--subject-to", "makespan <= 1ns"), "the least makespan found"),
+    ):
+        outcome = call(capsys, "plan", *GRAPH, *arguments)
+        assert outcome.code == 2
+        assert message in " ".join(outcome.err.split())
+        assert "Traceback" not in outcome.err
+
+
+def test_a_dry_run_and_a_what_if_keep_to_them(capsys: pytest.CaptureFixture[str]) -> None:
+    limits = ("--subject-to", "memory[max1550] <= 2MiB", "--json")
+    ran = call(capsys, "run", *GRAPH, "--dry-run", *limits)
+    assert ran.code == 0, ran.err
+    report = json.loads(ran.out)
+    assert report["gap"] == pytest.approx(report["predicted_makespan_s"] / report["lower_bound_s"] - 1.0)
+    what_if = call(capsys, "simulate", *GRAPH, "--policies", "auto", "--subject-to", "makespan <= 1ns", "--json")
+    rows = json.loads(what_if.out)["rows"]
+    assert all("the least makespan found" in row["refused"] for row in rows)
+
+
+def test_a_front_is_printed_and_drawn(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    picture = tmp_path / "front.png"
+    done = call(capsys, "plan", *GRAPH, "--front", picture, "--front-metrics", "makespan,memory[max1550]")
+    assert done.code == 0, done.err
+    assert "Pareto front of cholesky" in done.out
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    wrong = call(capsys, "plan", *GRAPH, "--front", picture, "--front-metrics", "makespan")
+    assert wrong.code == 2
+    assert "is not two metrics" in wrong.err

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who waits long is told why, and nobody else."""
+
+from __future__ import annotations
+
+import io
+import threading
+
+from rich.console import Console
+
+from syclsched.cli.patience import TEXT, patience
+
+
+class Heard(io.StringIO):
+    """A stream that tells when something was written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = threading.Event()
+
+    def write(self, text: str) -> int:
+        count = super().write(text)
+        self.written.set()
+        return count
+
+
+def test_a_long_wait_is_explained() -> None:
+    stream = Heard()
+    with patience(Console(file=stream, width=500), after_s=0.0):
+        assert stream.written.wait(10.0)
+    assert TEXT in stream.getvalue()
+
+
+def test_a_short_one_is_not() -> None:
+    stream = Heard()
+    with patience(Console(file=stream), after_s=3600.0):
+        pass
+    assert stream.getvalue() == ""

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Modulo schedules, unrolled over generations and checked one instant and one value at a time."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scheduling.instances import layered
+from scheduling.random_problems import READ, UPDATE, WRITE, build, problems
+
+from syclsched.scheduling import get, problem_from_matrices
+from syclsched.scheduling.objectives import PipelinedSchedule, evaluate, modulo_schedule, pipeline
+from syclsched.scheduling.problem import Problem
+
+GENERATIONS = 5
+
+
+class Unrolled:
+    """Some generations of a modulo schedule, one after another."""
+
+    def __init__(self, problem: Problem, schedule: PipelinedSchedule) -> None:
+        self.problem, self.schedule, self.t = problem, schedule, problem.tables
+        self.device = self.t.processor_device[schedule.processor].tolist()
+        self.slack = 1e-8 * (schedule.interval_s + schedule.makespan_s)
+        rows = zip(self.t.make_replaces.tolist(), self.t.make_item.tolist(), strict=True)
+        self.replaced_by = {old: new for old, new in rows if old >= 0}
+        self.place = self.settle()
+
+    def start(self, task: int, generation: int) -> float:
+        return float(self.schedule.start_s[task]) + generation * self.schedule.interval_s
+
+    def finish(self, task: int, generation: int) -> float:
+        return self.start(task, generation) + float(self.t.seconds[task, self.device[task]])
+
+    def last(self, item: int) -> int:
+        while item in self.replaced_by:
+            item = self.replaced_by[item]
+        return item
+
+    def reach(self, task: int) -> list[int]:
+        return self.t.reach_space[
+            self.t.reach_start[self.device[task]] : self.t.reach_start[self.device[task] + 1]
+        ].tolist()
+
+    def read_in(self, item: int, task: int, place: dict[int, int]) -> int:
+        if place[item] in self.reach(task):
+            return place[item]
+        return min(self.reach(task), key=lambda s: self.problem.copy_seconds(self.t.item_bytes[item], place[item], s))
+
+    def settle(self) -> dict[int, int]:
+        """Where every item lies once generations follow each other."""
+        inputs = {i: int(self.t.item_space[i]) for i in range(len(self.t.item_bytes)) if self.t.item_producer[i] < 0}
+        for _ in range(10):
+            place = dict(inputs)
+            for task in range(len(self.problem)):
+                for row in range(self.t.make_start[task], self.t.make_start[task + 1]):
+                    old = int(self.t.make_replaces[row])
+                    place[int(self.t.make_item[row])] = (
+                        self.reach(task)[0] if old < 0 else self.read_in(old, task, place)
+                    )
+            settled = {i: place[self.last(i)] if self.last(i) != i else s for i, s in inputs.items()}
+            if settled == inputs:
+                return place
+            inputs = settled
+        raise AssertionError("never settles")
+
+    def made_s(self, item: int, generation: int) -> float:
+        producer = int(self.t.item_producer[item])
+        if producer >= 0:
+            return self.finish(producer, generation)
+        final = self.last(item)
+        if final == item:
+            return generation * self.schedule.interval_s
+        return self.finish(int(self.t.item_producer[final]), generation - 1) if generation else -math.inf
+
+    def arrival_s(self, item: int, space: int, generation: int) -> float:
+        if space == self.place[item] or self.t.item_bytes[item] == 0.0:
+            return self.made_s(item, generation)
+        if not self.problem.has_channels:
+            copy_s = self.problem.copy_seconds(self.t.item_bytes[item], self.place[item], space)
+            return self.made_s(item, generation) + copy_s
+        copies = self.schedule.copies
+        assert copies is not None
+        (row,) = np.flatnonzero((copies.item == item) & (copies.destination == space))
+        assert copies.source[row] == self.place[item]
+        taken = self.problem.copy_seconds(self.t.item_bytes[item], self.place[item], space)
+        assert copies.finish_s[row] - copies.start_s[row] == pytest.approx(taken)
+        shift = generation * self.schedule.interval_s
+        assert copies.start_s[row] + shift >= self.made_s(item, generation) - self.slack
+        return float(copies.finish_s[row]) + shift
+
+    def check(self) -> None:
+        self.check_resources()
+        for generation in range(GENERATIONS):
+            for task in range(len(self.problem)):
+                begin = self.start(task, generation)
+                assert self.schedule.start_s[task] >= self.t.release_s[task] - self.slack
+                for k in range(self.t.pred_start[task], self.t.pred_start[task + 1]):
+                    assert begin >= self.finish(int(self.t.pred_task[k]), generation) - self.slack
+                for item in self.t.read_item[self.t.read_start[task] : self.t.read_start[task + 1]].tolist():
+                    space = self.read_in(item, task, self.place)
+                    assert begin >= self.arrival_s(item, space, generation) - self.slack
+            if generation:
+                self.check_overwriting(generation)
+
+    def check_overwriting(self, generation: int) -> None:
+        """What a generation overwrites nobody of the one before still reads."""
+        for item in range(len(self.t.item_bytes)):
+            final = self.last(item)
+            if self.t.item_producer[item] >= 0 or final == item:
+                continue
+            writer = int(self.t.item_producer[self.replaced_by[item]])
+            begin = self.start(writer, generation)
+            for task in range(len(self.problem)):
+                if final in self.t.read_item[self.t.read_start[task] : self.t.read_start[task + 1]]:
+                    assert begin >= self.finish(task, generation - 1) - self.slack
+            for space in self.t.want_space[self.t.want_item == final].tolist():
+                assert begin >= self.arrival_s(final, space, generation - 1) - self.slack
+
+    def check_resources(self) -> None:
+        used: dict[object, list[tuple[float, float]]] = {}
+        copies = self.schedule.copies
+        for generation in range(GENERATIONS):
+            for task, processor in enumerate(self.schedule.processor.tolist()):
+                used.setdefault(processor, []).append((self.start(task, generation), self.finish(task, generation)))
+            shift = generation * self.schedule.interval_s
+            for k in range(0 if copies is None else len(copies.item)):
+                span = (float(copies.start_s[k]) + shift, float(copies.finish_s[k]) + shift)
+                for channel in set(self.t.channel[copies.source[k], copies.destination[k]].tolist()) - {-1}:
+                    used.setdefault(("channel", channel), []).append(span)
+        for spans in used.values():
+            busy = sorted(span for span in spans if span[1] > span[0])
+            assert all(a[1] <= b[0] + self.slack for a, b in pairwise(busy))
+
+
+@pytest.mark.parametrize("channels", [False, True])
+def test_generations_do_not_get_into_each_others_way(channels: bool) -> None:
+    @settings(max_examples=200, deadline=None)
+    @given(problems(channels=channels), st.sampled_from(["heft", "min-min", "random", "round-robin"]))
+    def check(problem: Problem, policy: str) -> None:
+        schedule = modulo_schedule(problem, get(policy).schedule(problem))
+        assert schedule.interval_s >= schedule.bound_s * (1 - 1e-9)
+        Unrolled(problem, schedule).check()
+
+    check()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_without_recurrences_the_interval_is_the_bound(seed: int) -> None:
+    problem = layered(60, 3, 3, seed)
+    timetable = get("heft").schedule(problem)
+    schedule = modulo_schedule(problem, timetable)
+    assert schedule.interval_s == pytest.approx(evaluate(problem, timetable).initiation_interval_s)
+    assert schedule.interval_s == pytest.approx(schedule.bound_s)
+    Unrolled(problem, schedule).check()
+
+
+def test_throughput_beats_repeating_the_makespan() -> None:
+    problem = layered(60, 3, 3, 1)
+    found = pipeline(problem, steps=2000)
+    Unrolled(problem, found).check()
+    assert found.interval_s < evaluate(problem, get("heft").schedule(problem)).makespan_s
+    assert found.generations_in_flight == math.ceil(found.makespan_s / found.interval_s - 1e-9)
+    assert found.stage.max() == found.generations_in_flight - 1 or found.stage.max() == found.generations_in_flight
+    assert found.throughput_per_s == pytest.approx(1.0 / found.interval_s)
+
+
+def test_two_devices_in_a_chain_work_on_two_generations() -> None:
+    problem = problem_from_matrices([[2.0, math.inf], [math.inf, 2.0]], {(0, 1): 1.0})
+    found = pipeline(problem, steps=100)
+    assert (found.interval_s, found.makespan_s) == (2.0, 5.0)
+    assert (found.generations_in_flight, found.stage.tolist()) == (3, [0, 1])
+
+
+def test_an_update_in_place_is_handed_on() -> None:
+    """x is updated on d0, then read on d1 and updated there: what one generation leaves the next begins with."""
+    problem = build(
+        [[2.0, math.inf], [math.inf, 3.0]], [[0], [1]], [8.0, 1.0], [0, 0], [{0: UPDATE}, {0: UPDATE, 1: WRITE}],
+        [[0.0, 1.0], [1.0, 0.0]], [[0.0, 0.0], [0.0, 0.0]],
+    )  # fmt: skip
+    found = modulo_schedule(problem, get("heft").schedule(problem))
+    # 2 s on d0, 1 s to d1, 3 s there, 1 s back: nothing overlaps.
+    assert found.interval_s == pytest.approx(7.0)
+    assert found.bound_s == pytest.approx(7.0)
+    Unrolled(problem, found).check()
+    fresh = build(
+        [[2.0, math.inf], [math.inf, 3.0]], [[0], [1]], [8.0, 1.0], [0, 0], [{0: WRITE}, {0: READ, 1: WRITE}],
+        [[0.0, 1.0], [1.0, 0.0]], [[0.0, 0.0], [0.0, 0.0]],
+    )  # fmt: skip
+    assert modulo_schedule(fresh, get("heft").schedule(fresh)).interval_s == pytest.approx(3.0)
+
+
+def test_nothing_takes_no_time() -> None:
+    problem = problem_from_matrices([[0.0], [0.0]], {(0, 1): 0.0})
+    found = pipeline(problem, steps=10)
+    assert (found.interval_s, found.generations_in_flight, found.throughput_per_s) == (0.0, 1, math.inf)
+    assert found.stage.tolist() == [0, 0]
+
+
+def test_equal_arguments_give_equal_answers() -> None:
+    problem = layered(30, 3, 2, 2)
+    one, other = (pipeline(problem, steps=500, seed=4) for _ in range(2))
+    assert one.start_s.tobytes() == other.start_s.tobytes()
