@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sysconfig
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
@@ -15,6 +14,7 @@ from typing import Any
 from syclsched.devices.executables import KernelSubmission
 from syclsched.devices.fences import must_fence, scratch_for
 from syclsched.errors import ExecutionError
+from syclsched.oneapi.built import find_built
 
 #: Set to ``0`` to submit from Python instead; results are the same.
 SWITCH = "SYCLSCHED_NATIVE"
@@ -390,18 +390,15 @@ class _Library:
         self.status = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(addresses[3])
 
 
-def find_library(folder: Path | None = None) -> Path | None:
+def find_library(folder: Path | None = None) -> str | None:
     """Return where the build put the loop, or None where the package was built without a C compiler.
 
     Parameters
     ----------
     folder : pathlib.Path, optional
-        Where to look; beside this file by default.
+        Where to look; by default beside this file, then in installations of the package.
     """
-    place = Path(__file__).parent if folder is None else folder
-    suffix = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
-    candidates = [place / f"{_STEM}{suffix}", *sorted(place.glob(f"{_STEM}*.so"))]
-    return next((path for path in candidates if path.is_file()), None)
+    return find_built(_STEM, Path(__file__).parent if folder is None else folder, installed=folder is None)
 
 
 @lru_cache(maxsize=1)
@@ -419,7 +416,7 @@ def load_library() -> _Library | None:
     import dpctl  # noqa: F401  (loads its C interface)
 
     try:
-        return _Library(str(path), ctypes.CDLL(_INTERFACE, mode=os.RTLD_NOLOAD))
+        return _Library(path, ctypes.CDLL(_INTERFACE, mode=os.RTLD_NOLOAD))
     except (OSError, AttributeError):
         return None
 

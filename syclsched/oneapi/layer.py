@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import sysconfig
-from collections.abc import Iterator
-from importlib.metadata import distributions
-from itertools import chain
 from pathlib import Path
+
+from syclsched.oneapi.built import find_built
 
 LAYERS_VARIABLE = "OPENCL_LAYERS"
 _STEM = "_il_layer"
@@ -22,19 +20,7 @@ def find_layer(folder: Path | None = None) -> str | None:
         Where to look; by default where the build puts it, then in installations of the package. A library built by
         another Python is used as well: it has nothing of Python in it.
     """
-    suffix = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
-    place = Path(__file__).parent if folder is None else folder
-    candidates = [place / f"{_STEM}{suffix}", *sorted(place.glob(f"{_STEM}*.so"))]
-    elsewhere = _installed() if folder is None else ()
-    return next((str(path) for path in chain(candidates, elsewhere) if path.is_file()), None)
-
-
-def _installed() -> Iterator[Path]:
-    """Yield what an installation has: Python started in a checkout imports the checkout, where nothing was built."""
-    for distribution in distributions(name="syclsched"):
-        for file in distribution.files or ():
-            if file.match(f"{_STEM}*.so"):
-                yield Path(str(distribution.locate_file(file)))
+    return find_built(_STEM, Path(__file__).parent if folder is None else folder, installed=folder is None)
 
 
 def appended(current: str | None, layer: str) -> str:

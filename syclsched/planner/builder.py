@@ -18,8 +18,9 @@ from syclsched.planning import build_plan
 from syclsched.scheduling import Problem, build_problem, to_schedule
 from syclsched.scheduling.objectives import (
     Aim,
+    Metrics,
 )
-from syclsched.scheduling.portfolio import Entry
+from syclsched.scheduling.portfolio import ROUNDING, Entry
 from syclsched.scheduling.subsets import on_devices
 from syclsched.simulation import predict
 
@@ -93,3 +94,24 @@ def _cut(space: MemorySpace, limits: Mapping[str | None, float]) -> MemorySpace:
     if limit == math.inf or 0 < space.capacity_bytes <= limit:
         return space
     return replace(space, capacity_bytes=max(1, int(limit)))
+
+
+def with_metrics(plan: Plan, metrics: Metrics, bound_s: float) -> Plan:
+    """Return a plan that carries its metrics and the lower bound.
+
+    Parameters
+    ----------
+    plan : Plan
+        Simulated.
+    metrics : Metrics
+        Measured on it.
+    bound_s : float
+        No schedule of the problem is shorter.
+    """
+    return replace(
+        plan,
+        # A plan may relay a copy where the model copies from the origin: should that show, the bound is none.
+        lower_bound_s=bound_s if bound_s <= plan.makespan_s * (1.0 + ROUNDING) else 0.0,
+        energy_j=metrics.energy_j,
+        interval_s=metrics.initiation_interval_s,
+    )

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from syclsched.costs import CostModel, History
 from syclsched.errors import PlanError, PolicyError, SyclschedError
@@ -12,7 +12,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 from syclsched.planner.auto import SIMULATED
-from syclsched.planner.builder import Builder
+from syclsched.planner.builder import Builder, with_metrics
 from syclsched.planning import verify
 from syclsched.planning.measures import measure
 from syclsched.scheduling import candidates as policy_candidates
@@ -23,7 +23,7 @@ from syclsched.scheduling.objectives import (
 )
 from syclsched.scheduling.objectives import minimize as aim_at
 from syclsched.scheduling.objectives.front import dominates, equal
-from syclsched.scheduling.portfolio import ROUNDING, Entry, ask_all, distinct
+from syclsched.scheduling.portfolio import Entry, ask_all, distinct
 
 
 def plan_front(
@@ -87,16 +87,11 @@ def plan_front(
         measured = measure(plan, platform)
         if measured.energy_j is None and any(aim.metric == "energy" for aim in aims):
             continue
-        plan = replace(
-            plan,
-            lower_bound_s=bound_s if bound_s <= plan.makespan_s * (1.0 + ROUNDING) else 0.0,
-            energy_j=measured.energy_j,
-            interval_s=measured.initiation_interval_s,
-        )
+        plan = with_metrics(plan, measured, bound_s)
+        verify(plan, graph)
         made.append((plan, tuple(measured.value(aim.metric, aim.space) for aim in aims)))
     if not made:
         raise refused[0]
-    verify(made[0][0], graph)
     return _ranked(made)
 
 

@@ -13,7 +13,7 @@ from syclsched.model.platform import Platform
 from syclsched.planner.aimed import Aimed
 from syclsched.planner.auto import Auto
 from syclsched.planner.budget import Budget, end_of
-from syclsched.planner.builder import Builder
+from syclsched.planner.builder import Builder, with_metrics
 from syclsched.planning import verify
 from syclsched.planning.measures import measure
 from syclsched.scheduling.bounds import lower_bound
@@ -25,7 +25,7 @@ from syclsched.scheduling.objectives import (
 )
 from syclsched.scheduling.objectives import minimize as aim_at
 from syclsched.scheduling.objectives.infeasible import check_working_sets
-from syclsched.scheduling.portfolio import ROUNDING, ask
+from syclsched.scheduling.portfolio import ask
 from syclsched.scheduling.refine.meter import Clock
 from syclsched.scheduling.registry import AUTO
 
@@ -113,16 +113,7 @@ def plan_graph(
     metrics = measure(plan, platform)
     if excess(metrics, aim.constraints):
         raise nothing_found([metrics], aim)
-    bound_s = lower_bound(builder.problem(), lp=False).best_s
-    plan = replace(
-        plan,
-        platform=platform.without_profiles(),
-        options=builder.options(),
-        # A plan may relay a copy where the model copies from the origin: should that show, the bound is none.
-        lower_bound_s=bound_s if bound_s <= plan.makespan_s * (1.0 + ROUNDING) else 0.0,
-        aim=str(aim),
-        energy_j=metrics.energy_j,
-        interval_s=metrics.initiation_interval_s,
-    )
+    plan = with_metrics(plan, metrics, lower_bound(builder.problem(), lp=False).best_s)
+    plan = replace(plan, platform=platform.without_profiles(), options=builder.options(), aim=str(aim))
     verify(plan, graph)
     return plan

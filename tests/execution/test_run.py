@@ -357,6 +357,31 @@ def test_failed_host_task_cancels_its_descendants_only(live: tuple[Platform, Any
     run.close()
 
 
+def test_host_tasks_given_ahead_are_thought_over_when_one_fails(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    graph = TaskGraph("ahead")
+    gate, ran = Gate(), []
+    x, z = (graph.array(name, data=np.zeros(100, DTYPE)) for name in "xz")
+
+    def explode(x: Any) -> None:
+        gate(x)
+        raise ZeroDivisionError("on purpose")
+
+    graph.host(explode, x=x.update(), name="explode")
+    graph.host(lambda x: ran.append("child"), x=x.update(), name="child")  # all on one lane, in this order
+    graph.host(lambda z: ran.append("other"), z=z.update(), name="other")
+    graph.host(lambda x, z: ran.append("grandchild"), x=x.read(), z=z.update(), name="grandchild")
+    run = execute(plan_on(graph, platform, "host"), graph, devices)
+    assert gate.entered.wait(60)
+    gate.opened.set()
+    with pytest.raises(TaskFailedError, match="task 'explode'"):
+        run.wait(60)
+    assert ran == ["other"]
+    outcome = {s.task: s.outcome for s in run.trace().spans}
+    assert outcome == {"explode": "failed", "child": "cancelled", "other": "done", "grandchild": "cancelled"}
+    run.close()
+
+
 def test_failed_status_names_the_task(live: tuple[Platform, Any]) -> None:
     platform, devices = live
     graph = TaskGraph("status")

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find the shared objects that the package's build made of its C parts."""
+
+from __future__ import annotations
+
+import sysconfig
+from collections.abc import Iterator
+from importlib.metadata import distributions
+from itertools import chain
+from pathlib import Path
+
+
+def find_built(stem: str, folder: Path, *, installed: bool) -> str | None:
+    """Return the path of a built shared object, or None where the package was built without a C compiler.
+
+    Parameters
+    ----------
+    stem : str
+        Its name up to the suffix that Python's build adds. One made by another Python is used as well: there is nothing
+        of Python in it.
+    folder : pathlib.Path
+        Where to look first.
+    installed : bool
+        Whether to look in installations of the package, too.
+    """
+    suffix = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
+    candidates = [folder / f"{stem}{suffix}", *sorted(folder.glob(f"{stem}*.so"))]
+    elsewhere = _installed(stem) if installed else ()
+    return next((str(path) for path in chain(candidates, elsewhere) if path.is_file()), None)
+
+
+def _installed(stem: str) -> Iterator[Path]:
+    """Yield what an installation has: Python started in a checkout imports the checkout, where nothing was built."""
+    for distribution in distributions(name="syclsched"):
+        for file in distribution.files or ():
+            if file.match(f"{stem}*.so"):
+                yield Path(str(distribution.locate_file(file)))
