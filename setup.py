@@ -20,7 +20,8 @@ setup(
         # Not a Python module either: called through ctypes. Without it, Python submits, with the same results.
         Extension(
             "syclsched.devices._submit",
-            ["syclsched/devices/_submit.c"],
+            [f"syclsched/devices/{name}.c" for name in ("_submit", "_submit_dpctl", "_submit_opencl")],
+            depends=["syclsched/devices/_submit.h"],
             extra_compile_args=["-O2", "-Wall", "-Wextra"],
             optional=True,
         ),

@@ -256,3 +256,10 @@ class HostExecutable:
     def bind(self, arguments: Mapping[str, Argument]) -> Submission:
         """Refuse: a host function is called, not submitted."""
         raise ExecutionError("a host implementation cannot be submitted to a queue", where=self.where)
+
+
+def submits_itself(executable: Executable) -> bool:
+    """Return whether an executable, or a part of it, calls a library that submits its own work to the queue."""
+    if isinstance(executable, SequenceExecutable):
+        return any(submits_itself(step) for step, _ in executable.steps)
+    return isinstance(executable, LibraryExecutable)

@@ -1,30 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled submission loop (``_submit.c``): found, given dpctl's C functions, and called without the GIL."""
+"""The compiled submission loop (``_submit.c``), called without the GIL."""
 
 from __future__ import annotations
 
 import ctypes
-import os
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from pathlib import Path
 from typing import Any
 
 from syclsched.devices.executables import KernelSubmission
 from syclsched.devices.fences import must_fence, scratch_for
+from syclsched.devices.native_opencl import NativeOpenCL, load_native
+from syclsched.devices.submission_library import Library
 from syclsched.errors import ExecutionError
-from syclsched.oneapi.built import find_built
-
-#: Set to ``0`` to submit from Python instead; results are the same.
-SWITCH = "SYCLSCHED_NATIVE"
 
 #: With more unfinished events than this, a kernel goes behind a fence instead of taking a long list.
 LONGEST_LIST = 8
 
-_STEM = "_submit"
-#: As dpctl's own modules load it.
-_INTERFACE = "libDPCTLSyclInterface.so.0"
 _FENCE, _RANGE, _ND_RANGE, _COPY = range(4)
 
 # DPCTLKernelArgType of dpctl 0.17.
@@ -41,25 +33,20 @@ _TYPES: dict[Any, int] = {
     ctypes.c_double: 9,
 }
 
-_FUNCTIONS = (
-    "DPCTLQueue_SubmitRange",
-    "DPCTLQueue_SubmitNDRange",
-    "DPCTLQueue_MemcpyWithEvents",
-    "DPCTLEvent_GetCommandExecutionStatus",
-    "DPCTLEvent_Wait",
-    "DPCTLEvent_Delete",
-    "DPCTLEvent_GetProfilingInfoStart",
-    "DPCTLEvent_GetProfilingInfoEnd",
-)
-
 
 class _Lane(ctypes.Structure):
     _fields_ = [
+        ("way", ctypes.c_void_p),
+        ("functions", ctypes.c_void_p),
         ("queue", ctypes.c_void_p),
         ("scratch_to", ctypes.c_void_p),
         ("scratch_from", ctypes.c_void_p),
         ("longest_list", ctypes.c_int64),
     ]
+
+
+class _Event(ctypes.Structure):
+    _fields_ = [("event", ctypes.c_void_p), ("lane", ctypes.c_void_p)]
 
 
 class _Command(ctypes.Structure):
@@ -127,7 +114,7 @@ class SubmissionLoop:
 
     Parameters
     ----------
-    library : ctypes.CDLL
+    library : Library
         From `load_library`.
     queues : Mapping[int, dpctl.SyclQueue]
         In-order queues by index of lane.
@@ -135,21 +122,51 @@ class SubmissionLoop:
         One more than the largest slot.
     """
 
-    def __init__(self, library: _Library, queues: dict[int, Any], slots: int) -> None:
+    def __init__(self, library: Library, queues: dict[int, Any], slots: int) -> None:
         self._library = library
         self._queues = queues
         self._lanes = (_Lane * (max(queues, default=-1) + 1))()
         for index, queue in queues.items():
             to, source = scratch_for(queue)
             self._lanes[index] = _Lane(
-                queue.addressof_ref(), to._pointer, source._pointer, 0 if must_fence(queue) else LONGEST_LIST
+                library.dpctl_way,
+                library.dpctl_functions,
+                queue.addressof_ref(),
+                to._pointer,
+                source._pointer,
+                0 if must_fence(queue) else LONGEST_LIST,
             )
         # The second half is for the first events of sequences, with which they begin.
         self._slots = slots
-        self._events = (ctypes.c_void_p * (2 * slots))()
+        self._events = (_Event * (2 * slots))()
         self._mine: set[int] = set()
         self._stop = ctypes.c_int32(0)
         self._made: list[tuple[Any, int]] = []
+        self._native: NativeOpenCL | None = None
+        self._native_queues: dict[int, int] = {}
+        self._native_kernels: dict[int, int] = {}
+        self._adopted: list[int] = []
+
+    def go_native(self) -> None:
+        """Submit to the native queues behind SYCL's where they are OpenCL's, from now on.
+
+        To be called before any command is made, and only if nothing but the loop's own commands will be submitted to
+        these queues: SYCL does not know of what is.
+        """
+        native = load_native()
+        if native is None:
+            return
+        self._native = native
+        for index, queue in self._queues.items():
+            if queue.backend.name == "opencl":
+                try:
+                    handle, functions = native.queue(queue)
+                except AttributeError:  # a platform without the extension for unified shared memory
+                    continue
+                self._native_queues[index] = handle
+                lane = self._lanes[index]
+                lane.way, lane.functions, lane.queue = self._library.opencl_way, functions, handle
+                lane.longest_list = _NO_LIMIT
 
     def stop(self) -> None:
         """Let the loop end before its next submission; for other threads."""
@@ -184,7 +201,7 @@ class SubmissionLoop:
             slot,
             ctypes.addressof(listed),
             len(waits),
-            submission.kernel.addressof_ref(),
+            self._kernel_on(lane, submission.kernel),
             ctypes.addressof(values),
             ctypes.addressof(types),
             count,
@@ -252,10 +269,10 @@ class SubmissionLoop:
         parts = [part for command in commands for part in command.parts]
         count = len(parts)
         pointers = (ctypes.c_void_p * count)(*[part.address for part in parts])
-        submit_ns, made, made_count = (ctypes.c_int64 * count)(), (ctypes.c_void_p * (2 * count))(), ctypes.c_int64()
+        submit_ns, made, made_count = (ctypes.c_int64 * count)(), (_Event * (2 * count))(), ctypes.c_int64()
         done = self._library.submit(
-            self._library.api,
             self._lanes,
+            len(self._lanes),
             pointers,
             count,
             self._events,
@@ -295,21 +312,51 @@ class SubmissionLoop:
 
     def wait(self, batch: Batch) -> None:
         """Wait for all of a batch, one after another, without the GIL."""
-        self._library.wait(self._library.api, batch.made, batch.made_count)
+        self._library.wait(batch.made, batch.made_count)
 
-    def adopt(self, slot: int, event: Any) -> None:
-        """Let commands wait for an event that was submitted elsewhere; the caller keeps it alive."""
-        self._events[slot] = event.addressof_ref()
+    def adopt(self, slot: int, lane: int, event: Any) -> None:
+        """Let commands wait for an event of something that was submitted to a lane's queue elsewhere.
+
+        Parameters
+        ----------
+        slot, lane : int
+            Where it is kept, and where it comes from.
+        event : dpctl.SyclEvent
+            Kept alive by the caller.
+        """
+        handle = event.addressof_ref()
+        if self._native is not None and lane in self._native_queues:
+            handle = self._native.event(event)
+            self._adopted.append(handle)
+        self._events[slot] = _Event(handle, ctypes.addressof(self._lanes[lane]))
 
     def event(self, slot: int) -> Any:
         """Return the event of a slot as ``dpctl.SyclEvent``."""
         from dpctl import SyclEvent
 
-        return SyclEvent(_capsule(self._events[slot], b"SyclEventRef", None))
+        held = self._events[slot]
+        lane = (held.lane - ctypes.addressof(self._lanes)) // ctypes.sizeof(_Lane)
+        if self._native is not None and lane in self._native_queues:
+            return self._native.sycl_event(held.event, self._queues[lane])
+        return SyclEvent(_capsule(held.event, b"SyclEventRef", None))
 
     def is_complete(self, slot: int) -> bool:
-        """Return whether what was submitted for a slot has completed."""
-        return bool(self._library.status(self._events[slot]) == _COMPLETE)
+        """Return whether what was submitted for a slot has completed, or failed."""
+        return bool(self._library.status(self._address(slot)) != 0)
+
+    def failed(self, slots: Iterable[int]) -> dict[int, int]:
+        """Return the runtime's error codes of those slots whose command failed on its device.
+
+        What waits for one that failed may run all the same.
+
+        Parameters
+        ----------
+        slots : iterable of int
+            Those without an event are passed over.
+        """
+        held = [slot for slot in slots if self._events[slot].event]
+        found = ((slot, self._library.status(self._address(slot))) for slot in held)
+        return {slot: status for slot, status in found if status < 0}
 
     def holds(self, slot: int) -> bool:
         """Return whether the loop submitted something for a slot."""
@@ -318,23 +365,44 @@ class SubmissionLoop:
     def times(self, slots: Sequence[int]) -> list[tuple[int, int]]:
         """Return start and end of finished commands, in nanoseconds of their device's clock."""
         starts_ns, ends_ns = self._times(slots)
-        begun = [index for index, slot in enumerate(slots) if self._events[self._slots + slot]]
+        begun = [index for index, slot in enumerate(slots) if self._events[self._slots + slot].event]
         for index, start_ns in zip(begun, self._times([self._slots + slots[i] for i in begun])[0], strict=True):
             starts_ns[index] = start_ns
         return list(zip(starts_ns, ends_ns, strict=True))
 
     def _times(self, slots: Sequence[int]) -> tuple[list[int], list[int]]:
         count = len(slots)
-        events = (ctypes.c_void_p * count)(*[self._events[slot] for slot in slots])
+        events = (ctypes.c_void_p * count)(*[self._address(slot) for slot in slots])
         start_ns, end_ns = (ctypes.c_int64 * count)(), (ctypes.c_int64 * count)()
-        self._library.times(self._library.api, events, count, start_ns, end_ns)
+        self._library.times(events, count, start_ns, end_ns)
         return list(start_ns), list(end_ns)
 
     def close(self) -> None:
         """Give back all events; `event` and `times` must not be called any more."""
         for made, count in self._made:
-            self._library.delete(self._library.api, made, count)
+            self._library.delete(made, count)
         self._made.clear()
+        if self._native is not None:
+            for release, handles in (
+                (self._native.release_event, self._adopted),
+                (self._native.release_kernel, self._native_kernels.values()),
+                (self._native.release_queue, self._native_queues.values()),
+            ):
+                for handle in handles:
+                    release(handle)
+            self._native = None
+
+    def _kernel_on(self, lane: int, kernel: Any) -> int:
+        """Return what the way of a lane takes for a kernel."""
+        reference = int(kernel.addressof_ref())
+        if self._native is None or lane not in self._native_queues:
+            return reference
+        if reference not in self._native_kernels:
+            self._native_kernels[reference] = self._native.kernel(kernel)
+        return self._native_kernels[reference]
+
+    def _address(self, slot: int) -> int:
+        return ctypes.addressof(self._events) + slot * ctypes.sizeof(_Event)
 
 
 class Batch:
@@ -367,63 +435,10 @@ class Batch:
         self.made_count = made_count
 
 
-class _Library:
-    """The shared object's functions, and the table of dpctl's."""
-
-    def __init__(self, path: str, interface: Any) -> None:
-        loaded = ctypes.CDLL(path)
-        addresses = [ctypes.cast(getattr(interface, name), ctypes.c_void_p).value or 0 for name in _FUNCTIONS]
-        self._table = (ctypes.c_void_p * len(addresses))(*addresses)
-        self.api = ctypes.byref(self._table)
-        self.submit = loaded.syclsched_submit
-        self.submit.restype = ctypes.c_int64
-        self.submit.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int64] + [ctypes.c_void_p] * 5
-        self.wait = loaded.syclsched_wait
-        self.wait.restype = None
-        self.wait.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
-        self.times = loaded.syclsched_times
-        self.times.restype = None
-        self.times.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p]
-        self.delete = loaded.syclsched_delete
-        self.delete.restype = None
-        self.delete.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
-        self.status = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(addresses[3])
-
-
-def find_library(folder: Path | None = None) -> str | None:
-    """Return where the build put the loop, or None where the package was built without a C compiler.
-
-    Parameters
-    ----------
-    folder : pathlib.Path, optional
-        Where to look; by default beside this file, then in installations of the package.
-    """
-    return find_built(_STEM, Path(__file__).parent if folder is None else folder, installed=folder is None)
-
-
-@lru_cache(maxsize=1)
-def load_library() -> _Library | None:
-    """Return the loop's library, or None where there is none, it is switched off, or dpctl is not what it was made for.
-
-    Returns
-    -------
-    _Library or None
-        The same each time.
-    """
-    path = find_library()
-    if path is None or os.environ.get(SWITCH, "1") == "0":
-        return None
-    import dpctl  # noqa: F401  (loads its C interface)
-
-    try:
-        return _Library(path, ctypes.CDLL(_INTERFACE, mode=os.RTLD_NOLOAD))
-    except (OSError, AttributeError):
-        return None
-
-
 # --- inside ---------------------------------------------------------------------------------------
 
-_COMPLETE = 3
+#: Of a list of events.
+_NO_LIMIT = 1 << 62
 _capsule = ctypes.pythonapi.PyCapsule_New
 _capsule.restype = ctypes.py_object
 _capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]

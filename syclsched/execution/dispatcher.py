@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Literal
 
-from syclsched.devices.executables import Executable
-from syclsched.devices.submission_loop import Command, SubmissionLoop, load_library
+from syclsched.devices.executables import Executable, submits_itself
+from syclsched.devices.submission_library import load_library
+from syclsched.devices.submission_loop import Command, SubmissionLoop
 from syclsched.errors import ExecutionError, MemoryLimitError, SyclschedError, TaskFailedError
 from syclsched.execution.batches import Commands, Gathered
 from syclsched.execution.buffers import BufferTable
@@ -202,6 +203,8 @@ class Dispatcher:
                 self._hosts[index] = HostLane(lane.name, self.buffers, self._inbox.put, lambda: self.cancelled)
         if self._loop_in_c is not None:
             queues = _in_order(self.program, self._queues)
+            if not any(submits_itself(executable) for executable in self._executables.values()):
+                self._loop_in_c.go_native()
             self._commands = Commands(
                 self._loop_in_c, self.program, self._work, self._executables, self.buffers, queues
             )
@@ -424,7 +427,7 @@ class Dispatcher:
         self.failures.lost(node.instruction)
 
     def _passed(self, node: Node, event: Any) -> None:
-        self._events.put(node.id, event)
+        self._events.put(node.id, event, node.lane)
         self._look_for_waiters(node)
 
     def _look_for_waiters(self, node: Node) -> None:
@@ -473,6 +476,7 @@ class Dispatcher:
             lane.stop()
         self._room.stop()
         self._room.reap()
+        self._read_failures()
         self._read_times()
         self._events.close()
         if self.recording and self._lanes and self.error is None:
@@ -485,6 +489,23 @@ class Dispatcher:
             lane.release()
         self._executables.clear()
         self.counts.peak_bytes = dict(self.buffers.peak_bytes)
+
+    def _read_failures(self) -> None:
+        """Find what failed on its device after it had been submitted; what depends on it has no good value either."""
+        failed = {} if self._loop_in_c is None else self._loop_in_c.failed(self.program.nodes)
+        if not failed:
+            return
+        for _, instruction in self.program.plan.instructions():
+            number, node = instruction.id, self.program.nodes[instruction.id]
+            if number in failed and not self.failures.cancels(node.instruction):
+                error = ExecutionError(f"the runtime gives it status {failed[number]}")
+                self._failed(node, task_failed(node.instruction, error, "failed on its device:"))
+            elif number in failed or self.failures.cancels(node.instruction):
+                self.failures.lost(node.instruction)
+            else:
+                continue
+            if number in self.records:
+                self.records[number].outcome = "failed" if number in failed else "cancelled"
 
     def _read_times(self) -> None:
         """Read the device times of what the compiled loop submitted, while its events are there."""

@@ -32,10 +32,10 @@ class EventTable:
     def __contains__(self, number: int) -> bool:
         return number in self._found
 
-    def put(self, number: int, event: Any) -> None:
-        """Note the event of an instruction, None if it has completed without one."""
+    def put(self, number: int, event: Any, lane: int = -1) -> None:
+        """Note the event of an instruction and the lane it is from; no event if it has completed without one."""
         if event is not None and self._loop is not None:
-            self._loop.adopt(number, event)
+            self._loop.adopt(number, lane, event)
         self._found[number] = event
 
     def put_submitted(self, number: int) -> None:

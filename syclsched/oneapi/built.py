@@ -29,6 +29,18 @@ def find_built(stem: str, folder: Path, *, installed: bool) -> str | None:
     return next((str(path) for path in chain(candidates, elsewhere) if path.is_file()), None)
 
 
+def find_submission_loop(folder: Path | None = None) -> str | None:
+    """Return where the build put the submission loop (``_submit*.c``), or None where there was no C compiler.
+
+    Parameters
+    ----------
+    folder : pathlib.Path, optional
+        Where to look; by default where the build puts it, then in installations of the package.
+    """
+    home = Path(__file__).parents[1] / "devices"
+    return find_built("_submit", home if folder is None else folder, installed=folder is None)
+
+
 def _installed(stem: str) -> Iterator[Path]:
     """Yield what an installation has: Python started in a checkout imports the checkout, where nothing was built."""
     for distribution in distributions(name="syclsched"):

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import emulator, environment, layer, libraries, loading, processor
+from . import built, emulator, environment, layer, libraries, loading, processor
 from .cache import APPLICATION, cache_root
 
 _BUSY_SAMPLE_S = 0.2
@@ -95,6 +95,7 @@ class Facts:
     opencl_loader: str | None
     cpu_driver: str | None
     layer: str | None
+    submission: str | None
     emulator_off: bool
     users_variables: Mapping[str, str]
     target_arch: str | None
@@ -132,6 +133,7 @@ def gather(probe: Probe, environ: Mapping[str, str] = os.environ) -> Facts:
         opencl_loader=libraries.find_library("libOpenCL.so.1", places) or libraries.known_to_linker("OpenCL"),
         cpu_driver=libraries.find_library(libraries.CPU_ICD_LIBRARY, places),
         layer=layer.find_layer(),
+        submission=built.find_submission_loop(),
         emulator_off=emulator.switched_off(own),
         users_variables=environment.boot_environment(own),
         target_arch=processor.target_arch(processor.read_flags()),

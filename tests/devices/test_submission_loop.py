@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,13 @@ import numpy as np
 import pytest
 from running import DTYPE, MIX, SPIN
 
-from syclsched.devices import discover, memory, open_devices
+from syclsched.devices import discover, memory
 from syclsched.devices.compiler import compile_task
 from syclsched.devices.executables import KernelSubmission
-from syclsched.devices.fences import lane_queue
-from syclsched.devices.submission_loop import SWITCH, SubmissionLoop, find_library, load_library
+from syclsched.devices.submission_library import SWITCH, load_library
+from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.model.operation import Signature
+from syclsched.oneapi.built import find_submission_loop
 
 pytestmark = pytest.mark.sycl
 SIZE = 1000
@@ -33,20 +35,7 @@ __kernel void scalars(__global double *out, uchar a, short b, ushort c, int d, u
 """
 
 
-@pytest.fixture(params=["cpu", "accelerator"])
-def queues(request: pytest.FixtureRequest) -> Any:
-    """Two in-order queues of a device."""
-    platform = discover()
-    if request.param not in {d.name for d in platform.devices}:
-        pytest.skip(f"no device {request.param!r} here")
-    with open_devices(platform) as live:
-        yield [lane_queue(live.queue(request.param)) for _ in range(2)]
-
-
-def new_loop(queues: list[Any], slots: int = 1000) -> SubmissionLoop:
-    library = load_library()
-    assert library is not None, "the package was built without its C parts"
-    return SubmissionLoop(library, dict(enumerate(queues)), slots)
+NewLoop = Callable[..., SubmissionLoop]
 
 
 def array(queue: Any, count: int, dtype: str = DTYPE) -> tuple[Any, np.ndarray[Any, Any]]:
@@ -60,7 +49,9 @@ def array(queue: Any, count: int, dtype: str = DTYPE) -> tuple[Any, np.ndarray[A
     ("global_range", "local_range"),
     [([24], None), ([6, 4], None), ([2, 3, 4], None), ([24], [6]), ([6, 4], [3, 2]), ([2, 4, 6], [1, 2, 3])],
 )
-def test_ranges_are_as_from_python(queues: list[Any], global_range: list[int], local_range: list[int] | None) -> None:
+def test_ranges_are_as_from_python(
+    queues: list[Any], new_loop: NewLoop, global_range: list[int], local_range: list[int] | None
+) -> None:
     from dpctl.program import create_program_from_source
 
     kernel = create_program_from_source(queues[0], SOURCE).get_sycl_kernel("where_am_i")
@@ -74,10 +65,9 @@ def test_ranges_are_as_from_python(queues: list[Any], global_range: list[int], l
     if local_range is not None:  # without one the runtime is free to choose
         np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(found % 1_000_000, expected % 1_000_000)
-    loop.close()
 
 
-def test_scalars_of_every_type(queues: list[Any]) -> None:
+def test_scalars_of_every_type(queues: list[Any], new_loop: NewLoop) -> None:
     import ctypes as c
 
     from dpctl.program import create_program_from_source
@@ -91,10 +81,9 @@ def test_scalars_of_every_type(queues: list[Any]) -> None:
     loop = new_loop(queues)
     loop.wait(loop.submit([loop.kernel(0, 0, [], KernelSubmission(kernel, [storage, *values], [1], None))]))
     np.testing.assert_array_equal(view, [v.value for v in values])
-    loop.close()
 
 
-def test_lanes_wait_for_each_other(queues: list[Any]) -> None:
+def test_lanes_wait_for_each_other(queues: list[Any], new_loop: NewLoop) -> None:
     platform = discover()
     signature = Signature({"x": (SIZE,), "y": (SIZE,)}, {"x": DTYPE, "y": DTYPE}, {"a": 2})
     limits = platform.device("cpu").limits
@@ -129,34 +118,54 @@ def test_lanes_wait_for_each_other(queues: list[Any]) -> None:
     assert all(start_ns <= end_ns for start_ns, end_ns in times)
     assert loop.is_complete(102)
     assert loop.event(102).execution_status.name == "complete"
-    loop.close()
+    assert loop.failed(range(103)) == {}
 
 
-def test_waits_for_what_python_submitted(queues: list[Any]) -> None:
+def test_a_kernel_starts_after_a_long_one_of_the_other_lane(queues: list[Any], new_loop: NewLoop) -> None:
+    """Without a fence, through SYCL, it starts at once (`syclsched.devices.fences`)."""
+    limits = discover().device("cpu").limits
+    long = Signature({"y": (1,)}, {"y": DTYPE}, {"turns": 300_000})
+    spin = compile_task(SPIN, SPIN.implementations[0], long, queues[0], limits)
+    signature = Signature({"x": (1,), "y": (1,)}, {"x": DTYPE, "y": DTYPE}, {"a": 2})
+    mix = compile_task(MIX, MIX.implementations[0], signature, queues[1], limits)
+    pieces = [array(queues[0], 1)[0] for _ in range(3)]
+    waited, x, y = (
+        memory.as_usm_array(piece, (1,), DTYPE, queue)
+        for piece, queue in zip(pieces, (queues[0], queues[1], queues[1]), strict=True)
+    )
+    late, after = spin.bind({"y": waited}), mix.bind({"x": x, "y": y})
+    assert isinstance(late, KernelSubmission)
+    assert isinstance(after, KernelSubmission)
+    loop = new_loop(queues)
+    for turn in range(0, 60, 2):
+        loop.wait(loop.submit([loop.kernel(turn, 0, [], late), loop.kernel(turn + 1, 1, [turn], after)]))
+        (_, end_ns), (start_ns, _) = loop.times([turn, turn + 1])
+        assert end_ns <= start_ns, f"turn {turn}"
+
+
+def test_waits_for_what_python_submitted(queues: list[Any], new_loop: NewLoop) -> None:
     platform = discover()
     signature = Signature({"y": (1,)}, {"y": DTYPE}, {"turns": 2_000_000})
     spin = compile_task(SPIN, SPIN.implementations[0], signature, queues[0], platform.device("cpu").limits)
     storage, _ = array(queues[0], 1)
     event = spin.bind({"y": memory.as_usm_array(storage, (1,), DTYPE, queues[0])}).submit(queues[0], [])
     loop = new_loop(queues)
-    loop.adopt(0, event)
+    loop.adopt(0, 0, event)
     batch = loop.submit([loop.fence(1, 1, [0])])
     loop.wait(batch)
     assert event.execution_status.name == "complete"
-    loop.close()
 
 
-def test_stops_before_the_next_one(queues: list[Any]) -> None:
+def test_stops_before_the_next_one(queues: list[Any], new_loop: NewLoop) -> None:
     loop = new_loop(queues)
     assert loop.submit([loop.fence(0, 0, [])]).done == 1
     loop.stop()
     assert loop.submit([loop.fence(1, 0, []), loop.fence(2, 0, [])]).done == 0
     assert loop.holds(0)
     assert not loop.holds(1)
-    loop.close()
 
 
-def test_says_how_far_it_came(queues: list[Any]) -> None:
+def test_says_how_far_it_came(queues: list[Any], new_loop: NewLoop) -> None:
     from dpctl.program import create_program_from_source
 
     kernel = create_program_from_source(queues[0], SOURCE).get_sycl_kernel("where_am_i")
@@ -166,7 +175,6 @@ def test_says_how_far_it_came(queues: list[Any]) -> None:
     batch = loop.submit([loop.fence(0, 0, []), loop.kernel(1, 0, [], wrong), loop.fence(2, 0, [])])
     loop.wait(batch)
     assert batch.done == 1
-    loop.close()
 
 
 def test_can_be_switched_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -176,4 +184,4 @@ def test_can_be_switched_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
         assert load_library() is None
     finally:
         load_library.cache_clear()
-    assert find_library(tmp_path) is None
+    assert find_submission_loop(tmp_path) is None

@@ -18,6 +18,7 @@ from running import ASSIGN, DTYPE, JUDGE, MIX, OPENCL, SPIN, graphs, plan_by, pl
 
 from syclsched.api import with_lanes
 from syclsched.devices import discover, open_devices
+from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.errors import (
     ArgumentError,
     ExecutionError,
@@ -354,6 +355,22 @@ def test_failed_host_task_cancels_its_descendants_only(live: tuple[Platform, Any
     for name in ("lost", "y"):
         with pytest.raises(TaskFailedError, match="on purpose"):
             run.result(name)
+    run.close()
+
+
+def test_what_fails_on_its_device_takes_its_descendants_along(
+    live: tuple[Platform, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platform, devices = live
+    graph = chain(6)
+    plan = plan_on(graph, platform, "cpu")
+    third = next(i.id for _, i in plan.instructions() if i.task == graph.tasks[2].name)
+    monkeypatch.setattr(SubmissionLoop, "failed", lambda loop, slots: {third: -5} if third in slots else {})
+    run = execute(plan, graph, devices)
+    with pytest.raises(TaskFailedError, match=rf"task '{graph.tasks[2].name}'.*failed on its device.*status -5"):
+        run.wait()
+    outcome = {s.task: s.outcome for s in run.trace().spans if s.kind == "launch"}
+    assert [outcome[t.name] for t in graph.tasks] == ["done", "done", "failed", "cancelled", "cancelled", "cancelled"]
     run.close()
 
 

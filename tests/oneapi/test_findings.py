@@ -26,6 +26,7 @@ HEALTHY = Facts(
     opencl_loader="/v/lib/libOpenCL.so.1",
     cpu_driver="/v/lib/libintelocl.so",
     layer="/v/_il_layer.so",
+    submission="/v/_submit.so",
     emulator_off=False,
     users_variables={},
     target_arch="skx",
@@ -102,6 +103,11 @@ def test_the_2026_2_wheel_without_adapter() -> None:
 def test_no_sycl_library_of_the_generation_dpctl_needs() -> None:
     found = only(sycl_library=None, versions={**HEALTHY.versions, "intel-sycl-rt": "2025.0.0"})
     assert "libsycl.so.7" in found.what and "2025.0.0" in found.what
+
+
+def test_the_submission_loop_was_not_built() -> None:
+    found = only(submission=None)
+    assert found.status == "warning" and "gcc" in str(found.mend) and "Python submits instead" in str(found.meaning)
 
 
 def test_the_layer_was_not_built() -> None:

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The OpenCL objects behind SYCL ones: queues, kernels and events of OpenCL devices.
+
+SYCL gives them out by ``get_native`` and takes them back by ``make_event`` (SYCL 2020, 4.5.1, and the OpenCL backend's
+specification). dpctl has no binding of these, so the functions of the runtime's library are called as its own headers
+call them. Where the library does not have them under these names, there is no native access, and everything goes
+through SYCL.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from functools import lru_cache
+from typing import Any
+
+from syclsched.devices.submission_library import SWITCH, table
+
+_OPENCL = "libOpenCL.so.1"
+#: The major versions whose binary interface has these functions.
+_SYCL = ("libsycl.so.7", "libsycl.so.8")
+_QUEUE_NATIVE = "_ZNK4sycl3_V15queue9getNativeERi"
+_KERNEL_NATIVE = "_ZNK4sycl3_V16kernel9getNativeEv"
+_EVENT_NATIVE = "_ZNK4sycl3_V15event9getNativeEv"
+_MAKE_EVENT = "_ZN4sycl3_V16detail10make_eventEmRKNS0_7contextENS0_7backendE"
+_OPERATOR_NEW = "_Znwm"
+_SIZEOF_EVENT = 16  # a shared pointer
+_BACKEND_OPENCL = 1
+
+_QUEUE_DEVICE = 0x1091
+_DEVICE_PLATFORM = 0x1031
+_KERNEL_FUNCTION_NAME = 0x1190
+_KERNEL_PROGRAM = 0x1194
+_INDIRECT_ACCESS = (0x4200, 0x4201, 0x4202)  # host, device, shared
+
+#: In the order of ``struct functions`` of ``_submit_opencl.c``; those of an extension are found for each platform.
+_FUNCTIONS = (
+    "clEnqueueNDRangeKernel",
+    "clEnqueueMemcpyINTEL",
+    "clSetKernelArgMemPointerINTEL",
+    "clSetKernelArg",
+    "clFlush",
+    "clGetEventInfo",
+    "clWaitForEvents",
+    "clReleaseEvent",
+    "clGetEventProfilingInfo",
+)
+
+
+class NativeOpenCL:
+    """Functions of the OpenCL library and of the SYCL runtime's that are loaded in this process.
+
+    Raises
+    ------
+    OSError, AttributeError
+        If they are not, or lack something.
+    """
+
+    def __init__(self) -> None:
+        opencl, sycl = _loaded(_OPENCL), _loaded(*_SYCL)
+        pointer, number = ctypes.c_void_p, ctypes.c_int32
+        self._opencl = opencl
+        self._queue_native = _function(sycl, _QUEUE_NATIVE, pointer, pointer, pointer)
+        self._kernel_native = _function(sycl, _KERNEL_NATIVE, pointer, pointer)
+        self._event_native = _function(sycl, _EVENT_NATIVE, pointer, pointer)
+        self._make_event = _function(sycl, _MAKE_EVENT, pointer, pointer, ctypes.c_size_t, pointer, number)
+        self._new = _function(_loaded("libstdc++.so.6"), _OPERATOR_NEW, pointer, ctypes.c_size_t)
+        self._delete_event = _function(_loaded("libDPCTLSyclInterface.so.0"), "DPCTLEvent_Delete", None, pointer)
+        info = (number, pointer, ctypes.c_uint32, ctypes.c_size_t, pointer, pointer)
+        self._queue_info = _function(opencl, "clGetCommandQueueInfo", *info)
+        self._device_info = _function(opencl, "clGetDeviceInfo", *info)
+        self._kernel_info = _function(opencl, "clGetKernelInfo", *info)
+        self._extension = _function(
+            opencl, "clGetExtensionFunctionAddressForPlatform", pointer, pointer, ctypes.c_char_p
+        )
+        self._create_kernel = _function(opencl, "clCreateKernel", pointer, pointer, ctypes.c_char_p, pointer)
+        self._set_exec_info = _function(
+            opencl, "clSetKernelExecInfo", number, pointer, ctypes.c_uint32, ctypes.c_size_t, pointer
+        )
+        self._release_kernel = _function(opencl, "clReleaseKernel", number, pointer)
+        self._release_queue = _function(opencl, "clReleaseCommandQueue", number, pointer)
+        self._release_event = _function(opencl, "clReleaseEvent", number, pointer)
+        self._tables: dict[int, Any] = {}
+
+    def queue(self, queue: Any) -> tuple[int, int]:
+        """Return the handle of the native queue of a SYCL queue, to be given to `release_queue`, and the functions.
+
+        Parameters
+        ----------
+        queue : dpctl.SyclQueue
+            Of an OpenCL device.
+
+        Returns
+        -------
+        (int, int)
+            ``cl_command_queue``, and the address of the table that ``_submit_opencl.c`` takes.
+
+        Raises
+        ------
+        AttributeError
+            If the platform lacks one of the functions.
+        """
+        native = self._queue_native(queue.addressof_ref(), ctypes.byref(ctypes.c_int32()))
+        device, platform = ctypes.c_void_p(), ctypes.c_void_p()
+        self._queue_info(native, _QUEUE_DEVICE, ctypes.sizeof(device), ctypes.byref(device), None)
+        self._device_info(device, _DEVICE_PLATFORM, ctypes.sizeof(platform), ctypes.byref(platform), None)
+        key = platform.value or 0
+        if key not in self._tables:
+            try:
+                self._tables[key] = self._table(key)
+            except AttributeError:
+                self.release_queue(native)
+                raise
+        return native, ctypes.addressof(self._tables[key])
+
+    def kernel(self, kernel: Any) -> int:
+        """Return a native kernel made of the program of a SYCL kernel, to be given to `release_kernel`.
+
+        It is another than SYCL's: whoever sets arguments must be alone.
+
+        Parameters
+        ----------
+        kernel : dpctl.program.SyclKernel
+            Of an OpenCL device.
+
+        Raises
+        ------
+        OSError
+            If the platform refuses.
+        """
+        native = self._kernel_native(kernel.addressof_ref())
+        program, length, error = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_int32()
+        self._kernel_info(native, _KERNEL_PROGRAM, ctypes.sizeof(program), ctypes.byref(program), None)
+        self._kernel_info(native, _KERNEL_FUNCTION_NAME, 0, None, ctypes.byref(length))
+        name = ctypes.create_string_buffer(length.value + 1)
+        self._kernel_info(native, _KERNEL_FUNCTION_NAME, length.value, name, None)
+        made = self._create_kernel(program, name.value, ctypes.byref(error))
+        self._release_kernel(native)
+        if not made:
+            raise OSError(f"clCreateKernel returns {error.value} for {name.value.decode(errors='replace')!r}")
+        yes = ctypes.c_uint32(1)
+        for kind in _INDIRECT_ACCESS:  # as SYCL does: a kernel may find pointers behind its pointers
+            self._set_exec_info(made, kind, ctypes.sizeof(yes), ctypes.byref(yes))
+        return int(made)
+
+    def event(self, event: Any) -> int:
+        """Return the native event of a SYCL event, to be given to `release_event`.
+
+        Parameters
+        ----------
+        event : dpctl.SyclEvent
+            Of something that was submitted to an OpenCL device.
+        """
+        return int(self._event_native(event.addressof_ref()))
+
+    def sycl_event(self, native: int, queue: Any) -> Any:
+        """Return a SYCL event of a native one, which stays the caller's.
+
+        Parameters
+        ----------
+        native : int
+            ``cl_event``.
+        queue : dpctl.SyclQueue
+            Of its context.
+
+        Returns
+        -------
+        dpctl.SyclEvent
+        """
+        from dpctl import SyclEvent
+
+        made = self._new(_SIZEOF_EVENT)
+        self._make_event(made, native, queue.sycl_context.addressof_ref(), _BACKEND_OPENCL)
+        try:
+            return SyclEvent(_capsule(made, b"SyclEventRef", None))  # takes a copy
+        finally:
+            self._delete_event(made)
+
+    def release_queue(self, native: int) -> None:
+        """Give a queue back."""
+        self._release_queue(native)
+
+    def release_kernel(self, native: int) -> None:
+        """Give a kernel back."""
+        self._release_kernel(native)
+
+    def release_event(self, native: int) -> None:
+        """Give an event back."""
+        self._release_event(native)
+
+    def _table(self, platform: int) -> Any:
+        addresses = []
+        for name in _FUNCTIONS:
+            if name.endswith("INTEL"):
+                address = self._extension(platform, name.encode())
+                if not address:
+                    raise AttributeError(f"the OpenCL platform has no {name}")
+            else:
+                address = table(self._opencl, (name,))[0]
+            addresses.append(address)
+        return (ctypes.c_void_p * len(addresses))(*addresses)
+
+
+@lru_cache(maxsize=1)
+def load_native() -> NativeOpenCL | None:
+    """Return native access to OpenCL, or None where there is none or it is switched off.
+
+    Returns
+    -------
+    NativeOpenCL or None
+        The same each time.
+    """
+    if os.environ.get(SWITCH, "1") != "1":
+        return None
+    try:
+        return NativeOpenCL()
+    except (OSError, AttributeError):
+        return None
+
+
+# --- inside ---------------------------------------------------------------------------------------
+
+_capsule = ctypes.pythonapi.PyCapsule_New
+_capsule.restype = ctypes.py_object
+_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+
+
+def _loaded(*names: str) -> Any:
+    """Return the first of these libraries that is loaded already."""
+    for name in names:
+        try:
+            return ctypes.CDLL(name, mode=os.RTLD_NOLOAD)
+        except OSError:
+            continue
+    raise OSError(f"none of {', '.join(names)} is loaded")
+
+
+def _function(library: Any, name: str, result: Any, *arguments: Any) -> Any:
+    found = library[name]  # not an attribute: each use of a name may have its own signature
+    found.restype = result
+    found.argtypes = list(arguments)
+    return found

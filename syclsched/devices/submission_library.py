@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shared object of the compiled submission loop (``_submit*.c``), found and opened."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from functools import lru_cache
+from typing import Any
+
+from syclsched.oneapi.built import find_submission_loop
+
+#: ``0``: submit from Python instead. ``sycl``: from C, but through SYCL for OpenCL devices, too. Results are the same.
+SWITCH = "SYCLSCHED_NATIVE"
+
+#: Of the structures and functions, as the C sources have it.
+VERSION = 2
+
+#: As dpctl's own modules load it.
+_INTERFACE = "libDPCTLSyclInterface.so.0"
+#: In the order of ``struct functions`` of ``_submit_dpctl.c``.
+_FUNCTIONS = (
+    "DPCTLQueue_SubmitRange",
+    "DPCTLQueue_SubmitNDRange",
+    "DPCTLQueue_MemcpyWithEvents",
+    "DPCTLEvent_GetCommandExecutionStatus",
+    "DPCTLEvent_Wait",
+    "DPCTLEvent_Delete",
+    "DPCTLEvent_GetProfilingInfoStart",
+    "DPCTLEvent_GetProfilingInfoEnd",
+)
+
+
+class Library:
+    """The shared object's functions, and the tables they are given.
+
+    Parameters
+    ----------
+    path : str
+        Of the shared object.
+    interface : ctypes.CDLL
+        dpctl's C interface.
+
+    Raises
+    ------
+    OSError, AttributeError, ValueError
+        If the shared object cannot be opened, lacks something, or is of another version.
+    """
+
+    def __init__(self, path: str, interface: Any) -> None:
+        loaded = ctypes.CDLL(path)
+        if ctypes.c_int64.in_dll(loaded, "syclsched_submit_version").value != VERSION:
+            raise ValueError(f"{path} is of another version")
+        self._dpctl = table(interface, _FUNCTIONS)
+        self.dpctl_way = _address_in(loaded, "syclsched_way_dpctl")
+        self.opencl_way = _address_in(loaded, "syclsched_way_opencl")
+        pointer, count = ctypes.c_void_p, ctypes.c_int64
+        self.submit = loaded.syclsched_submit
+        self.submit.restype = count
+        self.submit.argtypes = [pointer, count, pointer, count, *[pointer] * 5]
+        self.wait = loaded.syclsched_wait
+        self.wait.restype = None
+        self.wait.argtypes = [pointer, count]
+        self.times = loaded.syclsched_times
+        self.times.restype = None
+        self.times.argtypes = [pointer, count, pointer, pointer]
+        self.delete = loaded.syclsched_delete
+        self.delete.restype = None
+        self.delete.argtypes = [pointer, count]
+        # Asked too often to give up the GIL for it.
+        self.status = ctypes.PYFUNCTYPE(ctypes.c_int32, pointer)(_address_in(loaded, "syclsched_status"))
+
+    @property
+    def dpctl_functions(self) -> int:
+        """Address of dpctl's functions."""
+        return ctypes.addressof(self._dpctl)
+
+
+def table(library: Any, names: tuple[str, ...]) -> Any:
+    """Return the addresses of a library's functions, as C keeps them.
+
+    Parameters
+    ----------
+    library : ctypes.CDLL
+        Which.
+    names : tuple of str
+        In the order of the C structure.
+    """
+    return (ctypes.c_void_p * len(names))(*[_address_in(library, name) for name in names])
+
+
+@lru_cache(maxsize=1)
+def load_library() -> Library | None:
+    """Return the loop's library, or None where there is none, it is switched off, or dpctl is not what it was made for.
+
+    Returns
+    -------
+    Library or None
+        The same each time.
+    """
+    path = find_submission_loop()
+    if path is None or os.environ.get(SWITCH, "1") == "0":
+        return None
+    import dpctl  # noqa: F401  (loads its C interface)
+
+    try:
+        return Library(path, ctypes.CDLL(_INTERFACE, mode=os.RTLD_NOLOAD))
+    except (OSError, AttributeError, ValueError):
+        return None
+
+
+def _address_in(library: Any, name: str) -> int:
+    return ctypes.addressof(ctypes.c_char.in_dll(library, name))

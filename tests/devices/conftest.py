@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queues of every device, and the compiled submission loop by both ways to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from syclsched.devices import discover, open_devices
+from syclsched.devices.fences import lane_queue
+from syclsched.devices.native_opencl import load_native
+from syclsched.devices.submission_library import load_library
+from syclsched.devices.submission_loop import SubmissionLoop
+
+
+@pytest.fixture(params=["cpu", "accelerator"])
+def queues(request: pytest.FixtureRequest) -> Iterator[list[Any]]:
+    """Two in-order queues of a device."""
+    platform = discover()
+    if request.param not in {d.name for d in platform.devices}:
+        pytest.skip(f"no device {request.param!r} here")
+    with open_devices(platform) as live:
+        yield [lane_queue(live.queue(request.param)) for _ in range(2)]
+
+
+@pytest.fixture(params=["sycl", "native"])
+def new_loop(request: pytest.FixtureRequest) -> Iterator[Callable[..., SubmissionLoop]]:
+    """Make submission loops, by one of the two ways; they are closed at the end."""
+    library = load_library()
+    assert library is not None, "the package was built without its C parts"
+    made: list[SubmissionLoop] = []
+
+    def new(queues: list[Any], slots: int = 1000) -> SubmissionLoop:
+        made.append(SubmissionLoop(library, dict(enumerate(queues)), slots))
+        if request.param == "native":
+            assert load_native() is not None, "the runtime's library does not have what native access needs"
+            made[-1].go_native()
+        return made[-1]
+
+    yield new
+    for loop in made:
+        loop.close()

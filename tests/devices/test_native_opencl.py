@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""OpenCL objects behind SYCL ones: the same queue, a kernel of one's own, and events there and back."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from syclsched.devices import memory, native_opencl
+from syclsched.devices.fences import submit_fence
+from syclsched.devices.native_opencl import NativeOpenCL, load_native
+from syclsched.devices.submission_library import SWITCH, load_library
+from syclsched.devices.submission_loop import SubmissionLoop
+
+pytestmark = pytest.mark.sycl
+
+_QUEUE_CONTEXT = 0x1090
+_OUT_OF_RESOURCES = -5
+
+
+@pytest.fixture
+def native() -> NativeOpenCL:
+    found = load_native()
+    assert found is not None, "the runtime's library does not have what native access needs"
+    return found
+
+
+@pytest.fixture
+def user_event(queues: list[Any], native: NativeOpenCL) -> Iterator[tuple[int, Callable[[int], None]]]:
+    """An event that completes, or fails, when it is told to."""
+    opencl = ctypes.CDLL("libOpenCL.so.1")
+    opencl.clCreateUserEvent.restype = ctypes.c_void_p
+    opencl.clCreateUserEvent.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    opencl.clSetUserEventStatus.argtypes = [ctypes.c_void_p, ctypes.c_int32]
+    info = opencl["clGetCommandQueueInfo"]
+    info.argtypes = [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p]
+    queue, _ = native.queue(queues[0])
+    context = ctypes.c_void_p()
+    assert info(queue, _QUEUE_CONTEXT, 8, ctypes.byref(context), None) == 0
+    event = opencl.clCreateUserEvent(context, None)
+    yield event, lambda status: opencl.clSetUserEventStatus(event, status)
+    native.release_event(event)
+    native.release_queue(queue)
+
+
+def test_events_there_and_back(queues: list[Any], native: NativeOpenCL) -> None:
+    event = submit_fence(queues[0], [])
+    handle = native.event(event)
+    again = native.sycl_event(handle, queues[0])
+    again.wait()
+    assert event.execution_status.name == again.execution_status.name == "complete"
+    native.release_event(handle)
+
+
+def test_a_python_submission_waits_for_a_native_event(
+    queues: list[Any], native: NativeOpenCL, user_event: tuple[int, Callable[[int], None]]
+) -> None:
+    handle, set_status = user_event
+    storage = memory.allocate(queues[0], 8, "shared")
+    view = memory.as_numpy(storage, (1,), "int64")
+    view[...] = 1
+    source = np.array([2])
+    copied = queues[0].memcpy_async(storage, memory.as_bytes(source), 8, [native.sycl_event(handle, queues[0])])
+    assert copied.execution_status.name != "complete"
+    assert view[0] == 1
+    set_status(0)
+    copied.wait()
+    assert view[0] == 2
+
+
+def test_the_loop_says_what_failed(
+    queues: list[Any], native: NativeOpenCL, user_event: tuple[int, Callable[[int], None]]
+) -> None:
+    handle, set_status = user_event
+    library = load_library()
+    assert library is not None
+    loop = SubmissionLoop(library, dict(enumerate(queues)), 10)
+    loop.go_native()
+    loop.adopt(0, 0, native.sycl_event(handle, queues[0]))
+    assert not loop.is_complete(0)
+    batch = loop.submit([loop.fence(1, 0, []), loop.fence(2, 1, [0])])
+    assert not loop.is_complete(2)
+    set_status(_OUT_OF_RESOURCES)
+    loop.wait(batch)
+    assert loop.is_complete(2)
+    # What waited runs all the same on these devices: who asks must look at what it waited for, too.
+    assert loop.failed(range(10))[0] == _OUT_OF_RESOURCES
+    loop.close()
+
+
+def test_a_kernel_of_ones_own(queues: list[Any], native: NativeOpenCL) -> None:
+    from dpctl.program import create_program_from_source
+
+    kernel = create_program_from_source(queues[0], "__kernel void nothing(__global int *a) {}").get_sycl_kernel(
+        "nothing"
+    )
+    first, second = native.kernel(kernel), native.kernel(kernel)
+    assert first != second
+    for made in (first, second):
+        native.release_kernel(made)
+
+
+@pytest.mark.parametrize("value", ["0", "sycl"])
+def test_can_be_switched_off(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    load_native.cache_clear()
+    monkeypatch.setenv(SWITCH, value)
+    try:
+        assert load_native() is None
+    finally:
+        load_native.cache_clear()
+
+
+def test_a_runtime_without_it_is_left_alone(monkeypatch: pytest.MonkeyPatch, queues: list[Any]) -> None:
+    load_native.cache_clear()
+    monkeypatch.setattr(native_opencl, "_QUEUE_NATIVE", "no_such_function")
+    library = load_library()
+    assert library is not None
+    try:
+        assert load_native() is None
+        loop = SubmissionLoop(library, {0: queues[0]}, 10)
+        loop.go_native()
+        loop.wait(loop.submit([loop.fence(0, 0, [])]))
+        assert loop.is_complete(0)
+        loop.close()
+    finally:
+        load_native.cache_clear()
