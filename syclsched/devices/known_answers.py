@@ -130,40 +130,44 @@ def mismatch(result: Array, answer: Array, tolerance: float) -> str | None:
 # --- the computations as numba-dpex kernels (decorated where they are compiled) ---------------------
 
 
-def float_elements_kernel(item: Any, out: Any, given: Any) -> None:
-    """First half of out: a ramp made from the index; second half: exp(-x^2) + sin(x) cos(x) + |x|, x = given[i]."""
+def float_kernel(item: Any, out: Any, given: Any) -> None:
+    """Ramp; exp(-x^2) + sin(x) cos(x) + |x| of given's first half; sums of every 16th element of its second half."""
     i = item.get_id(0)
+    half = given.shape[0] // 2
     out[i] = i
     out[i] = given[1] * out[i] + given[0]
     x = given[i]
-    out[given.shape[0] + i] = math.exp(-x * x) + math.sin(x) * math.cos(x) + math.sqrt(x * x)
+    out[half + i] = math.exp(-x * x) + math.sin(x) * math.cos(x) + math.sqrt(x * x)
+    if i < 16:
+        total = out[2 * half + i]
+        for j in range(half + i, 2 * half, 16):
+            total += given[j]
+        out[2 * half + i] = total
 
 
-def integer_elements_kernel(item: Any, out: Any, given: Any) -> None:
-    """First half of out: a ramp made from the index; second half: 5 x^2 + (x ^ 21) - (x >> 2), x = given[i]."""
+def integer_kernel(item: Any, out: Any, given: Any) -> None:
+    """Ramp; 5 x^2 + (x ^ 21) - (x >> 2) of given's first half; sums of every 16th element of its second half."""
     i = item.get_id(0)
+    half = given.shape[0] // 2
     out[i] = i
     out[i] = given[1] * out[i] + given[0]
     x = given[i]
-    out[given.shape[0] + i] = x * x * 5 + (x ^ 21) - (x >> 2)
+    out[half + i] = x * x * 5 + (x ^ 21) - (x >> 2)
+    if i < 16:
+        total = out[2 * half + i]
+        for j in range(half + i, 2 * half, 16):
+            total += given[j]
+        out[2 * half + i] = total
 
 
-def reduction_kernel(item: Any, out: Any, given: Any) -> None:
-    """out[i] = sum of every 16th element from i on; out comes in as zeros."""
-    i = item.get_id(0)
-    total = out[i]
-    for j in range(i, given.shape[0], 16):
-        total += given[j]
-    out[i] = total
+def dpex_kernel(dtype: Dtype) -> Any:
+    """Return the numba-dpex kernel of a dtype; it leaves the answers of `KINDS` one after another.
 
-
-def dpex_kernels(dtype: Dtype) -> tuple[tuple[Any, tuple[str, ...]], ...]:
-    """Return the numba-dpex kernels of a dtype, each with the computations whose answers it leaves one after another.
-
-    Ramp and formula share a kernel, because making a program costs a driver more than running it.
+    They share a kernel, because making a program costs a driver more than running it. ``given`` holds the input of the
+    formula, whose first two values are the ramp's, and then that of the reduction, equally long; ``out`` comes in as
+    zeros.
     """
-    elements = float_elements_kernel if dtype.is_float else integer_elements_kernel
-    return (elements, (RAMP, FORMULA)), (reduction_kernel, (REDUCTION,))
+    return float_kernel if dtype.is_float else integer_kernel
 
 
 # --- the computations in OpenCL C --------------------------------------------------------------------
