@@ -75,13 +75,7 @@ def run_dpex(queue: Any, dtypes: tuple[Dtype, ...]) -> Iterator[Answer]:
     for dtype in dtypes:
         kernel = _dpex_kernel(queue, ka.dpex_kernel(dtype), dtype)
         for length in ka.LENGTHS:
-            given = np.concatenate([ka.inputs(kind, dtype, length) for kind in (ka.FORMULA, ka.REDUCTION)])
-            right = [ka.expected(kind, dtype, length) for kind in ka.KINDS]
-            out = np.zeros(sum(each.size for each in right), dtype=dtype.name)
-            result = _submit(queue, kernel, out, given, flatten_array, length)
-            parts = np.split(result, np.cumsum([each.size for each in right])[:-1])
-            for kind, part, answer in zip(ka.KINDS, parts, right, strict=True):
-                yield Answer(dtype, kind, length, part, answer)
+            yield from _all_kinds(queue, kernel, dtype, length, flatten_array)
 
 
 def _dpex_kernel(queue: Any, function: Callable[..., None], dtype: Dtype) -> Any:
@@ -205,26 +199,36 @@ def run_opencl(queue: Any, dtypes: tuple[Dtype, ...]) -> Iterator[Answer]:
         raise RouteUnavailable("the device's backend takes no OpenCL C")
     compiled = program.create_program_from_source(queue, ka.opencl_source(dtypes))
     for dtype in dtypes:
-        for kind in ka.KINDS:
-            kernel = compiled.get_sycl_kernel(f"{ka.OPENCL_KERNELS[kind]}_{dtype.name}")
-            for length in ka.LENGTHS:
-                yield _opencl_answer(queue, kernel, dtype, kind, length)
-
-
-def _opencl_answer(queue: Any, kernel: Any, dtype: Dtype, kind: str, length: int) -> Answer:
-    given = ka.inputs(kind, dtype, length)
-    if kind != ka.REDUCTION:
-        right = ka.expected(kind, dtype, length)
-        out = np.zeros(right.size, dtype=dtype.name)
-        result = _submit(queue, kernel, out, given, _pointer_only, right.size)
-    else:
+        kernel = compiled.get_sycl_kernel(ka.opencl_kernel(dtype))
+        for length in ka.LENGTHS:
+            yield from _all_kinds(queue, kernel, dtype, length, _pointer_only, (ctypes.c_longlong(length),))
+    kernel, dtype = compiled.get_sycl_kernel(ka.OPENCL_GROUPS), ka.OPENCL_GROUPS_DTYPE
+    for length in ka.LENGTHS:
+        given = ka.inputs(ka.REDUCTION, dtype, length)
         right = ka.opencl_group_totals(given)
-        out = np.zeros(right.size, dtype=dtype.name)
         result = _submit(
-            queue, kernel, out, given, _pointer_only, ka.OPENCL_REDUCTION_ITEMS, ka.OPENCL_GROUP_ITEMS,
+            queue, kernel, np.zeros_like(right), given, _pointer_only, ka.OPENCL_REDUCTION_ITEMS, ka.OPENCL_GROUP_ITEMS,
             extra=(ctypes.c_longlong(length),),
         )  # fmt: skip
-    return Answer(dtype, kind, length, result, right)
+        yield Answer(dtype, ka.REDUCTION, length, result, right)
+
+
+def _all_kinds(
+    queue: Any,
+    kernel: Any,
+    dtype: Dtype,
+    length: int,
+    arguments_of: Callable[[Any], list[Any]],
+    extra: tuple[Any, ...] = (),
+) -> Iterator[Answer]:
+    """Run a kernel that leaves the answers of all kinds one after another."""
+    given = np.concatenate([ka.inputs(kind, dtype, length) for kind in (ka.FORMULA, ka.REDUCTION)])
+    right = [ka.expected(kind, dtype, length) for kind in ka.KINDS]
+    out = np.zeros(sum(each.size for each in right), dtype=dtype.name)
+    result = _submit(queue, kernel, out, given, arguments_of, length, extra=extra)
+    parts = np.split(result, np.cumsum([each.size for each in right])[:-1])
+    for kind, part, answer in zip(ka.KINDS, parts, right, strict=True):
+        yield Answer(dtype, kind, length, part, answer)
 
 
 def _pointer_only(array: Any) -> list[Any]:

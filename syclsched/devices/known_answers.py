@@ -176,16 +176,22 @@ _FLOAT_FORMULA = "exp(-x * x) + sin(x) * cos(x) + sqrt(x * x)"
 _INTEGER_FORMULA = "x * x * 5 + (x ^ 21) - (x >> 2)"
 
 _OPENCL_TEMPLATE = """
-__kernel void ramp_{name}(__global {type} *out, __global const {type} *given) {{
+__kernel void all_{name}(__global {type} *out, __global const {type} *given, long length) {{
     size_t i = get_global_id(0);
     out[i] = given[1] * ({type})i + given[0];
-}}
-__kernel void formula_{name}(__global {type} *out, __global const {type} *given) {{
-    size_t i = get_global_id(0);
     {type} x = given[i];
-    out[i] = {formula};
+    out[length + i] = {formula};
+    if (i < {items}) {{
+        {type} total = 0;
+        for (long j = length + i; j < 2 * length; j += {items})
+            total += given[j];
+        out[2 * length + i] = total;
+    }}
 }}
-__kernel void reduction_{name}(__global {type} *out, __global const {type} *given, long length) {{
+"""
+
+_OPENCL_GROUPS = """
+__kernel void groups(__global {type} *out, __global const {type} *given, long length) {{
     __local {type} partial[{group}];
     size_t me = get_local_id(0);
     {type} total = 0;
@@ -201,17 +207,25 @@ __kernel void reduction_{name}(__global {type} *out, __global const {type} *give
 }}
 """
 
-OPENCL_KERNELS = {RAMP: "ramp", FORMULA: "formula", REDUCTION: "reduction"}
+#: The dtype that is summed through local memory, by groups: a barrier costs a compiler much, in whatever dtype.
+OPENCL_GROUPS_DTYPE = DTYPES[0]
+OPENCL_GROUPS = "groups"
+
+
+def opencl_kernel(dtype: Dtype) -> str:
+    """Return the name of the OpenCL C kernel of a dtype, which does what the one of `dpex_kernel` does."""
+    return f"all_{dtype.name}"
 
 
 def opencl_source(dtypes: tuple[Dtype, ...]) -> str:
-    """Return one OpenCL C program with the kernels of all the dtypes."""
-    return "".join(
+    """Return one OpenCL C program with the kernels of all the dtypes, and the sum by groups."""
+    kernels = [
         _OPENCL_TEMPLATE.format(
             name=dtype.name,
             type=dtype.opencl,
             formula=_FLOAT_FORMULA if dtype.is_float else _INTEGER_FORMULA,
-            group=OPENCL_GROUP_ITEMS,
+            items=REDUCTION_ITEMS,
         )
         for dtype in dtypes
-    )
+    ]
+    return "".join([*kernels, _OPENCL_GROUPS.format(type=OPENCL_GROUPS_DTYPE.opencl, group=OPENCL_GROUP_ITEMS)])

@@ -174,8 +174,8 @@ def test_a_wrong_numba_dpex_kernel_is_caught(
     ("right", "wrong", "kind"),
     [
         ("given[1] * ({type})i", "given[1] * ({type})(i == 16 ? 0 : i)", ka.RAMP),
-        ("out[i] = {formula};", "out[i] = i % 4 == 3 ? x : {formula};", ka.FORMULA),
-        ("other = 1;", "other = 2;", ka.REDUCTION),
+        ("out[length + i] = {formula};", "out[length + i] = i % 4 == 3 ? x : {formula};", ka.FORMULA),
+        ("total += given[j];", "total += j % 7 == 0 ? 0 : given[j];", ka.REDUCTION),
     ],
 )
 def test_a_wrong_opencl_kernel_is_caught(
@@ -187,6 +187,17 @@ def test_a_wrong_opencl_kernel_is_caught(
     failed = {(each.dtype, each.kind) for each in verdict.checks if each.status == "failed"}
     assert failed == {(dtype.name, kind) for dtype in ka.DTYPES}
     assert not verdict.trusted
+
+
+@pytest.mark.sycl
+def test_a_sum_through_local_memory_that_leaves_something_out_is_caught(
+    cpu: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "other = 1;" in ka._OPENCL_GROUPS
+    monkeypatch.setattr(ka, "_OPENCL_GROUPS", ka._OPENCL_GROUPS.replace("other = 1;", "other = 2;"))
+    verdict = trust.check(cpu, routes=only(OPENCL_C))
+    failed = {(each.dtype, each.kind) for each in verdict.checks if each.status == "failed"}
+    assert failed == {("float32", ka.REDUCTION)}
 
 
 @pytest.mark.sycl
