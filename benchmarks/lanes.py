@@ -3,8 +3,9 @@
 
     python benchmarks/lanes.py [--n 2048] [--tile 256] [--runs 15]
 
-Both plans may use the same implementations; only the number of lanes differs. Prints medians with their median
-absolute deviations, the ratio of medians, the median ratio of neighbouring runs, and predicted beside measured.
+Both plans are bound once and may use the same implementations; only the number of lanes differs. Prints medians with
+their median absolute deviations, the ratio of medians, the median ratio of neighbouring runs, and predicted beside
+measured.
 """
 
 from __future__ import annotations
@@ -12,17 +13,16 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
+from contextlib import ExitStack
 from typing import Any
 
 # Read by the OpenCL CPU runtime when it loads: one worker thread makes every queue one core.
 os.environ.setdefault("CL_CONFIG_CPU_TBB_NUM_WORKERS", "1")
 
 
-def makespan(plan: Any, workload: Any, live: Any) -> float:
-    """Run a plan once, check its result, and return its makespan in seconds."""
-    from syclsched.execution import execute
-
-    with execute(plan, workload.graph, live) as run:
+def makespan(runner: Any, workload: Any) -> float:
+    """Run a bound plan once, check its result, and return its makespan in seconds."""
+    with runner.run() as run:
         run.wait()
         check = workload.check({name: run.result(name) for name in workload.results})
         assert check.ok, check.text
@@ -50,6 +50,7 @@ def main() -> None:
     from syclsched import discover, workloads
     from syclsched.api import with_lanes
     from syclsched.devices import open_devices
+    from syclsched.execution import bind
     from syclsched.planner import plan_graph
     from syclsched.profiling import HistoryStore, calibrate
 
@@ -62,9 +63,11 @@ def main() -> None:
             plan_graph(workload.graph, with_lanes(platform, lanes), policy="single:cpu", history=history)
             for lanes in (1, 2)
         ]
-        for plan in plans:
-            makespan(plan, workload, live)  # warm
-        pairs = [[makespan(plan, workload, live) for plan in plans] for _ in range(given.runs)]
+        with ExitStack() as stack:
+            runners = [stack.enter_context(bind(plan, workload.graph, live)) for plan in plans]
+            for runner in runners:
+                makespan(runner, workload)  # warm
+            pairs = [[makespan(runner, workload) for runner in runners] for _ in range(given.runs)]
     one, two = ([pair[k] for pair in pairs] for k in (0, 1))
     describe("one lane", plans[0], one)
     describe("two lanes", plans[1], two)

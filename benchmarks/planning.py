@@ -20,14 +20,17 @@ from dataclasses import replace
 import networkx
 import numpy as np
 
+from syclsched.execution.program import Program
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Operation, Parameter, Work
+from syclsched.model.plan import Plan
 from syclsched.model.platform import HOST, Device, Link, MemorySpace, Platform
 from syclsched.model.schedule import Assignment, Schedule
 from syclsched.model.task import LogicalArray
-from syclsched.planning import build_plan, transitive_reduction, verify
+from syclsched.planning import build, build_plan, transitive_reduction, verify
 from syclsched.planning.closure import reduced_edges
+from syclsched.simulation import predict
 
 ARRAY_BYTES = 8192
 TASK_S = 1e-4
@@ -113,6 +116,13 @@ def measure(what: str, run: Callable[[], object], runs: int) -> None:
     )
 
 
+def made(plan: Plan) -> Plan:
+    """Return a plan whose instructions have been made: they are when they are first looked at."""
+    for lane in plan.lanes:
+        len(lane.instructions)
+    return plan
+
+
 def planning(graph: TaskGraph, devices: int, runs: int) -> None:
     """Measure passes and verification, without and with too little memory."""
     platform = machine(devices)
@@ -122,16 +132,46 @@ def planning(graph: TaskGraph, devices: int, runs: int) -> None:
     count = sum(len(lane.instructions) for lane in plan.lanes)
     print(f"{len(graph)} tasks, {plan.counters.dependencies} dependencies on {devices} devices:")
     print(f"  {count} instructions, {plan.counters.copies} copies, {plan.counters.waits} waits")
-    measure("  passes", lambda: build_plan(graph, platform, schedule, durations_s), runs)
+    measure("  passes", lambda: made(build_plan(graph, platform, schedule, durations_s)), runs)
     measure("  verification", lambda: verify(plan, graph), runs)
+    measure("  execution's program of it", lambda: Program(plan).event_holders, runs)
     peak = max(plan.peak_bytes[d.space] for d in platform.compute_devices)
     small = replace(
         platform, spaces=tuple(s if s.name == HOST else replace(s, capacity_bytes=peak // 4) for s in platform.spaces)
     )
     tight = build_plan(graph, small, schedule, durations_s)
     print(f"  a quarter of the memory ({peak // 4} bytes a device): {tight.counters.copies} copies")
-    measure("  passes with evictions", lambda: build_plan(graph, small, schedule, durations_s), runs)
+    measure("  passes with evictions", lambda: made(build_plan(graph, small, schedule, durations_s)), runs)
     measure("  verification", lambda: verify(tight, graph), runs)
+
+
+def there_and_back(length: int, runs: int) -> None:
+    """Measure a chain whose values are needed once more in reverse order, as in training, with room for 32 of them."""
+    graph = TaskGraph(f"there and back {length}")
+    values = [graph.array(f"x{n}", (ARRAY_BYTES // 8,), temporary=True) for n in range(length)]
+    back = [graph.array(f"g{n}", (ARRAY_BYTES // 8,), temporary=n > 0) for n in range(length)]
+    for n in range(length):
+        inputs = {"p0": values[n - 1]} if n else {}
+        graph.kernel(combine(len(inputs)), name=f"f{n}", out=values[n], **inputs)
+    for n in reversed(range(length)):
+        inputs = {f"p{i}": array for i, array in enumerate([values[n], *back[n + 1 : n + 2]])}
+        graph.kernel(combine(len(inputs)), name=f"b{n}", out=back[n], **inputs)
+    assigned = tuple(Assignment(t.name, "d0", 0, "kernel", k * TASK_S, TASK_S) for k, t in enumerate(graph.tasks))
+    schedule, durations_s = Schedule("in order", assigned), dict.fromkeys((t.name for t in graph.tasks), TASK_S)
+    print(f"a chain of {length} tasks there and back, room for 32 arrays:")
+    for latency_s in (0.1 * TASK_S, TASK_S, 10 * TASK_S):
+        platform = machine(1, 32 * ARRAY_BYTES)
+        slow = replace(platform, links=tuple(replace(link, latency_s=latency_s) for link in platform.links))
+        given = build.asked(graph, slow, schedule, durations_s)
+        evicting = build.finished(given, build.drafted(given, limited=True))
+        plan = predict(build_plan(graph, slow, schedule, durations_s))
+        verify(plan, graph)
+        print(
+            f"  copies of {latency_s / TASK_S:g} tasks' time: evictions only {evicting.makespan_s * 1e3:.1f} ms "
+            f"({evicting.counters.copies} copies); as planned {plan.makespan_s * 1e3:.1f} ms "
+            f"({plan.counters.copies} copies, {plan.counters.recomputed} tasks done again)"
+        )
+        measure("  passes", lambda where=slow: made(build_plan(graph, where, schedule, durations_s)), runs)
 
 
 def reduction(what: str, edges: set[tuple[int, int]], runs: int, *, beside_networkx: bool) -> None:
@@ -159,6 +199,7 @@ def main() -> None:
     graph = layered(given.tasks)
     for devices in given.devices:
         planning(graph, devices, given.runs)
+    there_and_back(500, given.runs)
     measure("reduction of that graph, from its tasks", lambda: transitive_reduction(graph), given.runs)
     rng = random.Random(0)
     for count, beside in ((given.tasks, False), (min(given.tasks, given.networkx), True)):

@@ -3,10 +3,10 @@
 
     python benchmarks/simulation.py [--instructions 200000] [--tasks 300] [--seeds 2]
 
-Speed: CPU time of this process, least of five, warm; the engine alone (a plan that has been flattened), and with the
-conversion from and to Python objects. Quality: makespans over that of HEFT that knew the truth, on the graph families
-of `benchmarks/instances.py` at communication-to-computation ratios 0.1 and 1; every timetable is validated against the
-true times.
+Speed: CPU time of this process, least of five, warm; the engine alone (a plan that has been flattened), and from end to
+end: from `Plan` objects never seen before to the makespan, and on to an object for every instruction. Quality:
+makespans over that of HEFT that knew the truth, on the graph families of `benchmarks/instances.py` at
+communication-to-computation ratios 0.1 and 1; every timetable is validated against the true times.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from syclsched.scheduling.dynamic import DYNAMIC_POLICIES, DynamicPolicy, Hybrid
 from syclsched.scheduling.policies.heft import Heft
 from syclsched.scheduling.problem import Problem, makespan_s
 from syclsched.scheduling.tables import Floats
-from syclsched.simulation import predict, simulate
+from syclsched.simulation import Noise, predict, simulate
 from syclsched.simulation.engine import run_machine
 from syclsched.simulation.program import flatten
 
@@ -91,26 +91,40 @@ def least_s(call: Callable[[], object]) -> float:
     return min(seconds)
 
 
+def fresh(plan: Plan) -> Plan:
+    """Return an equal plan that nothing is known of yet."""
+    return replace(plan)
+
+
+def read(plan: Plan) -> int:
+    """Look at every instruction of a plan."""
+    return sum(len(lane.instructions) for lane in plan.lanes)
+
+
 def speed(count: int) -> None:
     """Time the simulator on plans of one size."""
     print(f"Speed, {count} instructions: instructions a second")
-    print(
-        "".join(
-            f"{name:>13}" for name in ("devices", "interference", "links", "engine", "flatten", "predict", "simulate")
-        )
-    )
+    print("".join(f"{name:>15}" for name in ("devices", "interference", "links", *CALLS)))
     cases: list[tuple[int, float, Contention]] = [
         (4, 0.0, "none"), (4, 0.5, "none"), (32, 0.0, "none"), (4, 0.0, "one-port"), (4, 0.0, "fair"),
     ]  # fmt: skip
     for devices, factor, contention in cases:
         plan = random_plan(count, devices, factor, contention)
-        machine = flatten(plan)
-        calls: list[Callable[[], object]] = [
-            lambda m=machine: run_machine(m), lambda p=plan: flatten(p), lambda p=plan: predict(p),
-            lambda p=plan: simulate(p),
-        ]  # type: ignore[misc]  # fmt: skip
-        rates = "".join(f"{count / least_s(call):13,.0f}" for call in calls)
-        print(f"{devices:13d}{factor:13g}{contention:>13}{rates}")
+        rates = "".join(f"{count / least_s(lambda c=call, p=plan: c(p)):15,.0f}" for call in CALLS.values())  # type: ignore[misc]
+        print(f"{devices:15d}{factor:15g}{contention:>15}{rates}")
+
+
+#: What is timed: the engine on a plan seen before; flattening one never seen; what users call on a plan never seen, to
+#: the makespan, and on to every object of the result; and one more run of a plan seen before, with noise.
+CALLS: dict[str, Callable[[Plan], object]] = {
+    "engine": lambda plan: run_machine(flatten(plan)),
+    "flatten": lambda plan: flatten(fresh(plan)),
+    "predict": lambda plan: predict(fresh(plan)),
+    "simulate": lambda plan: simulate(fresh(plan)),
+    "predict, read": lambda plan: read(predict(fresh(plan))),
+    "simulate, read": lambda plan: len(simulate(fresh(plan)).spans),
+    "again, noise": lambda plan: simulate(plan, noise=Noise(sigma=0.2)),
+}
 
 
 # --- quality --------------------------------------------------------------------------------------

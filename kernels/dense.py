@@ -229,7 +229,7 @@ DENSE = Operation(
     ),
     work=_dense_work,
     check=_dense_check,
-    split=Split(rows=("y", "x"), grain=_dense_grain),
+    split=Split(rows=("y", "x"), grain=_dense_grain, inexact=("numpy",)),
 )
 
 SOFTMAX = Operation(

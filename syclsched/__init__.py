@@ -40,6 +40,7 @@ _LAZY = {
     "discover": "syclsched.api",
     "plan": "syclsched.api",
     "read_graph": "syclsched.frontends",
+    "bind": "syclsched.api",
     "run": "syclsched.api",
     "simulate": "syclsched.api",
     "verify": "syclsched.api",
@@ -49,7 +50,7 @@ _LAZY = {
 __all__ = ["__version__", *sorted(_LAZY)]
 
 if TYPE_CHECKING:
-    from syclsched.api import calibrate, describe, discover, plan, run, simulate, verify
+    from syclsched.api import bind, calibrate, describe, discover, plan, run, simulate, verify
     from syclsched.errors import SyclschedError
     from syclsched.frontends import read_graph, write_graph
     from syclsched.model.access import AccessMode

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The library in a few verbs: discover, describe, calibrate, plan, verify, simulate, run.
+"""The library in a few verbs: discover, describe, calibrate, plan, verify, simulate, run, bind.
 
 Each takes and returns the frozen data of `syclsched.model`; the rooms below can be used directly for more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,8 @@ from syclsched.model.trace import Trace
 if TYPE_CHECKING:
     from syclsched.costs import History
     from syclsched.devices import LiveDevices
-    from syclsched.execution import Run
+    from syclsched.execution import Run, Runner
+    from syclsched.simulation import Event, Noise
 
 
 def discover(
@@ -117,6 +118,8 @@ def calibrate(
     *,
     live: LiveDevices | None = None,
     progress: Callable[..., None] | None = None,
+    policy: str = "auto",
+    rewrite: str = "auto",
 ) -> int:
     """Time every distinct piece of work of a graph on every device that can do it, and remember it.
 
@@ -130,21 +133,29 @@ def calibrate(
         Opened if not given.
     progress : callable, optional
         Called as measurements are made.
+    policy, rewrite : str, optional
+        As they will be given to `plan`: where tasks may be cut, their chunks are timed, too.
 
     Returns
     -------
     int
         How many measurements were made; those remembered from earlier are not repeated.
     """
+    from contextlib import ExitStack
+
     from syclsched.devices import open_devices
+    from syclsched.planner import graph_to_time
     from syclsched.profiling import HistoryStore
     from syclsched.profiling import calibrate as measure
 
-    with HistoryStore() as history:
-        if live is not None:
-            return measure(graph, platform, live, history, progress=progress).measured
-        with open_devices(platform) as opened:
-            return measure(graph, platform, opened, history, progress=progress).measured
+    with ExitStack() as stack:
+        history = stack.enter_context(HistoryStore())
+        opened = live if live is not None else stack.enter_context(open_devices(platform))
+        measured = measure(graph, platform, opened, history, progress=progress).measured
+        chunks = graph_to_time(graph, platform, policy=policy, rewrite=rewrite, history=history)
+        if chunks is not None:
+            measured += measure(chunks, platform, opened, history, progress=progress).measured
+    return measured
 
 
 def plan(
@@ -155,6 +166,7 @@ def plan(
     history: History | None = None,
     minimize: str = "makespan",
     subject_to: Iterable[str] = (),
+    rewrite: str = "auto",
 ) -> Plan:
     """Plan a graph for a platform; see `syclsched.planner.plan_graph`.
 
@@ -173,21 +185,27 @@ def plan(
         ``memory``.
     subject_to : iterable of str, optional
         What the plan must keep to, such as ``memory[gpu] <= 1GiB``.
+    rewrite : str, optional
+        ``none`` plans the graph as it is; ``coarsen`` merges tiny tasks first, ``split`` cuts large ones, ``both`` does
+        both. ``auto`` plans as it is and with both, and keeps the better; with a named policy it is ``none``. The plan
+        runs with the graph given here, whatever was done.
 
     Returns
     -------
     Plan
         Verified, with predicted times.
     """
-    from syclsched.planner import plan_graph
+    from contextlib import ExitStack
 
-    limits = tuple(subject_to)
-    if history is not None:
-        return plan_graph(graph, platform, policy=policy, history=history, minimize=minimize, subject_to=limits)
+    from syclsched.planner import plan_graph
     from syclsched.profiling import HistoryStore
 
-    with HistoryStore() as store:
-        return plan_graph(graph, platform, policy=policy, history=store, minimize=minimize, subject_to=limits)
+    limits = tuple(subject_to)
+    with ExitStack() as stack:
+        known = history if history is not None else stack.enter_context(HistoryStore())
+        return plan_graph(
+            graph, platform, policy=policy, history=known, minimize=minimize, subject_to=limits, rewrite=rewrite
+        )
 
 
 def verify(plan: Plan, graph: TaskGraph | None = None) -> None:
@@ -210,13 +228,20 @@ def verify(plan: Plan, graph: TaskGraph | None = None) -> None:
     prove(plan, graph)
 
 
-def simulate(plan: Plan) -> Trace:
+def simulate(plan: Plan, *, noise: Noise | None = None, events: Sequence[Event] = (), seed: int = 0) -> Trace:
     """Run a plan on a virtual clock; see `syclsched.simulation.simulate`.
 
     Parameters
     ----------
     plan : Plan
         The plan.
+    noise : Noise, optional
+        How true durations differ from planned ones: noise, and costs that are wrong.
+    events : sequence of SlowDown or Failure, optional
+        Devices that slow down or fail at a time; these classes, `Noise`, and `repeat` for many seeds are in
+        `syclsched.simulation`.
+    seed : int, optional
+        For the noise.
 
     Returns
     -------
@@ -225,7 +250,7 @@ def simulate(plan: Plan) -> Trace:
     """
     from syclsched.simulation import simulate as on_virtual_clock
 
-    return on_virtual_clock(plan)
+    return on_virtual_clock(plan, noise=noise, events=events, seed=seed)
 
 
 def run(
@@ -236,6 +261,7 @@ def run(
     policy: str = "auto",
     inputs: Mapping[str, Any] | None = None,
     calibrate: bool = True,
+    rewrite: str = "auto",
 ) -> Run:
     """Plan a graph if need be, and start it; returns at once.
 
@@ -253,27 +279,80 @@ def run(
         Values of input arrays, before those given with `TaskGraph.array`.
     calibrate : bool, optional
         Time work that was never timed before on these devices, so that the plan is a good one.
+    rewrite : str, optional
+        For planning, if no plan is given; see `plan`. Inputs and results have the names of ``graph`` in any case.
 
     Returns
     -------
     Run
         Ask it for results; use it as a context manager to give everything back.
     """
-    from syclsched.devices import open_devices
     from syclsched.execution import execute
+
+    made, live = _planned_and_open(graph, platform, plan, policy, calibrate, rewrite)
+    try:
+        return execute(made, graph, live, inputs=inputs, owns_devices=True)
+    except BaseException:
+        live.close()
+        raise
+
+
+def bind(
+    graph: TaskGraph,
+    platform: Platform | None = None,
+    *,
+    plan: Plan | None = None,
+    policy: str = "auto",
+    calibrate: bool = True,
+    rewrite: str = "auto",
+    trace: bool = True,
+) -> Runner:
+    """Plan a graph if need be, and make it ready to be run many times with new data.
+
+    Kernels are compiled, memory is got and arguments are laid out once. A run then costs little more than the
+    submissions themselves, which are made from C.
+
+    Parameters
+    ----------
+    graph, platform, plan, policy, calibrate, rewrite
+        As for `run`.
+    trace : bool, optional
+        Keep times of every run for `Run.trace`.
+
+    Returns
+    -------
+    Runner
+        ``runner.run(inputs)`` starts a run, ``runner(inputs)`` waits for it and returns results. Use it as a context
+        manager to give everything back.
+    """
+    from syclsched.execution import bind as bind_plan
+
+    made, live = _planned_and_open(graph, platform, plan, policy, calibrate, rewrite)
+    try:
+        return bind_plan(made, graph, live, trace=trace, owns_devices=True)
+    except BaseException:
+        live.close()
+        raise
+
+
+def _planned_and_open(
+    graph: TaskGraph, platform: Platform | None, plan: Plan | None, policy: str, calibrate: bool, rewrite: str
+) -> tuple[Plan, LiveDevices]:
+    """Return a plan, made now if there is none, and the devices it runs on."""
+    from syclsched.devices import open_devices
 
     where = platform if platform is not None else (discover() if plan is None else plan.platform)
     live = open_devices(where)
     try:
         if plan is None:
             if calibrate:
-                _calibrate(graph, where, live=live)
-            plan = _plan(graph, where, policy=policy)
-        return execute(plan, graph, live, inputs=inputs, owns_devices=True)
+                _calibrate(graph, where, live=live, policy=policy, rewrite=rewrite)
+            plan = _plan(graph, where, policy=policy, rewrite=rewrite)
+        return plan, live
     except BaseException:
         live.close()
         raise
 
 
-# `run` has parameters of these names.
+# `run` and `bind` have parameters of these names.
 _calibrate, _plan = calibrate, plan

@@ -16,6 +16,7 @@ from syclsched.model.operation import Implementation, Launch, OpenCLSource, Oper
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 from syclsched.model.schedule import Assignment, Schedule
+from syclsched.model.task import LogicalArray
 from syclsched.planning import build_plan
 from syclsched.simulation import predict
 
@@ -143,22 +144,37 @@ def sequential(graph: TaskGraph, inputs: Mapping[str, Any]) -> dict[str, Any]:
             continue
         host = next(i for i in task.operation.implementations if i.kind == "host")
         arguments = {parameter: values[array] for parameter, array in task.arguments.items()}
+        arguments |= {parameter: arguments[parameter][i:j] for parameter, (i, j) in task.rows.items()}
         with np.errstate(over="ignore"):
             host.load(task.signature)(**arguments, **task.signature.scalars)
     return values
 
 
 @st.composite
-def graphs(draw: st.DrawFn, max_tasks: int = 16) -> TaskGraph:
-    """Random graphs of `MIX` and `ASSIGN`, with barriers, explicit edges and temporaries."""
+def parts(draw: st.DrawFn, first: LogicalArray, second: LogicalArray) -> tuple[Any, Any]:
+    """As many rows of two arrays, or of one that do not overlap; sometimes all."""
+    size = first.shape[0]
+    count = draw(st.one_of(st.integers(1, max(size, 1)), st.just(size)))
+    if draw(st.booleans()) and 2 * count <= size:  # both of the first
+        start = draw(st.integers(0, size - 2 * count))
+        other = draw(st.integers(start + count, size - count))
+        return first[start : start + count], first[other : other + count]
+    starts = [draw(st.integers(0, size - count)) for _ in range(2)] if count <= size else [0, 0]
+    return first[starts[0] : starts[0] + min(count, size)], second[starts[1] : starts[1] + min(count, size)]
+
+
+@st.composite
+def graphs(draw: st.DrawFn, max_tasks: int = 16, ranges: bool = False) -> TaskGraph:
+    """Random graphs of `MIX` and `ASSIGN`, with barriers, explicit edges and temporaries; if asked, on some rows."""
     graph = TaskGraph("random")
-    size = draw(st.sampled_from([0, 1, 5, 64, 1000]))
+    size = draw(st.sampled_from([1, 5, 64, 1000] if ranges else [0, 1, 5, 64, 1000]))
     arrays = [
         graph.array(f"a{i}", (size,), DTYPE, temporary=draw(st.integers(0, 3)) == 0)
         for i in range(draw(st.integers(2, 5)))
     ]
     for index in range(draw(st.integers(1, max_tasks))):
         x, y = draw(st.permutations(arrays))[:2]
+        x, y = draw(parts(x, y)) if ranges else (x, y)
         choice = draw(st.integers(0, 9))
         if choice == 0:
             graph.barrier(name=f"t{index}")

@@ -12,6 +12,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Launch, Operation, Parameter, Work
 from syclsched.model.platform import HOST, Device, Interference, Link, MemorySpace, Platform
 from syclsched.model.schedule import Assignment, Schedule
+from syclsched.model.task import ArrayRows, LogicalArray
 
 MODES = [AccessMode.READ, AccessMode.WRITE, AccessMode.UPDATE, AccessMode.REDUCE]
 
@@ -34,8 +35,19 @@ def touching(modes: tuple[AccessMode, ...]) -> Operation:
 
 
 @st.composite
-def graphs(draw: st.DrawFn, max_tasks: int = 14, max_arrays: int = 5) -> TaskGraph:
-    """Random graphs of every access mode, with barriers, temporaries and explicit edges."""
+def parts(draw: st.DrawFn, arrays: list[LogicalArray]) -> list[LogicalArray | ArrayRows]:
+    """One to three arguments of a task: arrays, or rows of them; two of one array do not overlap."""
+    chosen: list[LogicalArray | ArrayRows] = []
+    for array in draw(st.lists(st.sampled_from(arrays), min_size=1, max_size=3, unique_by=lambda a: a.name)):
+        rows = array.shape[0]
+        ends = sorted(draw(st.sets(st.integers(0, rows), min_size=2, max_size=4))) if draw(st.integers(0, 3)) else []
+        chosen += [array[i:j] for i, j in zip(ends[::2], ends[1::2], strict=False)] or [array]
+    return chosen[:3]
+
+
+@st.composite
+def graphs(draw: st.DrawFn, max_tasks: int = 14, max_arrays: int = 5, ranges: bool = False) -> TaskGraph:
+    """Random graphs of every access mode, with barriers, temporaries, explicit edges; if asked, ranges of rows."""
     graph = TaskGraph("random")
     arrays = [
         graph.array(f"a{i}", (draw(st.integers(1, 64)),), temporary=draw(st.booleans()))
@@ -45,7 +57,8 @@ def graphs(draw: st.DrawFn, max_tasks: int = 14, max_arrays: int = 5) -> TaskGra
         if draw(st.integers(0, 11)) == 0:
             graph.barrier(name=f"t{index}")
             continue
-        chosen = draw(st.lists(st.sampled_from(arrays), min_size=1, max_size=3, unique_by=lambda a: a.name))
+        whole = st.lists(st.sampled_from(arrays), min_size=1, max_size=3, unique_by=lambda a: a.name)
+        chosen = draw(parts(arrays) if ranges else whole)
         modes = tuple(draw(st.sampled_from(MODES)) for _ in chosen)
         graph.kernel(touching(modes), name=f"t{index}", **{f"p{i}": a for i, a in enumerate(chosen)})
     names = [t.name for t in graph.tasks]
@@ -98,9 +111,9 @@ class Case:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> Case:
+def cases(draw: st.DrawFn, ranges: bool = False) -> Case:
     """A random schedule that respects dependencies but is otherwise arbitrary."""
-    graph, platform = draw(graphs()), draw(platforms())
+    graph, platform = draw(graphs(ranges=ranges)), draw(platforms())
     assignments, durations = [], {}
     for position, name in enumerate(graph.order()):
         device = draw(st.sampled_from(platform.devices))
@@ -110,3 +123,43 @@ def cases(draw: st.DrawFn) -> Case:
         durations[name] = 0.0 if barrier else draw(st.sampled_from([0.0, 1e-4, 3e-4]))
         assignments.append(Assignment(name, device.name, lane, implementation, position * 1.0, position + 1.0))
     return Case(graph, platform, Schedule("random", tuple(assignments)), durations)
+
+
+@st.composite
+def tight_cases(draw: st.DrawFn) -> Case:
+    """Mostly temporaries written once, on two devices whose memory holds little more than one task needs."""
+    graph = TaskGraph("tight")
+    arrays: list[LogicalArray] = []
+    for index in range(draw(st.integers(6, 24))):
+        kind = draw(st.integers(0, 15))
+        if kind == 0:
+            graph.barrier(name=f"t{index}")
+            continue
+        read = draw(st.lists(st.sampled_from(arrays), max_size=2, unique_by=lambda a: a.name)) if arrays else []
+        if kind == 1 and read:
+            graph.kernel(touching((AccessMode.UPDATE,)), name=f"t{index}", p0=read[0])
+            continue
+        new = graph.array(f"a{index}", (draw(st.integers(1, 4)),), temporary=draw(st.integers(0, 3)) > 0)
+        arrays.append(new)
+        modes = (*(AccessMode.READ for _ in read), AccessMode.WRITE)
+        graph.kernel(touching(modes), name=f"t{index}", **{f"p{i}": a for i, a in enumerate([*read, new])})
+    needed = max((sum(graph.arrays[a.array].nbytes for a in t.accesses) for t in graph.tasks), default=8)
+    capacity = needed + 8 * draw(st.integers(0, 3))
+    host = draw(st.sampled_from([0, 0, 8, needed, 2 * needed]))
+    devices = [
+        Device(n, n, "gpu", "level_zero", "", n, (n,), lanes=draw(st.integers(1, 2)), copy_lane=draw(st.booleans()))
+        for n in ("left", "right")
+    ]
+    spaces = (MemorySpace("left", capacity), MemorySpace("right", capacity), MemorySpace(HOST, host, True))
+    link_s = draw(st.sampled_from([1e-5, 1e-2]))
+    links = [Link(*pair, link_s, 1e12) for n in ("left", "right") for pair in ((HOST, n), (n, HOST))]
+    host_device = Device(HOST, HOST, HOST, HOST, "", HOST, (HOST,))
+    platform = Platform("tight", (*devices, host_device), spaces, tuple(links))
+    assigned, durations = [], {}
+    for position, name in enumerate(graph.order()):
+        device = draw(st.sampled_from([devices[0], *devices]))
+        barrier = graph.task(name).kind == "barrier"
+        lane = draw(st.integers(0, device.lanes - 1))
+        durations[name] = 0.0 if barrier else draw(st.sampled_from([1e-4, 1e-4, 1e-2]))
+        assigned.append(Assignment(name, device.name, lane, None if barrier else "kernel", position, position + 1.0))
+    return Case(graph, platform, Schedule("random", tuple(assigned)), durations)

@@ -1,38 +1,97 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs and plans run on values that are their own history: what any execution of a plan must compute."""
+"""Graphs and plans run on values that are their own history, row by row: what any execution of a plan must compute."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Instruction, Plan
 from syclsched.model.platform import HOST
 
-Values = dict[tuple[str, str], object]
+#: The rows of an array in one memory space, each a value that stands for its history.
+Values = dict[tuple[str, str], list[int]]
 
 
-def sequential(graph: TaskGraph) -> tuple[dict[str, object], dict[str, object]]:
-    """What each task reads, and each array's last value, if values are the history that made them."""
-    values: dict[str, object] = {name: ("input", name) for name in graph.arrays}
+_numbers: dict[object, int] = {}
+
+
+def number(*history: object) -> int:
+    """A number for a history: the same for the same."""
+    return _numbers.setdefault(history, len(_numbers))
+
+
+def _extent(shape: tuple[int, ...]) -> int:
+    return shape[0] if shape else 1
+
+
+def _seen(read: Iterable[tuple[str, int, int]]) -> int:
+    return number("seen", *sorted(read))
+
+
+def sequential(graph: TaskGraph) -> tuple[dict[str, int], dict[str, list[int]]]:
+    """What each task reads, and each array's last rows, if values are the history that made them."""
+    values = {name: [number("input", name, r) for r in range(_extent(a.shape))] for name, a in graph.arrays.items()}
     seen = {}
     for name in graph.order():
         task = graph.task(name)
-        seen[name] = tuple(values[a.array] for a in task.accesses if a.mode.reads)
-        for access in task.accesses:
+        touched = [(a, range(*(a.rows or (0, len(values[a.array]))))) for a in task.accesses]
+        seen[name] = _seen({(a.array, r, values[a.array][r]) for a, rows in touched if a.mode.reads for r in rows})
+        for access, rows in touched:
             if access.mode.writes:
-                values[access.array] = (name, access.array, seen[name])
+                for row in rows:
+                    values[access.array][row] = number(name, access.array, row, seen[name])
     return seen, values
 
 
-def execute(plan: Plan, rng: random.Random) -> tuple[dict[str, object], Values]:
+class _Places:
+    """Which rows of which array the names in a plan stand for."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._rows = {a.name: a.rows for a in plan.arrays}
+        self._extent = {a.name: _extent(a.shape) for a in plan.arrays}
+
+    def whole(self, name: str) -> str:
+        rows = self._rows[name]
+        return name if rows is None else rows.array
+
+    def rows(self, name: str) -> range:
+        rows = self._rows[name]
+        return range(self._extent[name]) if rows is None else range(rows.start, rows.stop)
+
+    def empty(self, name: str) -> list[int]:
+        return [number("rubbish")] * self._extent[name]
+
+
+def _memory_needed(plan: Plan, places: _Places) -> dict[int, set[int]]:
+    """The allocations each instruction's buffers are from: the last before it."""
+    newest: dict[tuple[str, str], int] = {}
+    needed: dict[int, set[int]] = {}
+    for _, instruction in plan.instructions():
+        memory = {(places.whole(u.array), u.space) for u in instruction.uses}
+        if instruction.kind == "alloc":
+            newest.update(dict.fromkeys(memory, instruction.id))
+        else:
+            needed[instruction.id] = {newest[m] for m in memory if m in newest}
+    return needed
+
+
+def execute(plan: Plan, rng: random.Random) -> tuple[dict[str, int], Values]:
     """Run a plan in a random order its lanes and waits allow, without using any of the planner's own code.
 
     A free takes effect at any time once what it waits for, and what is before it on its lane, is done. An allocation
-    waits until memory that the same buffer had before has been given back, as the engine's does.
+    waits until memory that the same buffer had before has been given back, and what uses memory until it is there, as
+    the engine's do.
     """
-    buffers: Values = {(a.name, HOST): ("input", a.name) for a in plan.arrays if a.is_input}
-    seen: dict[str, object] = {}
+    places = _Places(plan)
+    buffers: Values = {
+        (a.name, HOST): [number("input", a.name, r) for r in places.rows(a.name)]
+        for a in plan.arrays
+        if a.is_input and a.rows is None
+    }
+    needed = _memory_needed(plan, places)
+    seen: dict[str, int] = {}
     done: set[int] = set()
     pointer = [0] * len(plan.lanes)
     pending: list[tuple[Instruction, set[int]]] = []
@@ -42,7 +101,7 @@ def execute(plan: Plan, rng: random.Random) -> tuple[dict[str, object], Values]:
         if pointer[lane] == len(instructions):
             return None
         first = instructions[pointer[lane]]
-        if first.kind != "free" and not done >= set(first.waits):
+        if first.kind != "free" and not done >= {*first.waits, *needed.get(first.id, ())}:
             return None
         if first.kind == "alloc" and (first.uses[0].array, first.uses[0].space) in buffers:
             return None
@@ -61,22 +120,30 @@ def execute(plan: Plan, rng: random.Random) -> tuple[dict[str, object], Values]:
         lane_number = rng.choice(ready)
         instruction = head(lane_number)
         assert instruction is not None
-        uses = [(u.array, u.space) for u in instruction.uses]
         if instruction.kind == "alloc":
-            buffers[uses[0]] = "rubbish"
+            use = instruction.uses[0]
+            buffers[use.array, use.space] = places.empty(use.array)
         elif instruction.kind == "free":
             before = plan.lanes[lane_number].instructions[: pointer[lane_number]]
-            pending.append((instruction, {*instruction.waits, *(i.id for i in before)}))
+            pending.append((instruction, {*instruction.waits, *needed[instruction.id], *(i.id for i in before)}))
         elif instruction.kind == "copy":
-            buffers[uses[1]] = buffers[uses[0]]
+            for source, target in zip(instruction.uses[::2], instruction.uses[1::2], strict=True):
+                assert source.array == target.array
+                whole = places.whole(source.array)
+                for row in places.rows(source.array):
+                    buffers[whole, target.space][row] = buffers[whole, source.space][row]
         elif instruction.kind in ("launch", "host"):
-            read = tuple(buffers[u.array, u.space] for u in instruction.uses if u.mode.reads)
             assert instruction.task is not None
-            seen[instruction.task] = read
-            for use in instruction.uses:
-                if use.mode.writes:
-                    assert (use.array, use.space) in buffers
-                    buffers[use.array, use.space] = (instruction.task, use.array, read)
+            touched = [(u.mode, places.whole(u.array), u.space, places.rows(u.array)) for u in instruction.uses]
+            # A kernel's argument is rows of one array that follow each other in one memory.
+            assert len({whole for _, whole, _, _ in touched}) == len({(whole, space) for _, whole, space, _ in touched})
+            read = {(w, row, buffers[w, s][row]) for mode, w, s, rows in touched if mode.reads for row in rows}
+            seen[instruction.task] = _seen(read)
+            for mode, whole, space, rows in touched:
+                if mode.writes:
+                    for row in rows:
+                        made = number(instruction.task, whole, row, seen[instruction.task])
+                        buffers[whole, space][row] = made
         pointer[lane_number] += 1
         done.add(instruction.id)
     assert all(p == len(lane.instructions) for p, lane in zip(pointer, plan.lanes, strict=True)), "deadlock"
@@ -86,10 +153,13 @@ def execute(plan: Plan, rng: random.Random) -> tuple[dict[str, object], Values]:
 def check(plan: Plan, graph: TaskGraph, rng: random.Random, times: int = 3) -> None:
     """Assert that random executions of a plan compute what the sequential program computes."""
     expected, last = sequential(graph)
+    places = _Places(plan)
     for _ in range(times):
         seen, buffers = execute(plan, rng)
         assert {t: v for t, v in expected.items() if graph.task(t).kind != "barrier"} == seen
         for array in plan.arrays:
             written = any(a.array == array.name and a.mode.writes for t in plan.tasks for a in t.accesses)
             if written and not array.temporary:
-                assert last[array.name] in [v for (name, _), v in buffers.items() if name == array.name]
+                whole, rows = places.whole(array.name), places.rows(array.name)
+                wanted = [last[whole][row] for row in rows]
+                assert wanted in [[v[row] for row in rows] for (name, _), v in buffers.items() if name == whole]

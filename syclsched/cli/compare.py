@@ -41,6 +41,7 @@ def compare_command(
     communication_unit: opt.CommunicationUnit = None,
     same_speed: opt.SameSpeed = False,
     policies: opt.Policies = "all",
+    rewrite: opt.Rewrite = "auto",
     devices: opt.Devices = None,
     sub_devices: opt.SubDevices = None,
     lanes: opt.Lanes = None,
@@ -82,11 +83,12 @@ def compare_command(
     names = policy_names(policies, given.graph, where)
     with HistoryStore() as history, console.status("planning ...") as status:
         found = compare(
-            given.graph, where, names, history=history, progress=lambda name: status.update(f"planning: {name} ...")
-        )
+            given.graph, where, names, history=history, progress=lambda name: status.update(f"planning: {name} ..."),
+            rewrite=rewrite,
+        )  # fmt: skip
     rows = [row for row, _ in found]
     if json_output:
-        print(json.dumps(document(given.graph, rows), indent=1))
+        print(json.dumps(document(given.graph.name, len(given.graph), rows), indent=1))
     else:
         title = f"{given.graph.name}: {plural(len(given.graph), 'task')} on {where.name}"
         show(rows, title, console, platforms=False)
@@ -101,7 +103,8 @@ def draw(rows: list[Row], name: str, path: Path, console: Console) -> None:
     Parameters
     ----------
     rows : list of Row
-        What was planned; one group of bars for each platform.
+        What was planned; one group of bars for each platform. Of disturbed runs, bars are medians and lines end at the
+        worst; what did not do all it had to is not drawn.
     name : str
         The graph's.
     path : Path
@@ -111,9 +114,19 @@ def draw(rows: list[Row], name: str, path: Path, console: Console) -> None:
     """
     from syclsched.tracing.bars import Bar, draw_bars
 
-    bars = [Bar(row.platform, row.policy, row.makespan_s, row.bound_s) for row in rows if row.makespan_s is not None]
-    draw_bars(bars, f"{name}: predicted makespan", path)
-    console.print(f"chart written to {path}", markup=False)
+    runs = max(row.runs for row in rows)
+    shown = [(row, row.counts_s) for row in rows]
+    # Bounds are those of the costs as planned.
+    bars = [
+        Bar(row.platform, row.policy, seconds, None if runs else row.bound_s, row.worst_s if row.runs > 1 else None)
+        for row, seconds in shown
+        if seconds is not None
+    ]
+    what = "predicted makespan" if not runs else "makespan, disturbed"
+    draw_bars(bars, f"{name}: {what if runs <= 1 else f'median of {runs} runs, line to the worst'}", path)
+    left = sum(seconds is None for _, seconds in shown)
+    note = f" ({left} of {len(rows)} have no makespan and are not in it)" if left else ""
+    console.print(f"chart written to {path}{note}", markup=False)
 
 
 def refuse_if_nothing(rows: list[Row]) -> None:

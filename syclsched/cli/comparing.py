@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from syclsched.errors import PolicyError, SyclschedError
-from syclsched.model.units import format_bytes, format_ratio, format_seconds
+from syclsched.model.units import format_bytes, format_ratio, format_seconds, plural
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from syclsched.model.graph import TaskGraph
     from syclsched.model.plan import Plan
     from syclsched.model.platform import Platform
+    from syclsched.simulation import Disturbance, Trials
 
 #: What users type for every policy there is.
 ALL = "all"
@@ -44,6 +45,16 @@ class Row:
         How long planning took.
     refused : str or None
         Why there is no plan.
+    rewritten : str or None
+        What was done to the graph before it was planned; the bound is then that of the rewritten graph.
+    runs : int
+        How often it was simulated with something going differently than planned; 0 for not at all.
+    median_s, mad_s, worst_s : float or None
+        Makespans of those runs that did all they had to: median, median absolute deviation, longest; None for none.
+    incomplete : int
+        How many runs did not do all they had to.
+    undone, lost : tuple of str
+        In the first of them: tasks that were not done, and arrays that are missing.
     """
 
     platform: str
@@ -54,6 +65,24 @@ class Row:
     copied_bytes: int | None
     planning_s: float
     refused: str | None = None
+    rewritten: str | None = None
+    runs: int = 0
+    median_s: float | None = None
+    mad_s: float | None = None
+    worst_s: float | None = None
+    incomplete: int = 0
+    undone: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+
+    @property
+    def counts_s(self) -> float | None:
+        """What the row is ranked and drawn by: the median of disturbed runs if there are any, else the makespan.
+
+        None if there is no plan, or if no run, or not every one, did all it had to.
+        """
+        if not self.runs:
+            return self.makespan_s
+        return None if self.incomplete else self.median_s
 
     @property
     def gap(self) -> float | None:
@@ -63,17 +92,20 @@ class Row:
         return self.makespan_s / self.bound_s - 1.0
 
 
-def policy_names(text: str, graph: TaskGraph, platform: Platform) -> tuple[str, ...]:
+def policy_names(text: str, graph: TaskGraph, platform: Platform, *, in_loop: bool = False) -> tuple[str, ...]:
     """Return the policies that were asked for.
 
     Parameters
     ----------
     text : str
         Names joined by commas, or ``all``: every policy that makes sense for the graph on the platform, and ``auto``.
+        Those of `syclsched.planner.trials.LOOP_POLICIES` decide while tasks run.
     graph : TaskGraph
         What is to be planned.
     platform : Platform
         For what.
+    in_loop : bool, optional
+        Whether ``all`` means those that decide while tasks run, too.
 
     Returns
     -------
@@ -86,17 +118,25 @@ def policy_names(text: str, graph: TaskGraph, platform: Platform) -> tuple[str, 
         If there is none of a name.
     """
     from syclsched.costs import CostModel
+    from syclsched.planner.trials import HYBRID, LOOP_POLICIES, decides_in_the_loop
     from syclsched.scheduling import build_problem, candidates, get
     from syclsched.scheduling.registry import AUTO
 
     if text.strip() == ALL:
-        return (AUTO, *candidates(build_problem(graph, platform, CostModel(platform))))
+        planned = candidates(build_problem(graph, platform, CostModel(platform)))
+        return (AUTO, *planned, *(LOOP_POLICIES if in_loop else ()))
     names = tuple(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))
     if not names:
         raise PolicyError("no policy is named", where="--policies", hint="As heft,cpop, or 'all'")
     for name in names:
-        if name != AUTO:
-            get(name)
+        followed = name.partition(":")[2] if name.startswith(f"{HYBRID}:") else name
+        if name == AUTO or (decides_in_the_loop(name) and followed == name):
+            continue
+        try:
+            get(followed)
+        except PolicyError as error:
+            hint = f"{error.hint}, {', '.join(LOOP_POLICIES)}, {HYBRID}:<POLICY>"
+            raise PolicyError(error.what, where=error.where, hint=hint) from None
     return names
 
 
@@ -110,8 +150,11 @@ def compare(
     progress: Callable[[str], None] | None = None,
     minimize: str = "makespan",
     subject_to: Sequence[str] = (),
+    rewrite: str = "auto",
+    disturbance: Disturbance | None = None,
+    seeds: Sequence[int] = (0,),
 ) -> list[tuple[Row, Plan | None]]:
-    """Plan a graph with several policies.
+    """Plan a graph with several policies, and see what becomes of the plans if things go differently.
 
     Parameters
     ----------
@@ -127,36 +170,81 @@ def compare(
         Measured task times.
     progress : callable, optional
         Called with each policy's name before it is tried.
-    minimize, subject_to
+    minimize, subject_to, rewrite
         As `syclsched.planner.plan_graph` takes them.
+    disturbance : Disturbance, optional
+        What goes differently than planned; its devices are the platform's.
+    seeds : sequence of int, optional
+        Of the disturbed runs.
 
     Returns
     -------
     list of (Row, Plan or None)
-        The shortest makespan first; what was refused last. Among equals those that took less time to plan come first.
+        The shortest makespan first, or the shortest median of the disturbed runs; then those that did not do all they
+        had to, and what was refused last. Among equals those that took less time to plan come first.
     """
     from syclsched.planner import plan_graph
+    from syclsched.planner.trials import decides_in_the_loop, try_in_the_loop
+    from syclsched.simulation import repeat
+
+    def plan_and_try(policy: str) -> tuple[Plan, Trials | None]:
+        if decides_in_the_loop(policy):
+            _refuse_aims(policy, minimize, subject_to, rewrite)
+            return try_in_the_loop(
+                graph, platform, policy, disturbance=disturbance, seeds=seeds, history=history
+            )  # fmt: skip
+        plan = plan_graph(
+            graph, platform, policy=policy, history=history, minimize=minimize, subject_to=tuple(subject_to),
+            rewrite=rewrite,
+        )  # fmt: skip
+        return plan, None if disturbance is None else repeat(plan, disturbance, seeds)
 
     name = label or platform.name
-    bound_s = _bound_s(graph, platform, history)
     found: list[tuple[Row, Plan | None]] = []
     for policy in policies:
         if progress is not None:
             progress(policy)
         started = time.perf_counter()
         try:
-            plan = plan_graph(
-                graph, platform, policy=policy, history=history, minimize=minimize, subject_to=tuple(subject_to)
-            )
+            plan, trials = plan_and_try(policy)
         except SyclschedError as error:
             took_s = time.perf_counter() - started
-            found.append((Row(name, policy, None, bound_s, None, None, took_s, str(error)), None))
+            found.append((Row(name, policy, None, None, None, None, took_s, str(error)), None))
             continue
-        took_s = time.perf_counter() - started
-        utilisation = _utilisation(plan)
-        row = Row(name, policy, plan.makespan_s, bound_s, utilisation, plan.counters.copied_bytes, took_s)
-        found.append((row, plan))
+        found.append((row_of(plan, trials, name, policy, time.perf_counter() - started), plan))
     return sorted(found, key=lambda pair: _rank(pair[0]))
+
+
+def row_of(plan: Plan, trials: Trials | None, platform: str, policy: str, planning_s: float) -> Row:
+    """Return the row of a plan.
+
+    Parameters
+    ----------
+    plan : Plan
+        With predicted times.
+    trials : Trials or None
+        Its disturbed runs.
+    platform, policy : str
+        What to call its platform and policy.
+    planning_s : float
+        How long planning took, trials included.
+
+    Returns
+    -------
+    Row
+        What the table shows of it; the bound is the plan's own.
+    """
+    row = Row(
+        platform, policy, plan.makespan_s, plan.lower_bound_s or None, _utilisation(plan), plan.counters.copied_bytes,
+        planning_s, rewritten=str(plan.recipe) if plan.recipe else None,
+    )  # fmt: skip
+    if trials is None:
+        return row
+    first = next((run for run in trials.runs if not run.complete), trials.runs[0])
+    return replace(
+        row, runs=len(trials.runs), median_s=trials.median_s, mad_s=trials.mad_s, worst_s=trials.worst_s,
+        incomplete=trials.incomplete, undone=first.undone, lost=first.lost,
+    )  # fmt: skip
 
 
 def table(rows: Sequence[Row], *, platforms: bool) -> Table:
@@ -179,30 +267,67 @@ def table(rows: Sequence[Row], *, platforms: bool) -> Table:
 
     made = Table(box=None, pad_edge=False)
     bounds = any(row.gap is not None for row in rows)
+    disturbed = _disturbed_columns(rows)
     for heading in (["platform"] if platforms else []) + ["policy"]:
         made.add_column(heading, overflow="fold")
-    for heading in ["makespan", *(["gap"] if bounds else []), "utilisation", "moved", "planning"]:
+    # There is no room for all: what disturbances make of plans, or how they use the platform.
+    usage = [] if disturbed else ["utilisation", "moved", "planning"]
+    for heading in ["makespan", *(["gap"] if bounds else []), *disturbed, *usage]:
         made.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         names = [*([row.platform] if platforms else []), row.policy]
         numbers = [
             "refused" if row.makespan_s is None else format_seconds(row.makespan_s),
             *([_shown(row.gap, format_ratio)] if bounds else []),
-            _shown(row.utilisation, format_ratio),
-            _shown(row.copied_bytes, format_bytes),
-            format_seconds(row.planning_s),
+            *(form(row) for form in disturbed.values()),
+            *([] if disturbed else _usage(row)),
         ]
         made.add_row(*(Text(text) for text in (*names, *numbers)))
     return made
 
 
+def _usage(row: Row) -> list[str]:
+    return [
+        _shown(row.utilisation, format_ratio), _shown(row.copied_bytes, format_bytes), format_seconds(row.planning_s)
+    ]  # fmt: skip
+
+
+def _disturbed_columns(rows: Sequence[Row]) -> dict[str, Callable[[Row], str]]:
+    """Return the columns of disturbed runs, if there are any, each with what it shows of a row."""
+    if not any(row.runs for row in rows):
+        return {}
+
+    def middle(row: Row) -> str:
+        return "incomplete" if row.runs and row.median_s is None else _shown(row.median_s, format_seconds)
+
+    if all(row.runs <= 1 for row in rows):
+        return {"disturbed": middle}
+    columns: dict[str, Callable[[Row], str]] = {
+        "median": middle,
+        "MAD": lambda row: _shown(row.mad_s, format_seconds),
+        "worst": lambda row: _shown(row.worst_s, format_seconds),
+    }
+    if any(row.incomplete for row in rows):
+        columns["incomplete"] = lambda row: f"{row.incomplete}/{row.runs}" if row.runs else "-"
+    return columns
+
+
 def notes(rows: Sequence[Row], *, platforms: bool) -> list[str]:
-    """Return what the table has no room for: the bound, and why plans were refused."""
+    """Return what the table has no room for: the bound, what was rewritten, and why plans were refused."""
     lines = []
-    for label, bound_s in dict.fromkeys((row.platform, row.bound_s) for row in rows):
+    for label, bound_s in dict.fromkeys((row.platform, row.bound_s) for row in rows if row.rewritten is None):
         if bound_s is not None:
             of = f" on {label}" if platforms else ""
             lines.append(f"no schedule{of} is shorter than {format_seconds(bound_s)}")
+    for row in rows:
+        if row.rewritten is not None:
+            of = f"{row.platform}, " if platforms else ""
+            least = "" if row.bound_s is None else f"; so no schedule is shorter than {format_seconds(row.bound_s)}"
+            lines.append(f"{of}{row.policy}: rewritten, {row.rewritten}{least}")
+    for row in rows:
+        if row.incomplete:
+            of = f"{row.platform}, " if platforms else ""
+            lines.append(f"{of}{row.policy}: {_missing(row)}")
     for row in rows:
         if row.refused is not None:
             of = f"{row.platform}, " if platforms else ""
@@ -232,11 +357,12 @@ def show(rows: Sequence[Row], title: str, console: Console, *, platforms: bool) 
         console.print(Text(line), soft_wrap=True)
 
 
-def document(graph: TaskGraph, rows: Sequence[Row]) -> dict[str, Any]:
-    """Return the rows as JSON data."""
+def document(name: str, tasks: int, rows: Sequence[Row], **more: Any) -> dict[str, Any]:
+    """Return the rows as JSON data, with the graph's name and number of tasks, and whatever else is given."""
     return {
-        "graph": graph.name,
-        "tasks": len(graph),
+        "graph": name,
+        "tasks": tasks,
+        **more,
         "rows": [{**asdict(row), "gap": row.gap} for row in rows],
     }
 
@@ -244,8 +370,10 @@ def document(graph: TaskGraph, rows: Sequence[Row]) -> dict[str, Any]:
 # --- inside ---------------------------------------------------------------------------------------
 
 
-def _rank(row: Row) -> tuple[bool, float, float]:
-    return row.makespan_s is None, row.makespan_s or 0.0, row.planning_s
+def _rank(row: Row) -> tuple[int, float, float]:
+    counts_s = row.counts_s
+    group = 2 if row.makespan_s is None else 1 if counts_s is None else 0
+    return group, counts_s or row.makespan_s or 0.0, row.planning_s
 
 
 def _shown(value: Any, form: Callable[[Any], str]) -> str:
@@ -263,14 +391,29 @@ def _utilisation(plan: Plan) -> float:
     return busy_s / (lanes * plan.makespan_s) if plan.makespan_s > 0.0 and lanes else 0.0
 
 
-def _bound_s(graph: TaskGraph, platform: Platform, history: History | None) -> float | None:
-    """Return the best lower bound of the makespan; None if the graph cannot be planned at all."""
-    from syclsched.costs import CostModel
-    from syclsched.scheduling import build_problem
-    from syclsched.scheduling.bounds import lower_bound
+def _missing(row: Row) -> str:
+    """Say what an incomplete run did not do."""
+    parts = []
+    if row.undone:
+        parts.append(f"{plural(len(row.undone), 'task')} not done: {_first(row.undone)}")
+    if row.lost:
+        parts.append(f"{plural(len(row.lost), 'array')} lost: {_first(row.lost)}")
+    of = "" if row.runs == 1 else f" in {row.incomplete} of {row.runs} runs, the first of them"
+    return f"incomplete{of}: {'; '.join(parts)}"
 
-    try:
-        problem = build_problem(graph, platform, CostModel(platform, history))
-    except SyclschedError:  # each policy will say why
-        return None
-    return lower_bound(problem).best_s
+
+def _first(names: Sequence[str], count: int = 5) -> str:
+    more = len(names) - count
+    return ", ".join(names[:count]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _refuse_aims(policy: str, minimize: str, subject_to: Sequence[str], rewrite: str) -> None:
+    """Refuse what a policy that decides while tasks run cannot keep to."""
+    for option, said in (
+        ("--minimize", minimize != "makespan"), ("--subject-to", bool(subject_to)),
+        ("--rewrite", rewrite not in ("auto", "none")),
+    ):  # fmt: skip
+        if said:
+            raise PolicyError(
+                f"{policy!r} decides while tasks run and knows nothing of it", where=option, hint="Use it without"
+            )

@@ -143,6 +143,16 @@ SubjectTo = Annotated[
         rich_help_panel=_WHERE,
     ),
 ]
+Rewrite = Annotated[
+    str,
+    typer.Option(
+        "--rewrite",
+        metavar="HOW",
+        help="Change the sizes of tasks before planning: coarsen (merge tiny ones), split (cut large ones into rows), "
+        "both, or none. auto, with policy auto, plans without and with both and keeps the better.",
+        rich_help_panel=_WHERE,
+    ),
+]
 Devices = Annotated[
     str | None,
     typer.Option(

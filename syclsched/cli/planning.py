@@ -45,6 +45,7 @@ def plan_for(
     console: Console,
     minimize: str = "makespan",
     subject_to: Sequence[str] = (),
+    rewrite: str = "auto",
 ) -> Iterator[Planned]:
     """Plan a graph, or take the plan that is given; devices are closed at the end.
 
@@ -64,7 +65,7 @@ def plan_for(
         Whether the plan is to be run.
     console : rich.console.Console
         For progress.
-    minimize, subject_to
+    minimize, subject_to, rewrite
         As typed; a plan that is given is taken as it is.
 
     Yields
@@ -73,9 +74,10 @@ def plan_for(
         A verified plan.
     """
     from syclsched.api import plan, verify
+    from syclsched.planner import graph_to_time
     from syclsched.profiling import HistoryStore
 
-    aim: dict[str, Any] = {"minimize": minimize, "subject_to": tuple(subject_to)}
+    asked: dict[str, Any] = {"minimize": minimize, "subject_to": tuple(subject_to), "rewrite": rewrite}
 
     with ExitStack() as stack:
         if given is not None:
@@ -89,7 +91,7 @@ def plan_for(
             return
         if described is not None:
             with patience(console):
-                planned = plan(graph, described_platform(described, lanes), policy=policy, **aim)
+                planned = plan(graph, described_platform(described, lanes), policy=policy, **asked)
             yield Planned(planned, None)
             return
         platform = find_platform(
@@ -100,8 +102,11 @@ def plan_for(
         history = stack.enter_context(HistoryStore())
         if calibrate and live is not None:
             _calibrate(graph, platform, live, history, console)
+            chunks = graph_to_time(graph, platform, policy=policy, rewrite=rewrite, history=history)
+            if chunks is not None:
+                _calibrate(chunks, platform, live, history, console)
         with patience(console):
-            planned = plan(graph, platform, policy=policy, history=history, **aim)
+            planned = plan(graph, platform, policy=policy, history=history, **asked)
         yield Planned(planned, live)
 
 

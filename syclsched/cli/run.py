@@ -42,6 +42,7 @@ def run_command(
     policy: opt.PolicyName = "auto",
     minimize: opt.Minimize = "makespan",
     subject_to: opt.SubjectTo = None,
+    rewrite: opt.Rewrite = "auto",
     devices: opt.Devices = None,
     sub_devices: opt.SubDevices = None,
     lanes: opt.Lanes = None,
@@ -104,7 +105,7 @@ def run_command(
     with plan_for(
         workload.graph, policy=policy, devices=devices, sub_devices=sub_devices, lanes=lanes,
         one_core_lanes=one_core_lanes, described=platform, given=given, calibrate=calibrate, needs_devices=not dry_run,
-        console=console, minimize=minimize, subject_to=subject_to or (),
+        console=console, minimize=minimize, subject_to=subject_to or (), rewrite=rewrite,
     ) as planned:  # fmt: skip
         if save_plan is not None:
             write_text(save_plan, planned.plan.to_json())
@@ -153,16 +154,19 @@ def _simulated(plan: Plan) -> _Outcome:
 
 def _measured(planned: Planned, workload: Workload, repeat: int, console: Console) -> _Outcome:
     """Run, fetch and check; of several runs keep the one in the middle."""
-    from syclsched.execution import execute
+    from syclsched.execution import bind
 
     traces: list[Trace] = []
     check: CheckResult | None = None
-    with console.status(f"running {workload.name} ...") as status:
+    assert planned.live is not None
+    with (
+        console.status(f"running {workload.name} ...") as status,
+        bind(planned.plan, workload.graph, planned.live) as runner,
+    ):
         for index in range(repeat):
             if repeat > 1:
                 status.update(f"running {workload.name}, {index + 1} of {repeat} ...")
-            assert planned.live is not None
-            with execute(planned.plan, workload.graph, planned.live) as run:
+            with runner.run() as run:
                 run.wait()
                 results: dict[str, Any] = {name: run.result(name) for name in workload.results}
                 traces.append(run.trace())
@@ -205,6 +209,7 @@ def _summary(outcome: _Outcome, plan: Plan) -> dict[str, Any]:
     return {
         "graph": plan.name,
         "policy": plan.policy,
+        "rewritten": str(plan.recipe) or None,
         "simulated": outcome.trace.simulated,
         "predicted_makespan_s": plan.makespan_s,
         "lower_bound_s": plan.lower_bound_s,

@@ -3,29 +3,31 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from syclsched.cli import mishaps as mis
 from syclsched.cli import options as opt
-from syclsched.cli.compare import draw, refuse_if_nothing
 from syclsched.cli.graphs import Given, load_graph
-from syclsched.cli.output import read_text, write_pictures
-from syclsched.errors import ArgumentError, FormatError
+from syclsched.cli.simulated import Shown, Tried, show_all, simulate_plan
+from syclsched.errors import ArgumentError
 from syclsched.model.units import plural
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from syclsched.model.plan import Plan
 
 _SHOWN = "What is shown and written"
 
+#: The options that mean something for a plan.
+_OF_A_PLAN = {
+    "graph", "noise", "wrong", "slow", "fail", "contention", "seed", "runs", "trace_file", "gantt_file", "chart_file",
+    "json_output", "platform",
+}  # fmt: skip
+
 
 def simulate_command(
+    context: typer.Context,
     graph: Annotated[
         str,
         typer.Argument(
@@ -43,7 +45,6 @@ def simulate_command(
     weights: opt.Weights = None,
     input_file: opt.Input = None,
     dtype: opt.Dtype = None,
-    seed: opt.Seed = None,
     format: opt.Format = None,
     max_tasks: opt.MaxTasks = None,
     max_edges: opt.MaxEdges = None,
@@ -62,9 +63,28 @@ def simulate_command(
         ),
     ] = None,
     lanes: opt.Lanes = None,
-    policies: opt.Policies = "heft,auto",
+    policies: Annotated[
+        str,
+        typer.Option(
+            "--policies",
+            "--policy",
+            metavar="NAMES",
+            help="heft,cpop,...; 'all' for every one there is. eager, priority, dmdas, stealing and hybrid decide "
+            "while tasks run, by what has happened; hybrid follows a plan (of heft, or as hybrid:peft) until that is "
+            "too wrong.",
+            rich_help_panel="Where it runs",
+        ),
+    ] = "heft,auto",
     minimize: opt.Minimize = "makespan",
     subject_to: opt.SubjectTo = None,
+    rewrite: opt.Rewrite = "auto",
+    noise: mis.NoiseSigma = None,
+    wrong: mis.Wrong = None,
+    slow: mis.Slow = None,
+    fail: mis.Fail = None,
+    contention: mis.Contention = None,
+    seed: mis.Seed = None,
+    runs: mis.Runs = None,
     trace_file: Annotated[
         Path | None,
         typer.Option(
@@ -81,13 +101,11 @@ def simulate_command(
         ),
     ] = None,
     json_output: Annotated[
-        bool, typer.Option("--json", help="Print the what-if table as JSON.", rich_help_panel=_SHOWN)
+        bool, typer.Option("--json", help="Print the table as JSON.", rich_help_panel=_SHOWN)
     ] = False,
     chart_file: Annotated[
         Path | None,
-        typer.Option(
-            "--chart", metavar="FILE", help="Draw the what-if makespans (.png, .svg, .pdf).", rich_help_panel=_SHOWN
-        ),
+        typer.Option("--chart", metavar="FILE", help="Draw the makespans (.png, .svg, .pdf).", rich_help_panel=_SHOWN),
     ] = None,
 ) -> None:
     """Verify a plan and run it on a virtual clock; or ask what a graph would take on other hardware. Needs no device.
@@ -95,30 +113,48 @@ def simulate_command(
     [bold]syclsched simulate plan.json --gantt plan.png[/bold]
 
     [bold]syclsched simulate cholesky --n 4096 --platform xeon-8480,max1550,a770 --chart what-if.png[/bold]
+
+    What if costs are off, a device slows down or fails? Which policy bears it best?
+
+    [bold]syclsched simulate cholesky --platform max1550 --policies heft,dmdas,hybrid --noise 0.3 --runs 20[/bold]
+
+    [bold]syclsched simulate plan.json --slow max1550@2ms=4 --fail xeon-8480@5ms[/bold]
     """
     from rich.console import Console
 
     console = Console(stderr=json_output, highlight=False)
+    disturbance = mis.disturbance_of(noise, wrong, slow, fail)
+    what = Tried(disturbance, mis.seeds_of(disturbance, noise, seed, runs), contention)
+    shown = Shown(json_output, chart_file, trace_file, gantt_file, console)
     if not platform:
-        _simulate_plan(graph, trace_file, gantt_file, console)
+        _refuse_options(context, graph)
+        simulate_plan(graph, what, shown)
         return
     given = load_graph(
         graph,
         ready={
             "n": n, "tile": tile, "steps": steps, "batch": batch, "chunks": chunks, "sizes": sizes, "softmax": softmax,
-            "weights": weights, "input": input_file, "dtype": dtype, "seed": seed,
+            "weights": weights, "input": input_file, "dtype": dtype,
         },
         format=format, max_tasks=max_tasks, max_edges=max_edges, max_file_mib=max_file_mib, time_unit=time_unit,
         communication_unit=communication_unit, same_speed=same_speed,
     )  # fmt: skip
-    best = _what_if(
-        given, platforms_of(platform), lanes, policies, json_output, chart_file, console,
-        minimize=minimize, subject_to=subject_to or (),
+    _what_if(
+        given, platforms_of(platform), lanes, policies, what, shown,
+        minimize=minimize, subject_to=subject_to or (), rewrite=rewrite,
     )  # fmt: skip
-    if trace_file is not None or gantt_file is not None:
-        from syclsched.simulation import simulate
 
-        write_pictures(simulate(best), None, trace_file, gantt_file, console)
+
+def _refuse_options(context: typer.Context, plan: str) -> None:
+    """Refuse options that mean nothing for a plan: it has its graph, platform and policy."""
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if source is not None and source.name == "COMMANDLINE" and parameter.name not in _OF_A_PLAN:
+            raise ArgumentError(
+                f"{parameter.opts[0]} does not belong to a plan, which has its graph, hardware and policy",
+                where=plan,
+                hint="For a graph, say for what hardware: --platform cpu,max1550,a770",
+            )
 
 
 def platforms_of(given: list[str]) -> tuple[str, ...]:
@@ -140,71 +176,44 @@ def platforms_of(given: list[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*names, ",".join(names)]))
 
 
-def _simulate_plan(path: str, trace_file: Path | None, gantt_file: Path | None, console: Console) -> None:
-    from syclsched import workloads
-    from syclsched.model.plan import Plan
-    from syclsched.planning import verify
-    from syclsched.simulation import predict, simulate
-    from syclsched.tracing import make_report, render_report
-
-    if path in workloads.names():
-        raise ArgumentError(
-            "it is a graph and no plan", where=path, hint="Say for what hardware: --platform cpu,max1550,a770"
-        )
-    try:
-        plan = Plan.from_json(read_text(Path(path)), where=path)
-    except FormatError as error:
-        raise FormatError(
-            error.what,
-            where=error.where,
-            hint=f"{error.hint}; for a graph, say for what hardware: --platform cpu,max1550,a770",
-        ) from None
-    verify(plan)
-    plan = predict(plan)
-    trace = simulate(plan)
-    render_report(make_report(trace, plan), console)
-    write_pictures(trace, None, trace_file, gantt_file, console)
-
-
 def _what_if(
     given: Given,
-    platforms: tuple[str, ...],
+    names: tuple[str, ...],
     lanes: str | None,
     policies: str,
-    json_output: bool,
-    chart_file: Path | None,
-    console: Console,
+    what: Tried,
+    shown: Shown,
     *,
     minimize: str,
     subject_to: Sequence[str],
-) -> Plan:
-    """Plan on every platform with every policy, show it, and return the fastest plan."""
+    rewrite: str,
+) -> None:
+    """Plan on every platform with every policy, and show what becomes of it."""
     from rich.text import Text
 
-    from syclsched.cli.comparing import compare, document, policy_names, show
+    from syclsched.cli.comparing import compare, policy_names
     from syclsched.cli.planning import described_platform
     from syclsched.profiling import HistoryStore
 
     graph = given.graph
-    found = []
-    with HistoryStore() as history, console.status("planning ...") as status:
-        for names in platforms:
-            platform = described_platform(names, lanes, of_many=len(platforms) > 1)
-            status.update(Text(f"planning for {names} ..."))
-            chosen = policy_names(policies, graph, platform)
+    platforms = [
+        mis.with_contention(described_platform(each, lanes, of_many=len(names) > 1), what.contention) for each in names
+    ]
+    mis.check_names(what.disturbance, {task.family for task in graph.tasks}, platforms)
+    found, without = [], []
+    with HistoryStore() as history, shown.console.status("planning ...") as status:
+
+        def tell(platform: str, policy: str) -> None:
+            status.update(Text(f"planning for {platform}: {policy} ..."))
+
+        for name, platform in zip(names, platforms, strict=True):
+            chosen = policy_names(policies, graph, platform, in_loop=True)
+            here, elsewhere = mis.on_platform(what.disturbance, platform)
+            without += [f"{name}: has no {device}, nothing happens to it there" for device in
+                        dict.fromkeys(event.device for event in elsewhere)]  # fmt: skip
             found += compare(
-                graph, platform, chosen, label=names, history=history, minimize=minimize, subject_to=subject_to
-            )
-    rows = [row for row, _ in found]
-    if json_output:
-        print(json.dumps(document(graph, rows), indent=1))
-    else:
-        show(rows, f"{graph.name}: {plural(len(graph), 'task')}", console, platforms=True)
-    refuse_if_nothing(rows)
-    if chart_file is not None:
-        draw(rows, graph.name, chart_file, console)
-    best, _ = min(
-        ((plan, row.makespan_s) for row, plan in found if plan is not None and row.makespan_s is not None),
-        key=lambda pair: pair[1],
-    )
-    return best
+                graph, platform, chosen, label=name, history=history, minimize=minimize, subject_to=subject_to,
+                rewrite=rewrite, disturbance=here, seeds=what.seeds,
+                progress=partial(tell, name),
+            )  # fmt: skip
+    show_all(found, f"{graph.name}: {plural(len(graph), 'task')}", len(graph), graph.name, what, shown, without)

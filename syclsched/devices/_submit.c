@@ -71,6 +71,15 @@ int32_t syclsched_status(const struct event *event)
     return event->lane->way->status(event->lane, event->event);
 }
 
+/* Return the first slot from `begin` on whose command failed, or -1. */
+int64_t syclsched_next_failed(const struct event *events, int64_t begin, int64_t count)
+{
+    for (int64_t i = begin; i < count; ++i)
+        if (events[i].event && syclsched_status(&events[i]) < 0)
+            return i;
+    return -1;
+}
+
 /* Read when finished commands started and ended, on their device's clock. */
 void syclsched_times(const struct event *const *events, int64_t count, int64_t *start_ns, int64_t *end_ns)
 {
@@ -89,4 +98,4 @@ void syclsched_delete(const struct event *events, int64_t count)
 }
 
 /* Raised whenever a structure or function here changes, so that an older build is never called. */
-const int64_t syclsched_submit_version = 2;
+const int64_t syclsched_submit_version = 3;

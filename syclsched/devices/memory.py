@@ -53,19 +53,39 @@ def allocate(queue: Any, nbytes: int, kind: UsmKind) -> Any:
 
 
 class _OnQueue:
-    """Names memory and another queue of the same context in the USM array interface."""
+    """Names memory, or a part of it, and a queue of the same context in the USM array interface."""
 
-    def __init__(self, memory: Any, queue: Any) -> None:
+    def __init__(self, memory: Any, queue: Any, start: int = 0, nbytes: int | None = None) -> None:
         self.memory = memory  # kept alive by whoever holds the view made from this
         self.__sycl_usm_array_interface__ = {
-            "data": (memory._pointer, False),
-            "shape": (memory.nbytes,),
+            "data": (memory._pointer + start, False),
+            "shape": (memory.nbytes if nbytes is None else nbytes,),
             "strides": None,
             "typestr": "|u1",
             "version": 1,
             "syclobj": queue,
             "offset": 0,
         }
+
+
+def part(memory: Any, start: int, nbytes: int) -> Any:
+    """Return a part of USM memory, without a copy.
+
+    Parameters
+    ----------
+    memory : dpctl.memory.*
+        From `allocate`.
+    start : int
+        Offset of its first byte.
+    nbytes : int
+        Size in bytes; for none it is the memory itself, as SYCL has none of size zero.
+
+    Returns
+    -------
+    dpctl.memory.*
+        Of the same kind; holds a reference to the memory.
+    """
+    return type(memory)(_OnQueue(memory, memory.sycl_queue, start, nbytes)) if nbytes else memory
 
 
 def as_usm_array(memory: Any, shape: tuple[int, ...], dtype: str, queue: Any) -> Any:

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
+from syclsched.devices.commands import Batch, Command, CommandSequence, CommandStructure
 from syclsched.devices.executables import KernelSubmission
 from syclsched.devices.fences import must_fence, scratch_for
 from syclsched.devices.native_opencl import NativeOpenCL, load_native
@@ -47,66 +48,6 @@ class _Lane(ctypes.Structure):
 
 class _Event(ctypes.Structure):
     _fields_ = [("event", ctypes.c_void_p), ("lane", ctypes.c_void_p)]
-
-
-class _Command(ctypes.Structure):
-    _fields_ = [
-        ("kind", ctypes.c_int64),
-        ("lane", ctypes.c_int64),
-        ("slot", ctypes.c_int64),
-        ("waits", ctypes.c_void_p),
-        ("waits_count", ctypes.c_size_t),
-        ("kernel", ctypes.c_void_p),
-        ("arguments", ctypes.c_void_p),
-        ("types", ctypes.c_void_p),
-        ("arguments_count", ctypes.c_size_t),
-        ("global_range", ctypes.c_size_t * 3),
-        ("local_range", ctypes.c_size_t * 3),
-        ("dimensions", ctypes.c_size_t),
-        ("to", ctypes.c_void_p),
-        ("source", ctypes.c_void_p),
-        ("nbytes", ctypes.c_size_t),
-    ]
-
-
-class Command:
-    """One submission, ready for the loop; holds what it points to."""
-
-    __slots__ = ("_kept", "_structure", "address", "slot")
-
-    def __init__(self, structure: _Command, kept: tuple[Any, ...]) -> None:
-        self.slot = int(structure.slot)
-        self._structure = structure
-        self._kept = kept
-        self.address = ctypes.addressof(structure)
-
-    @property
-    def parts(self) -> tuple[Command, ...]:
-        """What is submitted: itself."""
-        return (self,)
-
-
-class CommandSequence(Command):
-    """Several submissions of one instruction, one after another on its lane.
-
-    Parameters
-    ----------
-    slot : int
-        Where the last one's event goes.
-    parts : tuple of Command
-        At least one.
-    """
-
-    __slots__ = ("_parts",)
-
-    def __init__(self, slot: int, parts: tuple[Command, ...]) -> None:
-        self.slot = slot
-        self._parts = parts
-
-    @property
-    def parts(self) -> tuple[Command, ...]:
-        """What is submitted, in order."""
-        return self._parts
 
 
 class SubmissionLoop:
@@ -172,6 +113,11 @@ class SubmissionLoop:
         """Let the loop end before its next submission; for other threads."""
         self._stop.value = 1
 
+    @property
+    def stopped(self) -> bool:
+        """Whether `stop` was called."""
+        return bool(self._stop.value)
+
     def kernel(self, slot: int, lane: int, waits: Sequence[int], submission: KernelSubmission) -> Command:
         """Return the command of a kernel.
 
@@ -195,7 +141,7 @@ class SubmissionLoop:
         listed = (ctypes.c_int64 * len(waits))(*waits)
         local = submission.local_range
         dimensions = len(submission.global_range)
-        structure = _Command(
+        structure = CommandStructure(
             _RANGE if local is None else _ND_RANGE,
             lane,
             slot,
@@ -239,14 +185,14 @@ class SubmissionLoop:
             At least 1.
         """
         listed = (ctypes.c_int64 * len(waits))(*waits)
-        structure = _Command(_COPY, lane, slot, ctypes.addressof(listed), len(waits))
+        structure = CommandStructure(_COPY, lane, slot, ctypes.addressof(listed), len(waits))
         structure.to, structure.source, structure.nbytes = _address(to), _address(source), nbytes
         return Command(structure, (to, source, listed))
 
     def fence(self, slot: int, lane: int, waits: Sequence[int]) -> Command:
         """Return the command of something that does nothing, after what it waits for."""
         listed = (ctypes.c_int64 * len(waits))(*waits)
-        return Command(_Command(_FENCE, lane, slot, ctypes.addressof(listed), len(waits)), (listed,))
+        return Command(CommandStructure(_FENCE, lane, slot, ctypes.addressof(listed), len(waits)), (listed,))
 
     def submit(self, commands: Sequence[Command]) -> Batch:
         """Submit commands in order, without the GIL.
@@ -287,6 +233,54 @@ class SubmissionLoop:
             return Batch(done, submit_ns[:done], made_count.value - done, made, made_count.value)
         return self._batch_of_sequences(commands, parts, done, submit_ns, made, made_count.value)
 
+    def room_for_events(self, count: int) -> Any:
+        """Return room for so many events, for `submit_listed`."""
+        return (_Event * count)()
+
+    def submit_listed(self, pointers: Any, submit_ns: Any, made: Any, begin: int, count: int) -> tuple[int, int]:
+        """Submit some of many commands, without the GIL; see `syclsched.devices.command_list`.
+
+        Parameters
+        ----------
+        pointers, submit_ns : ctypes arrays
+            Addresses of all the commands, and room for the clock at the submission of each.
+        made : ctypes array
+            From `room_for_events`, twice as long. What is made of the n-th command comes no earlier than at 2 n.
+        begin, count : int
+            Which to submit.
+
+        Returns
+        -------
+        (int, int)
+            How many were submitted, and how many events that made: with those of fences.
+        """
+        made_count = ctypes.c_int64()
+        at = 2 * begin
+        done = self._library.submit(
+            self._lanes,
+            len(self._lanes),
+            ctypes.byref(pointers, begin * ctypes.sizeof(ctypes.c_void_p)),
+            count,
+            self._events,
+            ctypes.byref(submit_ns, begin * ctypes.sizeof(ctypes.c_int64)),
+            ctypes.byref(made, at * ctypes.sizeof(_Event)),
+            ctypes.byref(made_count),
+            ctypes.byref(self._stop),
+        )
+        self._made.append((ctypes.byref(made, at * ctypes.sizeof(_Event)), made_count.value))
+        return done, made_count.value
+
+    def wait_for(self, made: Any, begin: int, count: int) -> None:
+        """Wait for events that `submit_listed` made, one after another, without the GIL."""
+        self._library.wait(ctypes.byref(made, begin * ctypes.sizeof(_Event)), count)
+
+    def begin_again(self) -> None:
+        """Give back all events, which must have completed, and be ready for the same commands again."""
+        self._give_back_events()
+        ctypes.memset(self._events, 0, ctypes.sizeof(self._events))
+        self._mine.clear()
+        self._stop.value = 0
+
     def _batch_of_sequences(
         self,
         commands: Sequence[Command],
@@ -309,6 +303,34 @@ class SubmissionLoop:
                 self.wait(batch)
                 raise ExecutionError("a kernel was refused in the middle of a sequence", where=f"instruction {slot}")
         return batch
+
+    def stamp(self, lane: int) -> tuple[int, int]:
+        """Do nothing on a lane, wait for it, and return when it started and ended, on the clock that `times` has.
+
+        It is not that of SYCL's events everywhere: on the FPGA emulator theirs is the calendar. Any thread may ask.
+        """
+        command = self.fence(0, lane, ())
+        events, made, made_count, submit_ns = (_Event * 1)(), (_Event * 2)(), ctypes.c_int64(), ctypes.c_int64()
+        done = self._library.submit(
+            self._lanes,
+            len(self._lanes),
+            ctypes.byref(ctypes.c_void_p(command.address)),
+            1,
+            events,
+            ctypes.byref(submit_ns),
+            made,
+            ctypes.byref(made_count),
+            ctypes.byref(ctypes.c_int32(0)),
+        )
+        if not done:
+            raise ExecutionError("the runtime refuses even to do nothing", where=f"lane {lane}")
+        self._library.wait(made, made_count.value)
+        start_ns, end_ns = ctypes.c_int64(), ctypes.c_int64()
+        self._library.times(
+            ctypes.byref(ctypes.c_void_p(ctypes.addressof(events))), 1, ctypes.byref(start_ns), ctypes.byref(end_ns)
+        )
+        self._library.delete(made, made_count.value)
+        return start_ns.value, end_ns.value
 
     def wait(self, batch: Batch) -> None:
         """Wait for all of a batch, one after another, without the GIL."""
@@ -340,23 +362,24 @@ class SubmissionLoop:
             return self._native.sycl_event(held.event, self._queues[lane])
         return SyclEvent(_capsule(held.event, b"SyclEventRef", None))
 
+    def has_event(self, slot: int) -> bool:
+        """Return whether there is an event for a slot."""
+        return bool(self._events[slot].event)
+
     def is_complete(self, slot: int) -> bool:
         """Return whether what was submitted for a slot has completed, or failed."""
         return bool(self._library.status(self._address(slot)) != 0)
 
-    def failed(self, slots: Iterable[int]) -> dict[int, int]:
+    def failed(self) -> dict[int, int]:
         """Return the runtime's error codes of those slots whose command failed on its device.
 
         What waits for one that failed may run all the same.
-
-        Parameters
-        ----------
-        slots : iterable of int
-            Those without an event are passed over.
         """
-        held = [slot for slot in slots if self._events[slot].event]
-        found = ((slot, self._library.status(self._address(slot))) for slot in held)
-        return {slot: status for slot, status in found if status < 0}
+        found: dict[int, int] = {}
+        slot = -1
+        while (slot := self._library.next_failed(self._events, slot + 1, self._slots)) >= 0:
+            found[slot] = self._library.status(self._address(slot))
+        return found
 
     def holds(self, slot: int) -> bool:
         """Return whether the loop submitted something for a slot."""
@@ -379,18 +402,24 @@ class SubmissionLoop:
 
     def close(self) -> None:
         """Give back all events; `event` and `times` must not be called any more."""
-        for made, count in self._made:
-            self._library.delete(made, count)
-        self._made.clear()
+        self._give_back_events()
         if self._native is not None:
             for release, handles in (
-                (self._native.release_event, self._adopted),
                 (self._native.release_kernel, self._native_kernels.values()),
                 (self._native.release_queue, self._native_queues.values()),
             ):
                 for handle in handles:
                     release(handle)
             self._native = None
+
+    def _give_back_events(self) -> None:
+        for made, count in self._made:
+            self._library.delete(made, count)
+        self._made.clear()
+        if self._native is not None:
+            for handle in self._adopted:
+                self._native.release_event(handle)
+        self._adopted.clear()
 
     def _kernel_on(self, lane: int, kernel: Any) -> int:
         """Return what the way of a lane takes for a kernel."""
@@ -403,36 +432,6 @@ class SubmissionLoop:
 
     def _address(self, slot: int) -> int:
         return ctypes.addressof(self._events) + slot * ctypes.sizeof(_Event)
-
-
-class Batch:
-    """What became of commands that were given to the loop.
-
-    Parameters
-    ----------
-    done : int
-        How many were submitted: fewer than given if one was refused or the loop was stopped.
-    submit_ns : list of int
-        The host's clock at each submission.
-    fences : int
-        How many fences were submitted besides.
-    made, made_count
-        Their events, in order of submission, for `SubmissionLoop.wait`.
-    further : int, optional
-        How many submissions there were besides one for each command, and the fences.
-    """
-
-    __slots__ = ("done", "fences", "further", "made", "made_count", "submit_ns")
-
-    def __init__(
-        self, done: int, submit_ns: list[int], fences: int, made: Any, made_count: int, further: int = 0
-    ) -> None:
-        self.further = further
-        self.done = done
-        self.submit_ns = submit_ns
-        self.fences = fences
-        self.made = made
-        self.made_count = made_count
 
 
 # --- inside ---------------------------------------------------------------------------------------

@@ -9,11 +9,18 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-_LAZY = {"Run": "syclsched.execution.run", "execute": "syclsched.execution.start"}
+_LAZY = {
+    "Run": "syclsched.execution.run",
+    "Runner": "syclsched.execution.bound",
+    "bind": "syclsched.execution.bound",
+    "execute": "syclsched.execution.start",
+}
 
 __all__ = sorted(_LAZY)
 
 if TYPE_CHECKING:
+    from syclsched.execution.bound import Runner as Runner
+    from syclsched.execution.bound import bind as bind
     from syclsched.execution.run import Run as Run
     from syclsched.execution.start import execute as execute
 

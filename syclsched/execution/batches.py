@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from syclsched.devices.commands import Command
 from syclsched.devices.executables import EmptySubmission, Executable, KernelSubmission, SequenceSubmission
-from syclsched.devices.submission_loop import Command, SubmissionLoop
+from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.execution.buffers import BufferTable
 from syclsched.execution.program import Buffer, Node, Program
 from syclsched.execution.work import Work
@@ -66,7 +67,10 @@ class Commands:
             if node.lane not in self._queues or node.instruction.kind in ("alloc", "free"):
                 continue
             uses = [(use.array, use.space) for use in node.instruction.uses]
-            if all(allocations[buffer] <= 1 and self._buffers.early(buffer) is not None for buffer in uses):
+            if all(
+                allocations[self._buffers.memory_of(buffer)] <= 1 and self._buffers.early(buffer) is not None
+                for buffer in uses
+            ):
                 command = self._make(node)
                 if command is not None:
                     self._made[number] = command
@@ -79,7 +83,7 @@ class Commands:
     def _make(self, node: Node) -> Command | None:
         instruction, work = node.instruction, self._work.get(node.id)
         if instruction.kind == "copy" and instruction.nbytes:
-            source, target = (self._buffer((use.array, use.space)) for use in instruction.uses)
+            source, target = self._buffers.ends(instruction)
             queue = self._queues[node.lane]
             return self._loop.copy(
                 node.id,

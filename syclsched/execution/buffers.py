@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -13,14 +13,15 @@ from syclsched.devices.arguments import BoundArray
 from syclsched.errors import MemoryLimitError
 from syclsched.execution.program import Buffer
 from syclsched.execution.reserve import Reserve, touch
-from syclsched.model.plan import PlannedArray
+from syclsched.model.access import RowRange, rows_name
+from syclsched.model.plan import Instruction, PlannedArray, PlannedRows
 from syclsched.model.platform import HOST, MemorySpace, Platform
 
 NumpyArray = np.ndarray[Any, np.dtype[Any]]
 
 
 class LiveBuffer:
-    """Memory of one array in one space.
+    """Memory of one array, or of some rows of one, in one space.
 
     Parameters
     ----------
@@ -40,6 +41,28 @@ class LiveBuffer:
         self.on_host = on_host
         self.owned = owned
         self._views: dict[int, BoundArray] = {}
+        self._parts: dict[RowRange, LiveBuffer] = {}
+
+    def part(self, start: int, stop: int) -> LiveBuffer:
+        """Return some rows of it, without a copy; the same object for the same rows.
+
+        Parameters
+        ----------
+        start, stop : int
+            First row and one past the last.
+        """
+        found = self._parts.get((start, stop))
+        if found is None:
+            whole = self.array
+            row_bytes = whole.nbytes // whole.shape[0]
+            nbytes = row_bytes * (stop - start)
+            array = PlannedArray(
+                rows_name(whole.name, (start, stop)), (stop - start, *whole.shape[1:]), whole.dtype, nbytes
+            )
+            storage = memory.part(self.storage, start * row_bytes, nbytes) if self.is_usm else self.storage[start:stop]
+            found = LiveBuffer(array, storage, on_host=self.on_host, owned=self.owned)
+            self._parts[start, stop] = found
+        return found
 
     @property
     def is_usm(self) -> bool:
@@ -93,6 +116,20 @@ class LiveBuffer:
         return self.storage
 
 
+class Buffers(Protocol):
+    """Buffers that are looked up."""
+
+    def get(self, buffer: Buffer) -> LiveBuffer | None:
+        """Return a buffer, or None if it is not there."""
+
+    def __getitem__(self, buffer: Buffer) -> LiveBuffer: ...
+
+    def __contains__(self, buffer: Buffer) -> bool: ...
+
+    def clear(self) -> None:
+        """Let go of all."""
+
+
 class BufferTable:
     """All buffers of one run, by array and space.
 
@@ -106,14 +143,23 @@ class BufferTable:
         The plan's arrays.
     limits : Mapping[str, int]
         The plan's peak per space, in bytes.
+    ranges : Mapping[str, PlannedRows], optional
+        Rows that are asked for by name besides the segments among the arrays. They have no memory of their own: they
+        lie in that of their array.
     """
 
     def __init__(
-        self, platform: Platform, live: Any, arrays: Mapping[str, PlannedArray], limits: Mapping[str, int]
+        self,
+        platform: Platform,
+        live: Any,
+        arrays: Mapping[str, PlannedArray],
+        limits: Mapping[str, int],
+        ranges: Mapping[str, PlannedRows] | None = None,
     ) -> None:
         self._spaces: dict[str, MemorySpace] = {s.name: s for s in platform.spaces}
         self._live = live
         self._arrays = arrays
+        self._rows = {name: array.rows for name, array in arrays.items() if array.rows is not None} | dict(ranges or {})
         self._buffers: dict[Buffer, LiveBuffer] = {}
         self._held_bytes: dict[str, int] = {}
         self._reserve = Reserve(limits)
@@ -210,19 +256,48 @@ class BufferTable:
             self._reserve.give(buffer[1], found.array.nbytes, found.storage)
         return found.array.nbytes
 
+    def memory_of(self, buffer: Buffer) -> Buffer:
+        """Return the buffer in whose memory one lies: that of the whole array for rows, else itself."""
+        rows = self._rows.get(buffer[0])
+        return buffer if rows is None else (rows.array, buffer[1])
+
+    def ends(self, copy: Instruction) -> tuple[LiveBuffer, LiveBuffer]:
+        """Return what a copy copies, and where to: an array, or all the rows of several segments."""
+        (first, _), (last, _) = copy.uses[:2], copy.uses[-2:]
+        found = []
+        for use in copy.uses[:2]:
+            buffer: Buffer = (use.array, use.space)
+            live = self.early(buffer if len(copy.uses) == 2 else self.memory_of(buffer))
+            assert live is not None, buffer
+            found.append(live)
+        if len(copy.uses) > 2:
+            start, stop = self._rows[first.array].start, self._rows[last.array].stop
+            found = [live.part(start, stop) for live in found]
+        return found[0], found[1]
+
     def early(self, buffer: Buffer) -> LiveBuffer | None:
         """Return a buffer that is there, or is prepared to be allocated; None if it is neither."""
-        return self._buffers.get(buffer) or self._prepared.get(buffer)
+        return self._found(self._buffers, buffer) or self._found(self._prepared, buffer)
 
     def get(self, buffer: Buffer) -> LiveBuffer | None:
         """Return a buffer, or None if it is not there."""
-        return self._buffers.get(buffer)
+        return self._found(self._buffers, buffer)
+
+    def _found(self, among: Mapping[Buffer, LiveBuffer], buffer: Buffer) -> LiveBuffer | None:
+        rows = self._rows.get(buffer[0]) if self._rows else None
+        if rows is None:
+            return among.get(buffer)
+        whole = among.get((rows.array, buffer[1]))
+        return None if whole is None else whole.part(rows.start, rows.stop)
 
     def __getitem__(self, buffer: Buffer) -> LiveBuffer:
-        return self._buffers[buffer]
+        found = self.get(buffer)
+        if found is None:
+            raise KeyError(buffer)
+        return found
 
     def __contains__(self, buffer: Buffer) -> bool:
-        return buffer in self._buffers
+        return self.memory_of(buffer) in self._buffers
 
     def __len__(self) -> int:
         return len(self._buffers)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from syclsched.devices.fences import submit_fence
@@ -53,6 +53,18 @@ class ClockMap:
     first: Anchor
     last: Anchor
 
+    @property
+    def error_ns(self) -> int:
+        """How far off the map may be."""
+        return max(self.first.bracket_ns, self.last.bracket_ns) // 2
+
+    def later(self, by_ns: int) -> ClockMap:
+        """Return the map that gives host times which are later."""
+        if by_ns == 0:
+            return self
+        first, last = (replace(anchor, host_ns=anchor.host_ns + by_ns) for anchor in (self.first, self.last))
+        return ClockMap(first, last)
+
     def to_host_ns(self, device_ns: int) -> int:
         """Return the host's time of a device time, by linear interpolation."""
         span = self.last.device_ns - self.first.device_ns
@@ -63,13 +75,21 @@ class ClockMap:
         return device_ns + offset + drift * (device_ns - self.first.device_ns) // span
 
 
-def take_anchor(queue: Any, *, clock: Callable[[], int] = now_ns, readings: int = READINGS) -> Anchor:
+def take_anchor(
+    queue: Any,
+    stamp: Callable[[], tuple[int, int]] | None = None,
+    *,
+    clock: Callable[[], int] = now_ns,
+    readings: int = READINGS,
+) -> Anchor:
     """Read a device's clock and the host's at one instant, as nearly as can be.
 
     Parameters
     ----------
     queue : dpctl.SyclQueue
         With profiling enabled; waits for what it still has to do.
+    stamp : callable, optional
+        Does something short on the queue, and returns when it started and ended; by default a fence through SYCL.
     clock : callable, optional
         The host's clock, nanoseconds.
     readings : int, optional
@@ -84,9 +104,13 @@ def take_anchor(queue: Any, *, clock: Callable[[], int] = now_ns, readings: int 
     queue.wait()
     for _ in range(readings):
         before = clock()
-        event = submit_fence(queue, [])
-        event.wait()
+        start, end = _fence_times(queue) if stamp is None else stamp()
         after = clock()
-        middle = (event.profiling_info_start + event.profiling_info_end) // 2
-        found.append(Anchor(middle, (before + after) // 2, after - before))
+        found.append(Anchor((start + end) // 2, (before + after) // 2, after - before))
     return min(found, key=lambda a: a.bracket_ns)
+
+
+def _fence_times(queue: Any) -> tuple[int, int]:
+    event = submit_fence(queue, [])
+    event.wait()
+    return event.profiling_info_start, event.profiling_info_end

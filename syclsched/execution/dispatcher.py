@@ -7,17 +7,19 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
+from syclsched.devices.commands import Command
 from syclsched.devices.executables import Executable, submits_itself
 from syclsched.devices.submission_library import load_library
-from syclsched.devices.submission_loop import Command, SubmissionLoop
+from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.errors import ExecutionError, MemoryLimitError, SyclschedError, TaskFailedError
 from syclsched.execution.batches import Commands, Gathered
 from syclsched.execution.buffers import BufferTable
 from syclsched.execution.clock import Anchor, ClockMap, now_ns, take_anchor
 from syclsched.execution.events import EventTable
-from syclsched.execution.failures import Failures, task_failed
+from syclsched.execution.failures import Failures, note_device_failures, task_failed
 from syclsched.execution.lanes import Completion, DeviceLane, HostLane
 from syclsched.execution.lending import Lender, computes_on_host_cores
 from syclsched.execution.program import Buffer, Node, Program
@@ -25,7 +27,7 @@ from syclsched.execution.readiness import Readiness
 from syclsched.execution.records import Counts, Record
 from syclsched.execution.reserve import buffers_to_prepare
 from syclsched.execution.room import Room
-from syclsched.execution.statuses import failed_status
+from syclsched.execution.statuses import failed_status, statuses_behind
 from syclsched.execution.waiting import wait_flag
 from syclsched.execution.work import Work, compile_work
 
@@ -69,7 +71,7 @@ class Dispatcher:
         self._queues = queues
         self._executables: dict[int, Executable] = {}
         self._readiness = Readiness(program.lanes)
-        self._pinned = {piece.status for piece in work.values() if piece.status is not None}
+        self._pinned = {buffers.memory_of(piece.status) for piece in work.values() if piece.status is not None}
         library, lanes = load_library(), _in_order(program, queues)
         self._loop_in_c = None if library is None else SubmissionLoop(library, lanes, program.slots)
         self._commands: Commands | None = None
@@ -135,6 +137,10 @@ class Dispatcher:
         """Return whether an instruction has been submitted, completed or cancelled."""
         return number in self._events
 
+    def is_complete(self, number: int) -> bool:
+        """Return whether an instruction has completed, was cancelled, or had nothing to do."""
+        return self.finished.is_set() or self._events.is_complete(number)
+
     @property
     def through(self) -> bool:
         """Whether everything was done: nothing was cancelled."""
@@ -142,12 +148,7 @@ class Dispatcher:
 
     def statuses_behind(self, array: str) -> list[Work]:
         """Return the tasks with a status that an array's last value depends on, in the plan's order."""
-        with_status = {p.task.name: p for _, p in sorted(self._work.items()) if p.status is not None}
-        if not with_status:
-            return []
-        writers = [t.name for t in self.program.plan.tasks for a in t.accesses if a.array == array and a.mode.writes]
-        behind = self.program.ancestors(writers[-1]) if writers else frozenset()
-        return [piece for name, piece in with_status.items() if name in behind]
+        return statuses_behind(self.program, self._work, array)
 
     def join(self, timeout_s: float | None = None) -> None:
         """Wait for the thread to end."""
@@ -225,11 +226,12 @@ class Dispatcher:
     def _anchor(self) -> None:
         """Read the device clocks; the second reading replaces the end of each map."""
         by_device: dict[str, Anchor] = {}
-        for lane in self.program.plan.lanes:
+        for index, lane in enumerate(self.program.plan.lanes):
             if lane.name not in self._queues:
                 continue
             if lane.device not in by_device:
-                by_device[lane.device] = take_anchor(self._queues[lane.name])
+                stamp = None if self._loop_in_c is None else partial(self._loop_in_c.stamp, index)
+                by_device[lane.device] = take_anchor(self._queues[lane.name], stamp)
             anchor = by_device[lane.device]
             known = self.clocks.get(lane.name)
             self.clocks[lane.name] = ClockMap(anchor if known is None else known.first, anchor)
@@ -478,12 +480,12 @@ class Dispatcher:
         self._room.reap()
         self._read_failures()
         self._read_times()
-        self._events.close()
         if self.recording and self._lanes and self.error is None:
             self._anchor()
+        self._events.close()
         self._read_statuses()
         for buffer in self._pinned:
-            if buffer not in {kept for kept, _ in self.program.final_buffers.values()}:
+            if buffer not in {self.buffers.memory_of(kept) for kept, _ in self.program.final_buffers.values()}:
                 self.buffers.free(buffer)
         for lane in self._lanes.values():
             lane.release()
@@ -491,27 +493,17 @@ class Dispatcher:
         self.counts.peak_bytes = dict(self.buffers.peak_bytes)
 
     def _read_failures(self) -> None:
-        """Find what failed on its device after it had been submitted; what depends on it has no good value either."""
-        failed = {} if self._loop_in_c is None else self._loop_in_c.failed(self.program.nodes)
-        if not failed:
-            return
-        for _, instruction in self.program.plan.instructions():
-            number, node = instruction.id, self.program.nodes[instruction.id]
-            if number in failed and not self.failures.cancels(node.instruction):
-                error = ExecutionError(f"the runtime gives it status {failed[number]}")
-                self._failed(node, task_failed(node.instruction, error, "failed on its device:"))
-            elif number in failed or self.failures.cancels(node.instruction):
-                self.failures.lost(node.instruction)
-            else:
-                continue
+        codes = {} if self._loop_in_c is None else self._loop_in_c.failed()
+        for number, outcome in note_device_failures(self.failures, self.program.plan, codes).items():
             if number in self.records:
-                self.records[number].outcome = "failed" if number in failed else "cancelled"
+                self.records[number].outcome = outcome
 
     def _read_times(self) -> None:
         """Read the device times of what the compiled loop submitted, while its events are there."""
         if self._loop_in_c is None or not self.recording:
             return
-        records = {n: r for n, r in self.records.items() if r.event is None and self._loop_in_c.holds(n)}
+        # What Python submitted to the same queues, too: SYCL's events may have another clock.
+        records = {n: r for n, r in self.records.items() if r.first_event is None and self._loop_in_c.has_event(n)}
         for record, times in zip(records.values(), self._loop_in_c.times(list(records)), strict=True):
             record.device_ns = times
 

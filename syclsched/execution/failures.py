@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
-from syclsched.errors import SyclschedError, TaskFailedError
+from syclsched.errors import ExecutionError, SyclschedError, TaskFailedError
 from syclsched.execution.program import Buffer
-from syclsched.model.plan import Instruction, PlannedTask
+from syclsched.model.plan import Instruction, Plan, PlannedTask
+
+Bad = Literal["failed", "cancelled"]
 
 
 class Failures:
@@ -43,6 +46,8 @@ class Failures:
         task = self._tasks.get(instruction.task or "")
         if task is None or instruction.kind not in ("launch", "host"):
             return False
+        if instruction.again and task.name in self._dead:
+            return True  # it would fail again
         return any(before in self._dead for before in task.after)
 
     def done(self, instruction: Instruction) -> None:
@@ -98,3 +103,36 @@ def task_failed(instruction: Instruction, cause: BaseException, verb: str) -> Ta
     error = TaskFailedError(f"{verb} {said}".rstrip(": "), task=task, where=place)
     error.__cause__ = cause
     return error
+
+
+def note_device_failures(
+    failures: Failures, plan: Plan, codes: Mapping[int, int]
+) -> dict[int, Literal["failed", "cancelled"]]:
+    """Note what failed on its device after it had been submitted, and what depends on it: its values are no good.
+
+    Parameters
+    ----------
+    failures : Failures
+        The run's.
+    plan : Plan
+        What ran.
+    codes : Mapping[int, int]
+        The runtime's error codes by instruction number.
+
+    Returns
+    -------
+    dict of int to str
+        ``failed`` or ``cancelled`` by instruction number.
+    """
+    found: dict[int, Bad] = {}
+    for _, instruction in plan.instructions() if codes else ():
+        if failures.cancels(instruction):
+            found[instruction.id] = "cancelled"
+        elif instruction.id in codes:
+            found[instruction.id] = "failed"
+            cause = ExecutionError(f"the runtime gives it status {codes[instruction.id]}")
+            failures.record(instruction, task_failed(instruction, cause, "failed on its device:"))
+        else:
+            continue
+        failures.lost(instruction)
+    return found

@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 
 from syclsched.errors import ArgumentError, UnknownArrayError
-from syclsched.model.graph import TaskGraph, check_data
+from syclsched.model.binding import check_data
+from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.task import Joined, LogicalArray
 
@@ -52,10 +53,11 @@ def gather_inputs(plan: Plan, graph: TaskGraph, inputs: Mapping[str, Any] | None
             raise UnknownArrayError(
                 f"a value is given for array {name!r}, which is not declared in graph {graph.name!r}",
                 where="inputs",
-                hint=f"Its inputs are {', '.join(graph.inputs()) or 'none'}",
+                hint=f"Its inputs are {', '.join(_as_declared(graph, graph.inputs())) or 'none'}",
             )
         given[name] = value
-    missing = [a.name for a in plan.arrays if a.is_input and a.name not in given]
+    needed = [a.name for a in plan.arrays if a.is_input and a.rows is None]
+    missing = _as_declared(graph, [name for name in needed if name not in given])
     if missing:
         raise ArgumentError(
             f"no value is given for {', '.join(missing[:5])}",
@@ -68,6 +70,12 @@ def gather_inputs(plan: Plan, graph: TaskGraph, inputs: Mapping[str, Any] | None
         check_data(declared[name], data)
         found[name] = to_numpy(data)
     return found
+
+
+def _as_declared(graph: TaskGraph, names: Iterable[str]) -> list[str]:
+    """Return the names that arrays had when the user declared them: of a part, that of the whole."""
+    whole = {part: name for name, joined in graph.joined.items() for each in joined for part in each.parts}
+    return list(dict.fromkeys(whole.get(name, name) for name in names))
 
 
 def _as_array(value: Any) -> Any:

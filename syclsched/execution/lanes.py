@@ -212,7 +212,7 @@ class DeviceLane:
         return event
 
     def _copy(self, node: Node, depends: list[Any]) -> Any:
-        source, destination = (self._buffers[use.array, use.space] for use in node.instruction.uses)
+        source, destination = self._buffers.ends(node.instruction)
         return self.queue.memcpy_async(
             destination.copy_operand(self.queue),
             source.copy_operand(self.queue),
@@ -306,7 +306,7 @@ class HostLane:
             function = executable.function
             return lambda: function(**arguments)
         if node.instruction.kind == "copy":
-            source, destination = (self._buffers[use.array, use.space] for use in node.instruction.uses)
+            source, destination = self._buffers.ends(node.instruction)
             target = destination.numpy(writable=True)
             return lambda: np.copyto(target, source.numpy(writable=False))
         return lambda: None

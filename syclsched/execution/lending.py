@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from syclsched.devices.submission_loop import Batch, SubmissionLoop
+from syclsched.devices.commands import Batch
+from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.execution.worker import Worker
 
 

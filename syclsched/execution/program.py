@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from syclsched.model.plan import Instruction, Lane, Plan, PlannedTask
+from syclsched.model.plan import Instruction, Lane, Plan, PlannedArray, PlannedTask
 from syclsched.model.platform import HOST
 
 #: An array's copy in one memory space: (array, space).
@@ -61,10 +61,18 @@ class Program:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.tasks: Mapping[str, PlannedTask] = {t.name: t for t in plan.tasks}
+        #: The array each segment is of, and the segments of each array that has some.
+        self.whole: Mapping[str, str] = {a.name: a.rows.array for a in plan.arrays if a.rows is not None}
+        self.segments: dict[str, list[PlannedArray]] = {}
+        for array in plan.arrays:
+            if array.rows is not None:
+                self.segments.setdefault(array.rows.array, []).append(array)
         self._place: dict[int, tuple[int, int]] = {
             i.id: (n, p) for n, lane in enumerate(plan.lanes) for p, i in enumerate(lane.instructions)
         }
         self._orders: dict[int, frozenset[int]] = {}
+        self._work_before: tuple[tuple[int | None, ...], ...] = tuple(_work_before(lane) for lane in plan.lanes)
+        self._memory_first = self._allocations() if self.segments else {}
         self.lanes: tuple[tuple[Node, ...], ...] = tuple(
             tuple(self._node(n, lane, i) for i in lane.instructions) for n, lane in enumerate(plan.lanes)
         )
@@ -107,26 +115,32 @@ class Program:
     def final_buffers(self) -> dict[str, tuple[Buffer, int | None]]:
         """Per array the buffer that holds its last value when all is done, and the instruction that writes it.
 
-        An array that is never written has its input for a last value. Arrays whose last value is freed are left out.
+        An array that is never written has its input for a last value. Arrays whose last value is freed are left out. An
+        array that has segments is left out, too: each of them has a last value of its own.
         """
-        version: dict[Buffer, object] = {(a.name, HOST): None for a in self.plan.arrays if a.is_input}
+        inputs = [a.name for a in self.plan.arrays if a.is_input and a.name not in self.segments]
+        version: dict[Buffer, object] = {(name, HOST): None for name in inputs}
         writer: dict[Buffer, int | None] = dict.fromkeys(version)
-        newest: dict[str, object] = {a.name: None for a in self.plan.arrays if a.is_input}
+        newest: dict[str, object] = dict.fromkeys(inputs)
         # By the order of the tasks, not of the instructions: writers of different buffers need not wait for each other.
         last_writer = {a.array: t.name for t in self.plan.tasks for a in t.accesses if a.mode.writes}
         for _, instruction in self.plan.instructions():
             if instruction.kind == "free":
-                version.pop((instruction.uses[0].array, instruction.uses[0].space), None)
+                freed = instruction.uses[0]
+                for name in [a.name for a in self.segments.get(freed.array, ())] or [freed.array]:
+                    version.pop((name, freed.space), None)
             elif instruction.kind == "copy":
-                source, target = ((u.array, u.space) for u in instruction.uses)
-                version[target], writer[target] = version[source], instruction.id
+                for source, target in zip(instruction.uses[::2], instruction.uses[1::2], strict=True):
+                    copied = (target.array, target.space)
+                    version[copied], writer[copied] = version[source.array, source.space], instruction.id
             elif instruction.kind != "alloc":
                 for use in instruction.uses:
                     if use.mode.writes:
                         buffer = (use.array, use.space)
-                        version[buffer] = writer[buffer] = instruction.id
+                        # Told apart by their tasks: what a task does again is the same value.
+                        version[buffer], writer[buffer] = instruction.task, instruction.id
                         if last_writer.get(use.array) == instruction.task:
-                            newest[use.array] = instruction.id
+                            newest[use.array] = instruction.task
         found: dict[str, tuple[Buffer, int | None]] = {}
         # Of several copies of the last value the earliest is the one to wait for.
         for buffer in sorted(version, key=lambda b: -1 if (by := writer[b]) is None else by):
@@ -139,7 +153,7 @@ class Program:
         """Input arrays that some instruction writes in the host's memory, where the user's own data lies."""
         inputs = {a.name for a in self.plan.arrays if a.is_input}
         return frozenset(
-            use.array
+            self.whole.get(use.array, use.array)
             for node in self.nodes.values()
             if node.instruction.kind not in MEMORY_KINDS
             for use in node.instruction.uses
@@ -186,10 +200,31 @@ class Program:
             instruction,
             lane_index,
             on_host,
-            submitted_first=tuple(i for i in targets if i not in host and i not in remote),
+            submitted_first=(
+                *self._memory_first.get(instruction.id, ()),
+                *(i for i in targets if i not in host and i not in remote),
+            ),
             completed_first=tuple(i for i in targets if i in host or i in remote),
             events=tuple(i for i in device if i not in remote),
         )
+
+    def _allocations(self) -> dict[int, list[int]]:
+        """Return the allocations each instruction needs for what it touches of arrays with segments.
+
+        These lie in one memory, which whoever comes first gets; no wait says so to the others.
+        """
+        current: dict[Buffer, int] = {}
+        needed: dict[int, list[int]] = {}
+        for _, instruction in self.plan.instructions():
+            for use in instruction.uses:
+                memory = (self.whole.get(use.array, use.array), use.space)
+                if instruction.kind == "alloc":
+                    current[memory] = instruction.id
+                elif memory[0] in self.segments and memory in current:
+                    found = needed.setdefault(instruction.id, [])
+                    if current[memory] not in found:
+                        found.append(current[memory])
+        return needed
 
     def _context(self, number: int) -> str:
         """Return what stands for the SYCL context of a device instruction: the memory space of its device.
@@ -218,8 +253,7 @@ class Program:
         if known is not None:
             return known
         lane, position = self._place[number]
-        before = self.plan.lanes[lane].instructions[:position]
-        previous = next((i.id for i in reversed(before) if i.kind not in MEMORY_KINDS), None)
+        previous = self._work_before[lane][position]
         found = set() if previous is None else {previous}
         for wait in self._instruction(number).waits:
             found.add(wait)
@@ -227,3 +261,14 @@ class Program:
                 found.update(self._ordered_by(wait))
         self._orders[number] = frozenset(found)
         return self._orders[number]
+
+
+def _work_before(lane: Lane) -> tuple[int | None, ...]:
+    """Return for each instruction of a lane the last one before it that is not about memory."""
+    found: list[int | None] = []
+    previous = None
+    for instruction in lane.instructions:
+        found.append(previous)
+        if instruction.kind not in MEMORY_KINDS:
+            previous = instruction.id
+    return tuple(found)

@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from syclsched.devices import memory
+from syclsched.errors import UnknownArrayError
 from syclsched.execution.buffers import LiveBuffer
+from syclsched.model.access import RowRange, rows_name
+from syclsched.model.plan import PlannedArray, PlannedRows
 
 Like = Literal["numpy", "dpnp", "usm_ndarray"]
 NumpyArray = np.ndarray[Any, np.dtype[Any]]
@@ -27,12 +31,78 @@ def read_numpy(buffer: LiveBuffer) -> NumpyArray:
     numpy.ndarray
         The caller's own.
     """
-    if buffer.on_host:
-        return buffer.numpy(writable=False).copy()
     result = np.empty(buffer.array.shape, buffer.array.dtype)
-    if result.nbytes:
+    _read_into(result, buffer)
+    return result
+
+
+def _read_into(target: NumpyArray, buffer: LiveBuffer) -> None:
+    if buffer.on_host:
+        np.copyto(target, buffer.numpy(writable=False))
+    elif target.nbytes:
         # Any queue of the memory's context will do: all that was to come before has completed.
-        buffer.storage.sycl_queue.memcpy_async(memory.as_bytes(result), buffer.storage, result.nbytes, []).wait()
+        buffer.storage.sycl_queue.memcpy_async(memory.as_bytes(target), buffer.storage, target.nbytes, []).wait()
+
+
+def covers(pieces: Sequence[PlannedRows], start: int, stop: int) -> bool:
+    """Return whether rows in order leave none out from a first to one past a last.
+
+    Parameters
+    ----------
+    pieces : sequence of PlannedRows
+        Of one array, in order, without overlap.
+    start, stop : int
+        First row and one past the last.
+    """
+    for rows in pieces:
+        if rows.start > start:
+            return False
+        start = rows.stop
+    return start >= stop
+
+
+def assemble(
+    array: PlannedArray,
+    rows: RowRange,
+    pieces: Sequence[tuple[PlannedRows, LiveBuffer]],
+    given: NumpyArray | None,
+) -> NumpyArray:
+    """Return rows of an array that lie in several buffers.
+
+    Parameters
+    ----------
+    array : PlannedArray
+        The whole.
+    rows : (int, int)
+        Which are wanted.
+    pieces : sequence of (PlannedRows, LiveBuffer)
+        Which rows lie where, in order; all those of which there is any.
+    given : numpy.ndarray or None
+        The value the user gave for the array: that of rows which nobody touches.
+
+    Returns
+    -------
+    numpy.ndarray
+        The caller's own.
+
+    Raises
+    ------
+    UnknownArrayError
+        If some rows have no value.
+    """
+    start, stop = rows
+    if given is None and not covers([each for each, _ in pieces], start, stop):
+        raise UnknownArrayError(
+            "some of its rows are written by no task, and no value was given for them",
+            where=f"array {rows_name(array.name, rows)!r}",
+            hint="Give the array a value, or ask for the rows that are written",
+        )
+    result = np.empty((stop - start, *array.shape[1:]), array.dtype)
+    if given is not None:
+        np.copyto(result, given[start:stop])
+    for held, live in pieces:
+        first, last = max(start, held.start), min(stop, held.stop)
+        _read_into(result[first - start : last - start], live.part(first - held.start, last - held.start))
     return result
 
 

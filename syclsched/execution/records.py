@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from syclsched.execution.clock import ClockMap
+from syclsched.execution.clock import Anchor, ClockMap
 from syclsched.model.plan import Instruction, Lane, Plan
 from syclsched.model.trace import Span, Trace
 
@@ -78,6 +78,7 @@ def make_trace(plan: Plan, records: Mapping[int, Record], clocks: Mapping[str, C
     """
     origin_ns = min((r.submit_ns for r in records.values()), default=0)
     families = {t.name: t.family for t in plan.tasks}
+    clocks = _corrected(plan, records, clocks)
     spans = [
         _span(lane, instruction, records[instruction.id], clocks.get(lane.name), origin_ns, families)
         for lane in plan.lanes
@@ -97,6 +98,33 @@ def make_trace(plan: Plan, records: Mapping[int, Record], clocks: Mapping[str, C
         submissions=counts.submissions,
         peak_bytes=dict(counts.peak_bytes),
     )
+
+
+def _corrected(plan: Plan, records: Mapping[int, Record], clocks: Mapping[str, ClockMap]) -> dict[str, ClockMap]:
+    """Return the clock maps moved, within their error, so that nothing starts before it was submitted."""
+    early_ns: dict[tuple[Anchor, Anchor], int] = {}
+    for lane in plan.lanes:
+        clock = clocks.get(lane.name)
+        if clock is None:
+            continue
+        for instruction in lane.instructions:
+            record = records.get(instruction.id)
+            times = None if record is None else _device_ns(record)
+            if record is not None and times is not None:
+                early = record.submit_ns - clock.to_host_ns(times[0])
+                early_ns[clock.first, clock.last] = max(early, early_ns.get((clock.first, clock.last), 0))
+    return {
+        name: clock.later(min(early_ns.get((clock.first, clock.last), 0), clock.error_ns))
+        for name, clock in clocks.items()
+    }
+
+
+def _device_ns(record: Record) -> tuple[int, int] | None:
+    """Return start and finish on the device's clock."""
+    if record.device_ns is not None or record.event is None:
+        return record.device_ns
+    first = record.event if record.first_event is None else record.first_event
+    return first.profiling_info_start, record.event.profiling_info_end
 
 
 def _span(
@@ -130,10 +158,7 @@ def _span(
 
 def _times(record: Record, clock: ClockMap | None) -> tuple[int, int]:
     """Return start and finish on the host's clock; nothing starts before it is submitted, whatever the clocks say."""
-    times = record.device_ns
-    if times is None and record.event is not None:
-        first = record.event if record.first_event is None else record.first_event
-        times = first.profiling_info_start, record.event.profiling_info_end
+    times = _device_ns(record)
     if times is not None and clock is not None:
         start = max(record.submit_ns, clock.to_host_ns(times[0]))
         return start, max(start, clock.to_host_ns(times[1]))

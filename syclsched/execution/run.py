@@ -3,22 +3,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
+import contextlib
+import threading
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from syclsched.errors import ArgumentError, ExecutionError, RunCancelledError, UnknownArrayError, WaitTimeoutError
-from syclsched.execution.buffers import NumpyArray
-from syclsched.execution.dispatcher import Dispatcher
-from syclsched.execution.reading import Like, read
+from syclsched.execution.buffers import LiveBuffer, NumpyArray
+from syclsched.execution.engine import Engine
+from syclsched.execution.reading import Like, assemble, covers, read
 from syclsched.execution.records import Counts, make_trace
 from syclsched.execution.statuses import failed_status
+from syclsched.execution.stuck import what_is_left
 from syclsched.execution.waiting import wait_flag
+from syclsched.model.access import RowRange
+from syclsched.model.binding import existing
+from syclsched.model.plan import PlannedRows
+from syclsched.model.task import ArrayRows
 from syclsched.model.trace import Trace
 
 #: How long the end of the interpreter, or an interrupted wait, is held up for kernels that were submitted.
@@ -29,10 +37,13 @@ _SHORTEST_NAP_S, _LONGEST_NAP_S = 20e-6, 2e-3
 class _Resources:
     """What a run holds and gives back once: its buffers and, where it opened them, the devices."""
 
-    def __init__(self, dispatcher: Dispatcher, owned_devices: Any) -> None:
+    def __init__(self, dispatcher: Engine, owned_devices: Any) -> None:
         self.dispatcher = dispatcher
         self._owned_devices = owned_devices
         self._abandoned = False
+        self._lock = threading.Lock()
+        self._when_ended: list[Callable[[], None]] = []
+        self._has_ended = False
 
     def abandon(self) -> None:
         """Cancel, and give everything back as soon as the last kernel has ended; returns at once."""
@@ -44,8 +55,21 @@ class _Resources:
     def ended(self) -> None:
         """Be told by the dispatcher that it is done."""
         _unfinished.discard(self)
+        with self._lock:
+            self._has_ended = True
+            waiting, self._when_ended = self._when_ended, []
+        for call in waiting:
+            call()
         if self._abandoned:
             self.release()
+
+    def when_ended(self, call: Callable[[], None]) -> None:
+        """Have something called once the run has ended, on any thread; at once if it has."""
+        with self._lock:
+            if not self._has_ended:
+                self._when_ended.append(call)
+                return
+        call()
 
     def release(self) -> None:
         """Give everything back; doing so twice does nothing."""
@@ -68,6 +92,14 @@ def _stop_all() -> None:
         resources.dispatcher.join(max(0.0, deadline - time.monotonic()))
 
 
+def _not_kept(array: str) -> UnknownArrayError:
+    return UnknownArrayError(
+        "it is temporary, its value is not kept",
+        where=f"array {array!r}",
+        hint="Declare it without temporary=True and do not free() it",
+    )
+
+
 class Run:
     """A plan on its way. Made by `execute`; use it in a ``with`` statement, or call `close`.
 
@@ -76,7 +108,7 @@ class Run:
 
     Parameters
     ----------
-    dispatcher : Dispatcher
+    dispatcher : Engine
         Not yet started.
     live : LiveDevices
         The devices it runs on.
@@ -90,7 +122,7 @@ class Run:
 
     def __init__(
         self,
-        dispatcher: Dispatcher,
+        dispatcher: Engine,
         live: Any,
         values: dict[str, NumpyArray],
         *,
@@ -113,6 +145,10 @@ class Run:
         dispatcher.start()
 
     # --- waiting ----------------------------------------------------------------------------------
+
+    def join(self) -> None:
+        """Wait for the end of the run, however it ends; raises nothing of it."""
+        wait_flag(self._dispatcher.finished, None)
 
     def done(self) -> bool:
         """Return whether the run has ended, well or not."""
@@ -144,13 +180,31 @@ class Run:
             raise
         self._raise_failure()
 
+    def __await__(self) -> Generator[Any, None, Run]:
+        """Wait for the whole run in a coroutine, without a thread of its own: ``await run`` raises what `wait` does."""
+        loop = asyncio.get_running_loop()
+        ended = loop.create_future()
+
+        def tell() -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        def tell_loop() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed without waiting for the run
+                loop.call_soon_threadsafe(tell)
+
+        self._resources.when_ended(tell_loop)
+        yield from ended.__await__()
+        self._raise_failure()
+        return self
+
     def result(self, array: Any, like: Like = "numpy", timeout: float | None = None) -> Any:
-        """Return an array's last value; waits only for the task that writes it.
+        """Return an array's last value; waits only for the tasks that write it.
 
         Parameters
         ----------
-        array : LogicalArray or str
-            An array of the graph, not a temporary one.
+        array : LogicalArray, ArrayRows or str
+            An array of the graph, not a temporary one; or some rows of it, ``a[0:100]``.
         like : str, optional
             ``numpy`` (a copy), ``dpnp`` or ``usm_ndarray`` (the run's own memory once the run has ended, which then
             lives as long as the array).
@@ -164,6 +218,8 @@ class Run:
 
         Raises
         ------
+        ArgumentError
+            If there are no such rows.
         UnknownArrayError
             If the graph has no such array, or its value is not kept.
         TaskFailedError, RunCancelledError
@@ -175,25 +231,23 @@ class Run:
         """
         if like not in ("numpy", "dpnp", "usm_ndarray"):
             raise ArgumentError(f"like={like!r} is none of 'numpy', 'dpnp', 'usm_ndarray'", where="result()")
-        name = array if isinstance(array, str) else array.name
+        whole = array.array if isinstance(array, ArrayRows) else array
+        name = whole if isinstance(whole, str) else whole.name
+        rows = existing(array.rows, array.array, "result()") if isinstance(array, ArrayRows) else None
         if self._closed:
             raise ExecutionError("the run is closed, its memory is given back", where=f"array {name!r}")
-        if name in self._joined:
+        if name in self._dispatcher.program.segments:
+            live = self._rows(name, rows, timeout)
+        elif rows is not None:
+            return self.result(name, like, timeout)[rows[0] : rows[1]]
+        elif name in self._joined:
             return self._together(name, like, timeout)
-        final = self._dispatcher.program.final_buffers.get(name)
-        if final is None:
+        elif name in self._dispatcher.program.final_buffers:
+            live = self._value(name, timeout)
+        else:
             return self._untouched(name, like)
-        buffer, writer = final
-        if writer is not None:
-            try:
-                self._wait_instruction(writer, name, timeout)
-            except KeyboardInterrupt:
-                self._interrupted()
-                raise
-            self._check_value(name, writer)
-        live = self._dispatcher.buffers.get(buffer)
-        if live is None:
-            raise ExecutionError("its memory is gone", where=f"array {name!r}")
+        if isinstance(live, np.ndarray):
+            return self._given_out(live, like)
         return read(live, like, self._any_queue() if like != "numpy" else None, share=self.done())
 
     def trace(self) -> Trace:
@@ -260,16 +314,17 @@ class Run:
             return
         self._dispatcher.counts.host_waits += 1
         if not wait_flag(finished, timeout):
-            raise WaitTimeoutError(f"not done after {timeout} s", where=f"plan {self.plan.name!r}")
+            raise WaitTimeoutError(
+                f"not done after {timeout} s: {self._what_is_left()}", where=f"plan {self.plan.name!r}"
+            )
 
     def _wait_instruction(self, number: int, array: str, timeout: float | None) -> None:
         """Wait until an instruction has completed, without holding up the dispatcher or any lane."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        late = WaitTimeoutError(f"not there after {timeout} s", where=f"array {array!r}")
         if not self.done():
             self._dispatcher.counts.host_waits += 1
         if not self._dispatcher.wait_submitted(number, timeout):
-            raise late
+            raise self._late(array, timeout)
         event = self._dispatcher.event(number)
         if event is None:
             return
@@ -278,8 +333,14 @@ class Run:
         while event.execution_status.name != "complete":
             now = time.monotonic()
             if deadline is not None and now >= deadline:
-                raise late
+                raise self._late(array, timeout)
             time.sleep(min(_LONGEST_NAP_S, max(_SHORTEST_NAP_S, (now - begun) / 16)))
+
+    def _late(self, array: str, timeout: float | None) -> WaitTimeoutError:
+        return WaitTimeoutError(f"not there after {timeout} s: {self._what_is_left()}", where=f"array {array!r}")
+
+    def _what_is_left(self) -> str:
+        return what_is_left(self._dispatcher.program, self._dispatcher.is_complete)
 
     def _check_value(self, array: str, writer: int) -> None:
         """Raise if an array's last value was never made, or was made from what a failed task left."""
@@ -307,14 +368,49 @@ class Run:
             self._reported = True
             raise RunCancelledError("the run was cancelled", where=f"plan {self.plan.name!r}")
 
+    def _value(self, name: str, timeout: float | None) -> LiveBuffer:
+        """Wait for the last value of an array or a segment, and return where it is."""
+        buffer, writer = self._dispatcher.program.final_buffers[name]
+        if writer is not None:
+            try:
+                self._wait_instruction(writer, name, timeout)
+            except KeyboardInterrupt:
+                self._interrupted()
+                raise
+            self._check_value(name, writer)
+        live = self._dispatcher.buffers.get(buffer)
+        if live is None:
+            raise ExecutionError("its memory is gone", where=f"array {name!r}")
+        return live
+
+    def _rows(self, name: str, rows: RowRange | None, timeout: float | None) -> LiveBuffer | NumpyArray:
+        """Wait for rows of an array that has segments; return the buffer they lie in, or put them together.
+
+        Rows that no task touches have the value that was given for them.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        program = self._dispatcher.program
+        whole = next(a for a in self.plan.arrays if a.name == name)
+        if whole.temporary:
+            raise _not_kept(name)
+        start, stop = rows or (0, whole.shape[0])
+        pieces: list[tuple[PlannedRows, LiveBuffer]] = []
+        spaces = set()
+        for segment in program.segments[name]:
+            assert segment.rows is not None
+            if segment.rows.start < stop and start < segment.rows.stop:
+                left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
+                pieces.append((segment.rows, self._value(segment.name, left_s)))
+                spaces.add(program.final_buffers[segment.name][0][1])
+        if len(spaces) == 1 and covers([each for each, _ in pieces], start, stop):
+            live = self._dispatcher.buffers[name, spaces.pop()]
+            return live if rows is None else live.part(start, stop)
+        return assemble(whole, (start, stop), pieces, self._values.get(name))
+
     def _untouched(self, name: str, like: Like) -> Any:
         """Return the value of an array that no task touches, or say why there is none."""
         if any(a.name == name for a in self.plan.arrays):
-            raise UnknownArrayError(
-                "it is temporary, its value is not kept",
-                where=f"array {name!r}",
-                hint="Declare it without temporary=True and do not free() it",
-            )
+            raise _not_kept(name)
         if name not in self._values:
             raise UnknownArrayError("no task writes it, and no value was given for it", where=f"array {name!r}")
         return self._given_out(self._values[name].copy(), like)
@@ -322,6 +418,8 @@ class Run:
     def _together(self, name: str, like: Like, timeout: float | None) -> Any:
         """Return the value of an array that is held in parts, one after another along axis 0."""
         deadline = None if timeout is None else time.monotonic() + timeout
+        if any(array.temporary for array in self.plan.arrays if array.name in self._joined[name]):
+            raise _not_kept(name)
         parts = [
             self.result(part, timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
             for part in self._joined[name]

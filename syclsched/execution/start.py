@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from syclsched.errors import IncompletePlanError
-from syclsched.execution.buffers import BufferTable
+from syclsched.execution.buffers import BufferTable, NumpyArray
 from syclsched.execution.dispatcher import Dispatcher
 from syclsched.execution.inputs import gather_inputs
 from syclsched.execution.lanes import queue_of
 from syclsched.execution.program import Program
+from syclsched.execution.reading import covers
 from syclsched.execution.run import Run
-from syclsched.execution.work import resolve_work
+from syclsched.execution.work import Work, argument_rows, resolve_work
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 
@@ -34,7 +35,8 @@ def execute(
     plan : Plan
         From the planner, or read from a file.
     graph : TaskGraph
-        The graph it was made for: it has the operations and the data.
+        The graph it was made for: it has the operations and the data. If it was rewritten before it was planned, the
+        plan's recipe is done again; inputs and results have the names of the original all the same.
     live : LiveDevices
         The plan's devices, from `syclsched.devices.open_devices`.
     inputs : Mapping[str, array-like], optional
@@ -60,23 +62,108 @@ def execute(
     DeviceNotFoundError
         If the plan uses a device that ``live`` does not have.
     """
-    from syclsched.planning import verify
+    prepared = prepare(plan, graph)
+    return start(prepared, live, prepared.values(inputs), trace=trace, owns_devices=owns_devices)
 
-    if plan.fingerprint != graph.fingerprint():
-        raise IncompletePlanError(
-            f"the plan was made for another graph than {graph.name!r}",
-            where=f"plan {plan.name!r}",
-            hint="Plan again for this graph and these sizes",
-        )
+
+@dataclass(frozen=True)
+class Prepared:
+    """A plan that was verified, with the graph's work for its instructions.
+
+    Parameters
+    ----------
+    plan : Plan
+        What is to be run.
+    graph : TaskGraph
+        The one that was planned: with the plan's recipe done, if it has one.
+    program : Program
+        The plan as it is dispatched.
+    work : dict of int to Work
+        By instruction number.
+    """
+
+    plan: Plan
+    graph: TaskGraph
+    program: Program
+    work: dict[int, Work]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the arrays that lie in the host's memory when the run begins."""
+        return tuple(array.name for array in self.plan.arrays if array.is_input and array.rows is None)
+
+    @property
+    def joined(self) -> dict[str, tuple[str, ...]]:
+        """Arrays of the original graph that are held in parts, with those in order."""
+        declared = self.graph.arrays
+        return {name: wholes[0].parts for name, wholes in self.graph.joined.items() if name not in declared}
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """Names of the arrays that tasks write and whose values are kept, as the original graph has them.
+
+        Of an array that is touched in parts all rows are written, or it is an input.
+        """
+        joined = self.joined
+        parts = {part for names in joined.values() for part in names}
+        written = {a.array for task in self.plan.tasks for a in task.accesses if a.mode.writes}
+        for name, segments in self.program.segments.items():
+            mine = [s.rows for s in segments if s.rows is not None and s.name in written]
+            if mine and (segments[0].is_input or covers(mine, 0, self.graph.arrays[name].shape[0])):
+                written.add(name)
+        kept = [a.name for a in self.plan.arrays if a.rows is None and not a.temporary and a.name in written]
+        return (*(name for name in kept if name not in parts), *joined)
+
+    def values(self, inputs: Mapping[str, Any] | None) -> dict[str, NumpyArray]:
+        """Return the value of every input; see `gather_inputs`."""
+        return gather_inputs(self.plan, self.graph, inputs)
+
+    def new_buffers(self, live: Any, limits: Mapping[str, int]) -> BufferTable:
+        """Return a table for the plan's buffers, with nothing in it."""
+        arrays = {array.name: array for array in self.plan.arrays}
+        return BufferTable(self.plan.platform, live, arrays, limits, argument_rows(self.graph))
+
+
+def prepare(plan: Plan, graph: TaskGraph) -> Prepared:
+    """Verify a plan, and find what its instructions do.
+
+    Parameters
+    ----------
+    plan, graph
+        As for `execute`.
+
+    Raises
+    ------
+    RaceError, IncompletePlanError, MemoryLimitError
+        If the plan must not be run, or is for another graph.
+    """
+    from syclsched.planning import verify
+    from syclsched.rewrites import planned_graph
+
+    graph = planned_graph(plan, graph)
     verify(plan, graph)
     program = Program(plan)
-    work = resolve_work(program, graph)
-    values = gather_inputs(plan, graph, inputs)
+    return Prepared(plan, graph, program, resolve_work(program, graph))
+
+
+def start(
+    prepared: Prepared, live: Any, values: dict[str, NumpyArray], *, trace: bool = True, owns_devices: bool = False
+) -> Run:
+    """Start a prepared plan, and return at once.
+
+    Parameters
+    ----------
+    prepared : Prepared
+        From `prepare`.
+    live, trace, owns_devices
+        As for `execute`.
+    values : dict of str to numpy.ndarray
+        From `Prepared.values`.
+    """
+    plan, program = prepared.plan, prepared.program
     queues = {lane.name: queue for lane in plan.lanes if (queue := queue_of(lane, live)) is not None}
-    buffers = BufferTable(plan.platform, live, {a.name: a for a in plan.arrays}, plan.peak_bytes)
-    for array in plan.arrays:
-        if array.is_input:
-            buffers.add_input(array.name, values[array.name], private=array.name in program.written_inputs)
-    dispatcher = Dispatcher(program, work, buffers, queues, record=trace)
-    joined = {name: wholes[0].parts for name, wholes in graph.joined.items() if name not in graph.arrays}
-    return Run(dispatcher, live, values, owns_devices=owns_devices, joined=joined)
+    buffers = prepared.new_buffers(live, plan.peak_bytes)
+    for name in prepared.inputs:
+        buffers.add_input(name, values[name], private=name in program.written_inputs)
+    dispatcher = Dispatcher(program, prepared.work, buffers, queues, record=trace)
+    return Run(dispatcher, live, values, owns_devices=owns_devices, joined=prepared.joined)

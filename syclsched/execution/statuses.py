@@ -3,20 +3,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from syclsched.errors import TaskFailedError
-from syclsched.execution.buffers import BufferTable
+from syclsched.execution.buffers import Buffers
+from syclsched.execution.program import Program
 from syclsched.execution.reading import read_numpy
 from syclsched.execution.work import Work
 
 
-def failed_status(work: Work, buffers: BufferTable) -> TaskFailedError | None:
+def failed_status(work: Work, buffers: Buffers) -> TaskFailedError | None:
     """Return the error a task's status stands for.
 
     Parameters
     ----------
     work : Work
         A task whose operation has a status, and which has completed.
-    buffers : BufferTable
+    buffers : Buffers
         The run's buffers.
 
     Returns
@@ -33,3 +36,23 @@ def failed_status(work: Work, buffers: BufferTable) -> TaskFailedError | None:
     what = f"ended with status {value}" if explain is None else explain(value)
     arrays = ", ".join(repr(array) for parameter, array in work.task.arguments.items())
     return TaskFailedError(what, task=work.task.name, where=f"task {work.task.name!r} (arrays {arrays})")
+
+
+def statuses_behind(program: Program, work: Mapping[int, Work], array: str) -> list[Work]:
+    """Return the tasks with a status that an array's last value depends on, in the plan's order.
+
+    Parameters
+    ----------
+    program : Program
+        What runs.
+    work : Mapping[int, Work]
+        By instruction number.
+    array : str
+        Any of the plan's.
+    """
+    with_status = {piece.task.name: piece for _, piece in sorted(work.items()) if piece.status is not None}
+    if not with_status:
+        return []
+    writers = [t.name for t in program.plan.tasks for a in t.accesses if a.array == array and a.mode.writes]
+    behind = program.ancestors(writers[-1]) if writers else frozenset()
+    return [piece for name, piece in with_status.items() if name in behind]

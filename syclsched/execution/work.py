@@ -11,9 +11,10 @@ from syclsched.devices.compiler import compile_task, signature_key
 from syclsched.devices.executables import Executable
 from syclsched.errors import IncompletePlanError, PlanError
 from syclsched.execution.program import Buffer, Program
+from syclsched.model.access import rows_name
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Operation, Scalar, Signature
-from syclsched.model.plan import Instruction, Lane
+from syclsched.model.plan import Instruction, Lane, PlannedRows
 from syclsched.model.task import Task
 
 
@@ -32,7 +33,7 @@ class Work:
     signature : Signature
         The task's.
     buffers : dict of str to (array, space)
-        Buffer by parameter name.
+        Buffer by parameter name; for rows of an array their name, ``a[0:100]``, in place of the array's.
     writes_nothing : bool
         Whether all it writes is empty: libraries and drivers lose the order of empty work.
     """
@@ -79,14 +80,29 @@ def resolve_work(program: Program, graph: TaskGraph) -> dict[int, Work]:
         If a task has costs instead of code.
     """
     return {
-        instruction.id: _work(lane, instruction, graph)
+        instruction.id: _work(program, lane, instruction, graph)
         for lane in program.plan.lanes
         for instruction in lane.instructions
         if instruction.kind in ("launch", "host")
     }
 
 
-def _work(lane: Lane, instruction: Instruction, graph: TaskGraph) -> Work:
+def argument_rows(graph: TaskGraph) -> dict[str, PlannedRows]:
+    """Return the rows of arrays that tasks are passed, by their names.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        Any.
+    """
+    return {
+        rows_name(task.arguments[parameter], rows): PlannedRows(task.arguments[parameter], *rows)
+        for task in graph.tasks
+        for parameter, rows in task.rows.items()
+    }
+
+
+def _work(program: Program, lane: Lane, instruction: Instruction, graph: TaskGraph) -> Work:
     where = f"instruction {instruction.id} on lane {lane.name!r}"
     task = graph.task(instruction.task or "")
     if task.operation is None or task.signature is None:
@@ -106,8 +122,11 @@ def _work(lane: Lane, instruction: Instruction, graph: TaskGraph) -> Work:
             f"implementation {implementation.name!r} ({implementation.kind}) cannot be run by a {instruction.kind}",
             where=where,
         )
-    spaces = {use.array: use.space for use in instruction.uses}
+    spaces = {program.whole.get(use.array, use.array): use.space for use in instruction.uses}
     buffers = {parameter: (array, spaces[array]) for parameter, array in task.arguments.items()}
+    for parameter, rows in task.rows.items():
+        array, space = buffers[parameter]
+        buffers[parameter] = (rows_name(array, rows), space)
     written = [p.name for p in task.operation.arrays if p.mode is not None and p.mode.writes]
     nothing = bool(written) and all(0 in task.signature.shapes[name] for name in written)
     return Work(task, task.operation, implementation, task.signature, buffers, nothing)

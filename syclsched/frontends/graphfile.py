@@ -22,7 +22,7 @@ from syclsched.model.costonly import MAX_BYTES, MAX_SECONDS, add_cost_only, is_c
 from syclsched.model.graph import TaskGraph
 from syclsched.model.profile import Count, Name, Text
 from syclsched.model.serial import from_json, to_json
-from syclsched.model.task import LogicalArray, Task
+from syclsched.model.task import ArrayRows, LogicalArray, Task
 
 GRAPH_FORMAT: Final = "syclsched-graph/1"
 
@@ -51,12 +51,13 @@ class FiledArray:
 
 @dataclass(frozen=True, slots=True)
 class FiledAccess:
-    """One task's access to one array."""
+    """One task's access to one array, or to some of its rows: the first, and one past the last."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
     array: Name
     mode: AccessMode
+    rows: tuple[Count, Count] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,11 +212,12 @@ def _add(graph: TaskGraph, filed: FiledTask, arrays: dict[str, LogicalArray], un
         if filed.accesses or filed.seconds is not None or filed.seconds_on:
             raise GraphError(f"barrier {filed.name!r} has accesses or a cost, expected none")
         return graph.barrier(name=filed.name)
-    accesses = []
+    accesses: list[tuple[LogicalArray | ArrayRows, AccessMode]] = []
     for access in filed.accesses:
         if access.array not in arrays:
             raise GraphError(f"no array {access.array!r}, expected one of arrays")
-        accesses.append((arrays[access.array], access.mode))
+        array = arrays[access.array]
+        accesses.append((array if access.rows is None else ArrayRows(array, *access.rows), access.mode))
     cost = units.cost(filed.seconds, filed.seconds_on, filed.cores)
     return add_cost_only(graph, filed.name, cost, accesses, family=filed.family, priority=filed.priority)
 
@@ -236,7 +238,7 @@ def _filed_task(task: Task, after: tuple[str, ...]) -> FiledTask:
             hint="Only graphs whose tasks have costs instead of code can be written",
         )
     cost = stated_cost(task.signature)
-    accesses = tuple(FiledAccess(a.array, a.mode) for a in task.accesses)
+    accesses = tuple(FiledAccess(a.array, a.mode, a.rows) for a in task.accesses)
     return FiledTask(
         task.name, family=task.family, seconds=cost.seconds, seconds_on=dict(cost.on), cores=cost.cores,
         priority=task.priority, accesses=accesses, after=after,

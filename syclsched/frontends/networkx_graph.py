@@ -7,6 +7,8 @@ Node attributes, all but ``operation`` optional; `to_networkx` writes them all a
     An `Operation`, or a callable that becomes a host task. Not needed for barriers and copies.
 ``arguments``
     Parameter name to array name or number. For an operation every parameter, as in `TaskGraph.kernel`.
+``rows``
+    Parameter name to the first row and one past the last, for arguments that are some rows of their array only.
 ``accesses``
     For a callable: array argument to access mode (``"read"``, ``"write"``, ``"update"``, ``"reduce"``).
 ``kind``
@@ -29,12 +31,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
 
-from syclsched.errors import ArgumentError, CycleError, GraphError
+from syclsched.errors import ArgumentError, GraphError
 from syclsched.model.access import Access, AccessMode
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Operation, Signature
-from syclsched.model.ordering import find_cycle, topological_order
-from syclsched.model.task import LogicalArray, Task
+from syclsched.model.ordering import acyclic_order
+from syclsched.model.task import ArrayRows, LogicalArray, Task
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -126,13 +128,8 @@ def from_networkx(
     _check_kind(digraph)
     names = _node_names(digraph)
     edges = [(names[before], names[after]) for before, after in digraph.edges]
-    order = topological_order(names.values(), edges)
-    if len(order) < len(names):
-        raise CycleError(
-            "the edges close a cycle: " + " -> ".join(find_cycle(names.values(), edges)),
-            where=f"digraph {_title(digraph, name)!r}",
-            hint="A task graph is acyclic; remove an edge",
-        )
+    where = f"digraph {_title(digraph, name)!r}"
+    order = acyclic_order(names.values(), edges, where, "A task graph is acyclic; remove an edge")
     graph = TaskGraph(_title(digraph, name))
     declared = {**digraph.graph.get("arrays", {}), **(arrays or {})}
     for array, spec in declared.items():
@@ -164,6 +161,8 @@ def _attributes(task: Task) -> dict[str, Any]:
     if task.operation is not None:
         found["operation"] = task.operation
         found["accesses"] = {p.name: p.mode.value for p in task.operation.parameters if p.mode is not None}
+    if task.rows:
+        found["rows"] = dict(task.rows)
     return found
 
 
@@ -238,7 +237,9 @@ def _add(graph: TaskGraph, arrays: Mapping[str, LogicalArray], name: str, attrib
         graph.barrier(name=name)
         return
     arguments = {key: _argument(arrays, value) for key, value in _mapping(attributes, "arguments", where).items()}
+    rows = _mapping(attributes, "rows", where)
     if kind == "copy":
+        arguments = _with_rows(arguments, rows, where)
         if arguments.keys() != {"source", "destination"}:
             _refuse("a copy has the arguments 'source' and 'destination'", where)
         graph.copy(arguments["source"], arguments["destination"], name=name)
@@ -253,10 +254,8 @@ def _add(graph: TaskGraph, arrays: Mapping[str, LogicalArray], name: str, attrib
     for parameter in modes.keys() - arguments.keys():
         # Without an argument of that name, an access names both the parameter and the array.
         arguments[parameter] = _argument(arrays, parameter)
-    accesses = {
-        key: Access(value.name, modes[key]) if isinstance(value, LogicalArray) and key in modes else value
-        for key, value in arguments.items()
-    }
+    arguments = _with_rows(arguments, rows, where)
+    accesses = {key: _access(value, modes[key]) if key in modes else value for key, value in arguments.items()}
     taken = {"name", "priority", "flops", "self", "operation", "function"} & accesses.keys()
     if taken:
         raise ArgumentError(f"an argument cannot be called {sorted(taken)[0]!r}", where=where)
@@ -269,13 +268,35 @@ def _add(graph: TaskGraph, arrays: Mapping[str, LogicalArray], name: str, attrib
         _refuse(f"a {kind!r} task cannot be made of {operation!r}", where, "Give an Operation, or a callable")
 
 
+def _with_rows(arguments: Mapping[str, Any], rows: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return arguments with some rows in place of the arrays of which only these are meant."""
+    found = dict(arguments)
+    for key, ends in rows.items():
+        array = found.get(key)
+        pair = isinstance(ends, (tuple, list)) and len(ends) == 2 and all(isinstance(end, int) for end in ends)
+        if not isinstance(array, LogicalArray) or not pair:
+            _refuse(
+                f"rows of {key!r} are {ends!r}",
+                where,
+                "Give the first and one past the last, for an argument that is an array",
+            )
+        found[key] = ArrayRows(array, *ends)
+    return found
+
+
+def _access(value: Any, mode: AccessMode) -> Any:
+    if isinstance(value, ArrayRows):
+        return Access(value.array.name, mode, value.rows)
+    return Access(value.name, mode) if isinstance(value, LogicalArray) else value
+
+
 def _host_function(operation: Any, arguments: Mapping[str, Any], where: str) -> tuple[Callable[..., Any], float]:
     """Return what a host task calls, and its work."""
     if not isinstance(operation, Operation):
         if not callable(operation):
             _refuse(f"attribute 'operation' is {operation!r}, neither an Operation nor a callable", where)
         return operation, 0.0
-    arrays = {key: value for key, value in arguments.items() if isinstance(value, LogicalArray)}
+    arrays = {key: value for key, value in arguments.items() if isinstance(value, (LogicalArray, ArrayRows))}
     signature = Signature(
         {key: a.shape for key, a in arrays.items()},
         {key: a.dtype for key, a in arrays.items()},

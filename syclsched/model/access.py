@@ -6,6 +6,9 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+#: Some rows of an array: the first along axis 0, and one past the last.
+RowRange = tuple[int, int]
+
 
 class AccessMode(str, enum.Enum):
     """How a task touches an array, as in StarPU, CUDASTF and Parla.
@@ -48,7 +51,7 @@ class AccessMode(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One task's access to one array.
+    """One task's access to one array, or to some rows of one.
 
     Parameters
     ----------
@@ -56,7 +59,15 @@ class Access:
         Name of the logical array.
     mode : AccessMode
         How it is touched.
+    rows : (int, int) or None, optional
+        The rows it is about; None for the whole array.
     """
 
     array: str
     mode: AccessMode
+    rows: RowRange | None = None
+
+
+def rows_name(array: str, rows: RowRange) -> str:
+    """Return how some rows of an array are called everywhere: ``a[0:100]``."""
+    return f"{array}[{rows[0]}:{rows[1]}]"

@@ -13,7 +13,9 @@ from syclsched.model.operation import Implementation, Operation, Parameter, Sign
 from syclsched.model.sizes import signature_bytes
 
 
-def host_operation(function: Callable[..., Any], modes: Mapping[str, AccessMode | None], flops: float) -> Operation:
+def host_operation(
+    function: Callable[..., Any], modes: Mapping[str, AccessMode | None], flops: float, *, pure: bool = False
+) -> Operation:
     """Return an operation with one host implementation that calls ``function``.
 
     Parameters
@@ -24,6 +26,8 @@ def host_operation(function: Callable[..., Any], modes: Mapping[str, AccessMode 
         How each argument is touched; None for a scalar.
     flops : float
         Its work.
+    pure : bool, optional
+        Whether the function does nothing but write what follows from what it reads.
 
     Returns
     -------
@@ -40,6 +44,7 @@ def host_operation(function: Callable[..., Any], modes: Mapping[str, AccessMode 
         parameters=tuple(Parameter(name, mode, dtype="float64") for name, mode in modes.items()),
         implementations=(Implementation("host", "host", load=lambda _: function, revision=_revision(function)),),
         work=work,
+        pure=pure,
     )
 
 

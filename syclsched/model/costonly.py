@@ -18,7 +18,7 @@ from syclsched.errors import ArgumentError, ExecutionError
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Operation, Parameter, Scalar, Signature, Work
-from syclsched.model.task import LogicalArray, Task
+from syclsched.model.task import ArrayRows, LogicalArray, Task
 
 #: FLOP/s of the core that seconds without a device are stated for: 2.5 GHz with 16 double-precision operations a cycle
 #: (two fused multiply-adds on 256 bits), a common server core. It only fixes what 1.0 means when devices are compared.
@@ -110,7 +110,7 @@ def add_cost_only(
     graph: TaskGraph,
     name: str,
     cost: StatedCost,
-    accesses: Sequence[tuple[LogicalArray, AccessMode]] = (),
+    accesses: Sequence[tuple[LogicalArray | ArrayRows, AccessMode]] = (),
     *,
     family: str = "task",
     priority: int = 0,
@@ -125,8 +125,8 @@ def add_cost_only(
         Unique task name.
     cost : StatedCost
         What it takes.
-    accesses : sequence of (LogicalArray, AccessMode), optional
-        The arrays it touches, each once, and how.
+    accesses : sequence of (LogicalArray or ArrayRows, AccessMode), optional
+        The arrays, or the rows of some, that it touches, each once, and how.
     family : str, optional
         What kind of work it is, for reports and charts.
     priority : int, optional

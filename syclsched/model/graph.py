@@ -3,20 +3,25 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NoReturn
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from syclsched.errors import ArgumentError, CycleError, GraphError, UnknownArrayError
+from syclsched.errors import ArgumentError, GraphError, UnknownArrayError
 from syclsched.model.access import Access, AccessMode
 from syclsched.model.adhoc import copy_operation, host_operation
+from syclsched.model.binding import Argument, bind, check_data, declare, takes
 from syclsched.model.dependencies import Dependency, implicit_dependencies
-from syclsched.model.operation import Operation, Parameter, Scalar, Signature
-from syclsched.model.ordering import find_cycle, topological_order
-from syclsched.model.task import Joined, LogicalArray, Task
+from syclsched.model.fingerprint import fingerprint
+from syclsched.model.operation import Operation
+from syclsched.model.ordering import acyclic_order
+from syclsched.model.segments import Segments, find_segments, touched_segments
+from syclsched.model.task import ArrayRows, Joined, LogicalArray, Task
+
+#: How ranges of rows are called: an array of such a name could be taken for one.
+_LIKE_A_RANGE = re.compile(r"(.+)\[\d+:\d+\]", re.DOTALL)
 
 
 class TaskGraph:
@@ -40,6 +45,9 @@ class TaskGraph:
     >>> task = graph.host(lambda x, y: y.__setitem__(slice(None), x * x), x=x.read(), y=y.write(), name="square")
     >>> [t.name for t in graph.tasks]
     ['square']
+
+    A task can be given some rows of an array (``x[0:2]``). It then touches only these: tasks that touch other rows
+    neither wait for it nor does it wait for them.
     """
 
     def __init__(self, name: str = "graph") -> None:
@@ -52,6 +60,9 @@ class TaskGraph:
         self._joined: dict[str, list[Joined]] = {}
         self._dependencies: tuple[Dependency, ...] | None = None
         self._order: tuple[str, ...] | None = None
+        self._ranged: set[str] = set()
+        self._segments: Segments | None = None
+        self._touched: Sequence[tuple[Access, ...]] | None = None
 
     # --- building ---------------------------------------------------------------------------------
 
@@ -82,7 +93,8 @@ class TaskGraph:
         Returns
         -------
         LogicalArray
-            A handle whose ``read()``, ``write()``, ``update()`` and ``reduce()`` say how a task touches it.
+            A handle whose ``read()``, ``write()``, ``update()`` and ``reduce()`` say how a task touches it, and of
+            which ``[i:j]`` takes some rows.
 
         Raises
         ------
@@ -92,22 +104,12 @@ class TaskGraph:
             If shape and dtype are missing, impossible, or contradict ``data``.
         """
         self._check_name(name, self._arrays, "array")
+        alike = _LIKE_A_RANGE.fullmatch(name) if self._ranged else None
+        if alike is not None and alike[1] in self._ranged:
+            raise GraphError(f"the name could be taken for rows of array {alike[1]!r}", where=f"array {name!r}")
         if data is not None and (not hasattr(data, "shape") or not hasattr(data, "dtype")):
             data = np.asarray(data)
-        if shape is None and data is None:
-            raise ArgumentError("neither shape nor data is given", where=f"array {name!r}")
-        try:
-            extent = tuple(int(n) for n in (data.shape if shape is None else shape))
-            kind = np.dtype(dtype if dtype is not None else (data.dtype if data is not None else "float64"))
-        except (TypeError, ValueError) as error:
-            raise ArgumentError(f"shape {shape!r} or dtype {dtype!r} is not one", where=f"array {name!r}") from error
-        if any(n < 0 for n in extent) or kind.hasobject:
-            raise ArgumentError(
-                f"shape {extent} with dtype {kind.name} cannot lie in device memory",
-                where=f"array {name!r}",
-                hint="Give non-negative extents and a numeric dtype",
-            )
-        declared = LogicalArray(name, extent, kind.name, temporary)
+        declared = declare(name, shape, dtype, data, temporary=temporary)
         if data is not None:
             check_data(declared, data)
             self._data[name] = data
@@ -120,7 +122,7 @@ class TaskGraph:
         *,
         name: str | None = None,
         priority: int = 0,
-        **arguments: LogicalArray | Access | Scalar,
+        **arguments: Argument,
     ) -> Task:
         """Add a task that runs an operation on whatever device the plan chooses.
 
@@ -132,8 +134,9 @@ class TaskGraph:
             Unique task name; made from the operation's name if not given.
         priority : int, optional
             Larger runs earlier among equals.
-        **arguments : LogicalArray, Access or scalar
-            One argument per parameter of the operation.
+        **arguments : LogicalArray, ArrayRows, Access or scalar
+            One argument per parameter of the operation. Of ``x[0:100]`` the task touches those rows only, and gets
+            them as an array of their own, without a copy.
 
         Returns
         -------
@@ -143,7 +146,7 @@ class TaskGraph:
         Raises
         ------
         ArgumentError
-            If a parameter is missing or unknown, or a shape, dtype or access mode does not fit.
+            If a parameter is missing or unknown, there are no such rows, or a shape, dtype or access mode does not fit.
         UnknownArrayError
             If an array is not declared here or has been freed.
         """
@@ -156,7 +159,8 @@ class TaskGraph:
         name: str | None = None,
         priority: int = 0,
         flops: float = 0.0,
-        **arguments: LogicalArray | Access | Scalar,
+        pure: bool = False,
+        **arguments: Argument,
     ) -> Task:
         """Add a task that calls a Python function on the host, on NumPy arrays.
 
@@ -168,8 +172,11 @@ class TaskGraph:
             See `kernel`.
         flops : float, optional
             Its work, for the cost model.
+        pure : bool, optional
+            True if the function does nothing but write what follows from what it reads: then a plan that is short of
+            memory may call it again for a value that was given up.
         **arguments : Access or scalar
-            ``x=x.read()``, ``y=y.write()``, ``alpha=2.0``.
+            ``x=x.read()``, ``y=y[0:100].write()``, ``alpha=2.0``.
 
         Returns
         -------
@@ -178,21 +185,23 @@ class TaskGraph:
         """
         modes: dict[str, AccessMode | None] = {}
         for key, value in arguments.items():
-            if isinstance(value, LogicalArray):
+            if isinstance(value, (LogicalArray, ArrayRows)):
                 raise ArgumentError(
                     f"argument {key!r} does not say how the array is touched",
                     where=f"host task {name or getattr(function, '__name__', 'host')!r}",
                     hint=f"Write {key}={value.name}.read(), .write() or .update()",
                 )
             modes[key] = value.mode if isinstance(value, Access) else None
-        return self._add(host_operation(function, modes, flops), "host", name, priority, arguments)
+        return self._add(host_operation(function, modes, flops, pure=pure), "host", name, priority, arguments)
 
-    def copy(self, source: LogicalArray, destination: LogicalArray, *, name: str | None = None) -> Task:
+    def copy(
+        self, source: LogicalArray | ArrayRows, destination: LogicalArray | ArrayRows, *, name: str | None = None
+    ) -> Task:
         """Add a task that copies one array into another of the same shape and dtype.
 
         Parameters
         ----------
-        source, destination : LogicalArray
+        source, destination : LogicalArray or ArrayRows
             From where to where.
         name : str, optional
             Unique task name.
@@ -245,11 +254,7 @@ class TaskGraph:
         for access in task.accesses:
             self._require(access.array, where)
         for parameter, name in task.arguments.items():
-            declared = self._arrays[name]
-            if task.signature is None or (declared.shape, declared.dtype) != (
-                task.signature.shapes[parameter],
-                task.signature.dtypes[parameter],
-            ):
+            if not takes(task, parameter, self._arrays[name]):
                 raise ArgumentError(f"array {name!r} is not what its argument {parameter!r} takes", where=where)
         return self._append(task)
 
@@ -367,7 +372,8 @@ class TaskGraph:
         """Return every dependency: those implied by accesses and barriers, then the explicit ones."""
         if self._dependencies is None:
             explicit = tuple(Dependency(b, a, "explicit") for b, a in self._edges)
-            self._dependencies = implicit_dependencies(self._tasks.values()) + explicit
+            touched = self.touched() if self._ranged else None
+            self._dependencies = implicit_dependencies(self._tasks.values(), touched, self.segments()) + explicit
         return self._dependencies
 
     def order(self) -> tuple[str, ...]:
@@ -385,27 +391,34 @@ class TaskGraph:
             self._order = tuple(self._tasks)  # implied dependencies follow the order of submission
             return self._order
         pairs = [(d.before, d.after) for d in self.dependencies()]
-        order = topological_order(self._tasks, pairs)
-        if len(order) < len(self._tasks):
-            cycle = find_cycle(self._tasks, pairs)
-            raise CycleError(
-                "the edges close a cycle: " + " -> ".join(cycle),
-                where=f"graph {self.name!r}",
-                hint="Remove an explicit edge; order of submission already gives the data dependencies",
-            )
-        self._order = order
-        return order
+        hint = "Remove an explicit edge; order of submission already gives the data dependencies"
+        self._order = acyclic_order(self._tasks, pairs, f"graph {self.name!r}", hint)
+        return self._order
+
+    def segments(self) -> Segments:
+        """Return, for each array of which some task touches a part, its segments; see `syclsched.model.segments`."""
+        if self._segments is None:
+            self._segments = find_segments(self._tasks.values(), self._arrays) if self._ranged else {}
+        return self._segments
+
+    def touched(self) -> Sequence[tuple[Access, ...]]:
+        """Return what each task touches, in order of submission, by segments where an array has some."""
+        if self._touched is None:
+            self._touched = touched_segments(self._tasks.values(), self.segments())
+        return self._touched
 
     def inputs(self) -> tuple[str, ...]:
-        """Return the arrays whose first access, in a topological order, needs an old value."""
+        """Return the arrays of which some task, in a topological order, needs an old value that no task has written."""
+        touched = dict(zip(self._tasks, self.touched(), strict=True))
         written: set[str] = set()
         needed: dict[str, None] = {}
         for name in self.order():
-            for access in self._tasks[name].accesses:
-                if access.mode.reads and access.array not in written:
+            for access in touched[name]:
+                if access.mode is not AccessMode.WRITE and access.array not in written:
                     needed.setdefault(access.array)
-            written.update(a.array for a in self._tasks[name].accesses if a.mode.writes)
-        return tuple(needed)
+            written.update([a.array for a in touched[name] if a.mode is not AccessMode.READ])
+        whole = {segment.name: segment.whole for cut in self.segments().values() for segment in cut}
+        return tuple(dict.fromkeys([whole.get(name, name) for name in needed]))
 
     def validate(self) -> None:
         """Check the graph as a whole.
@@ -419,22 +432,7 @@ class TaskGraph:
 
     def fingerprint(self) -> str:
         """Return a hash of everything a plan depends on: arrays, tasks, accesses, edges; not the data."""
-        content = {
-            "arrays": [[a.name, a.shape, a.dtype, a.temporary] for a in self.arrays.values()],
-            "tasks": [
-                [
-                    t.name,
-                    t.kind,
-                    t.family,
-                    [[a.array, a.mode.value] for a in t.accesses],
-                    sorted(t.arguments.items()),
-                    sorted(t.signature.scalars.items()) if t.signature else [],
-                ]
-                for t in self.tasks
-            ],
-            "edges": sorted(set(self._edges)),  # their order and repetitions mean nothing
-        }
-        return hashlib.sha256(json.dumps(content, default=repr).encode()).hexdigest()[:32]
+        return fingerprint(self.arrays.values(), self.tasks, self._edges)
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -472,111 +470,29 @@ class TaskGraph:
         return self._check_name(name, self._tasks, "task")
 
     def _append(self, task: Task) -> Task:
+        if task.rows:
+            self._note_ranges(task)
         self._tasks[task.name] = task
-        self._dependencies = self._order = None
+        self._dependencies = self._order = self._segments = self._touched = None
         return task
 
+    def _note_ranges(self, task: Task) -> None:
+        for name in sorted({access.array for access in task.accesses if access.rows is not None} - self._ranged):
+            for other in self._arrays:
+                alike = _LIKE_A_RANGE.fullmatch(other)
+                if alike is not None and alike[1] == name:
+                    raise GraphError(
+                        f"array {other!r} could be taken for rows of array {name!r}",
+                        where=f"task {task.name!r}",
+                        hint="Call one of the two arrays something else",
+                    )
+            self._ranged.add(name)
+
     def _add(
-        self,
-        operation: Operation,
-        kind: Any,
-        name: str | None,
-        priority: int,
-        arguments: Mapping[str, LogicalArray | Access | Scalar],
+        self, operation: Operation, kind: Any, name: str | None, priority: int, arguments: Mapping[str, Argument]
     ) -> Task:
         name = self._task_name(name, operation.name)
-        where = f"task {name!r} ({operation.name})"
-        known = {p.name for p in operation.parameters}
-        for missing in sorted(known - arguments.keys()):
-            raise ArgumentError(f"argument {missing!r} is missing", where=where)
-        for unknown in sorted(arguments.keys() - known):
-            raise ArgumentError(
-                f"unknown argument {unknown!r}", where=where, hint=f"It takes {', '.join(sorted(known))}"
-            )
-        accesses: dict[str, AccessMode] = {}
-        names: dict[str, str] = {}
-        scalars: dict[str, Scalar] = {}
-        for parameter in operation.parameters:
-            value = arguments[parameter.name]
-            if parameter.mode is None:
-                scalars[parameter.name] = _scalar(value, parameter, where)
-                continue
-            array = self._array_argument(value, parameter, where)
-            names[parameter.name] = array.name
-            if array.name in accesses and (parameter.mode.writes or accesses[array.name].writes):
-                raise ArgumentError(
-                    f"array {array.name!r} is passed twice, and one of the two is written",
-                    where=where,
-                    hint="Use an operation with a single update parameter, or copy the array first",
-                )
-            accesses[array.name] = parameter.mode
-        signature = Signature(
-            shapes={p: self._arrays[a].shape for p, a in names.items()},
-            dtypes={p: self._arrays[a].dtype for p, a in names.items()},
-            scalars=scalars,
-        )
-        _check_signature(operation, signature, where)
-        touched = tuple(Access(a, m) for a, m in accesses.items())
-        return self._append(Task(name, kind, touched, operation, names, signature, priority))
-
-    def _array_argument(self, value: object, parameter: Parameter, where: str) -> LogicalArray:
-        if not isinstance(value, (LogicalArray, Access)):
-            raise ArgumentError(
-                f"argument {parameter.name!r} must be an array of the graph, not {value!r}", where=where
-            )
-        declared = self._require(value.array if isinstance(value, Access) else value.name, where)
-        if isinstance(value, LogicalArray) and (value.shape, value.dtype) != (declared.shape, declared.dtype):
-            raise UnknownArrayError(f"array {value.name!r} belongs to another graph", where=where)
-        if isinstance(value, Access) and value.mode is not parameter.mode:
-            assert parameter.mode is not None
-            raise ArgumentError(
-                f"argument {parameter.name!r} is a {parameter.mode.value} of the operation, not a {value.mode.value}",
-                where=where,
-            )
-        return declared
-
-
-def _scalar(value: object, parameter: Parameter, where: str) -> Scalar:
-    if isinstance(value, (bool, int, np.integer)):
-        return int(value)
-    if isinstance(value, (float, np.floating)):
-        return float(value)
-    raise ArgumentError(f"argument {parameter.name!r} must be a number, not {value!r}", where=where)
-
-
-def _check_signature(operation: Operation, signature: Signature, where: str) -> None:
-    """Raise `ArgumentError` if shapes, dtypes or scalars do not fit the operation."""
-
-    def refuse(what: str) -> NoReturn:
-        raise ArgumentError(what, where=where)
-
-    for parameter in operation.arrays:
-        shape, dtype = signature.shapes[parameter.name], signature.dtypes[parameter.name]
-        if parameter.ndim is not None and len(shape) != parameter.ndim:
-            refuse(f"argument {parameter.name!r} must have {parameter.ndim} dimensions, its shape is {shape}")
-        if parameter.dtypes and dtype not in parameter.dtypes:
-            refuse(f"argument {parameter.name!r} must be {' or '.join(parameter.dtypes)}, it is {dtype}")
-        if parameter.like is not None and dtype != signature.dtypes[parameter.like]:
-            other = signature.dtypes[parameter.like]
-            refuse(f"argument {parameter.name!r} must have the dtype of {parameter.like!r} ({other}), it is {dtype}")
-    wrong = operation.check(signature) if operation.check is not None else None
-    if wrong is not None:
-        refuse(wrong)
-
-
-def check_data(array: LogicalArray, data: Any) -> None:
-    """Raise `ArgumentError` unless ``data`` has the shape and dtype of ``array``.
-
-    Parameters
-    ----------
-    array : LogicalArray
-        What is declared.
-    data : array-like
-        What is given.
-    """
-    if tuple(data.shape) != array.shape or np.dtype(data.dtype).name != array.dtype:
-        raise ArgumentError(
-            f"data of shape {tuple(data.shape)} and dtype {np.dtype(data.dtype).name} is given for an array "
-            f"of shape {array.shape} and dtype {array.dtype}",
-            where=f"array {array.name!r}",
+        bound = bind(operation, arguments, self._require, f"task {name!r} ({operation.name})")
+        return self._append(
+            Task(name, kind, bound.accesses, operation, bound.arguments, bound.signature, priority, bound.rows)
         )

@@ -265,11 +265,15 @@ class Split:
     scalars : Callable[[Signature, int, int], Mapping[str, int | float]] or None, optional
         Given the signature of the whole and the first and one past the last row of a chunk, the scalars of the chunk
         that differ from those of the whole.
+    inexact : tuple of str, optional
+        Implementations that no chunk is done by, because what they give for a row depends, in its last bits, on how
+        many rows there are: libraries choose their blocking so. A result must not depend on how work is dealt out.
     """
 
     rows: tuple[str, ...]
     grain: Callable[[Signature], int] | None = None
     scalars: Callable[[Signature, int, int], Mapping[str, Scalar]] | None = None
+    inexact: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +318,8 @@ class Operation:
         How it can be cut into chunks that compute the same; None if it cannot.
     steps : tuple of Step, optional
         What it consists of, if it is a sequence of other operations; see `syclsched.model.sequence`.
+    pure : bool, optional
+        Whether it does nothing but write what follows from what it reads, so that doing it again does no harm.
     """
 
     name: str
@@ -325,6 +331,7 @@ class Operation:
     explain_status: Callable[[int], str] | None = None
     split: Split | None = None
     steps: tuple[Step, ...] = ()
+    pure: bool = True
 
     @property
     def arrays(self) -> tuple[Parameter, ...]:

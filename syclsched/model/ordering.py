@@ -6,6 +6,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 
+from syclsched.errors import CycleError
+
 
 def topological_order(nodes: Iterable[str], edges: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     """Return the nodes so that every edge points forward (Kahn 1962), stable in the order given.
@@ -39,6 +41,33 @@ def topological_order(nodes: Iterable[str], edges: Sequence[tuple[str, str]]) ->
             if waiting[after_index] == 0:
                 heapq.heappush(ready, after_index)
     return tuple(order)
+
+
+def acyclic_order(nodes: Iterable[str], edges: Sequence[tuple[str, str]], where: str, hint: str) -> tuple[str, ...]:
+    """Return the topological order of all nodes.
+
+    Parameters
+    ----------
+    nodes, edges
+        As for `topological_order`.
+    where, hint : str
+        For the error.
+
+    Returns
+    -------
+    tuple of str
+        As long as ``nodes``.
+
+    Raises
+    ------
+    CycleError
+        If the edges close a cycle; names its nodes.
+    """
+    names = list(nodes)
+    order = topological_order(names, edges)
+    if len(order) < len(names):
+        raise CycleError("the edges close a cycle: " + " -> ".join(find_cycle(names, edges)), where=where, hint=hint)
+    return order
 
 
 def find_cycle(nodes: Iterable[str], edges: Sequence[tuple[str, str]]) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from annotated_types import MaxLen
 from syclsched.model.access import AccessMode
 from syclsched.model.platform import Platform
 from syclsched.model.profile import Count, Name, NonNegative, Text
+from syclsched.model.recipe import Recipe
 from syclsched.model.schedule import Schedule
 
 PLAN_FORMAT: Final = "syclsched-plan/1"
@@ -71,6 +72,9 @@ class Instruction:
         Predicted by simulation.
     nbytes : int
         For ``alloc``, ``free`` and ``copy``: the buffer's size.
+    again : int
+        For ``launch`` and ``host``: how many times the task has been done before. A temporary that was given up for
+        lack of memory is made again by doing its task again.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -85,6 +89,7 @@ class Instruction:
     start_s: NonNegative = 0.0
     finish_s: NonNegative = 0.0
     nbytes: Count = 0
+    again: Count = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +117,23 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedRows:
+    """Which rows of which array, from the first to one past the last."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
+
+    array: Name
+    start: Count
+    stop: Count
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedArray:
-    """An array of the graph, as the plan needs it: `LogicalArray` with whether its value is an input."""
+    """An array of the graph, as the plan needs it: `LogicalArray` with whether its value is an input.
+
+    An array that tasks touch in parts is followed by its segments, arrays of their own that have ``rows``. Tasks and
+    copies touch these; memory is the whole's, and they lie in it one after another.
+    """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
@@ -123,6 +143,7 @@ class PlannedArray:
     nbytes: Count
     temporary: bool = False
     is_input: bool = False
+    rows: PlannedRows | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +168,9 @@ class PlannedTask:
         What it touches, in the graph's order of submission.
     after : tuple of str
         Explicit and barrier dependencies.
+    repeatable : bool
+        Whether it may be done more than once: it does nothing but write what follows from what it reads, and no edge
+        of the graph says that it does more.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -156,6 +180,7 @@ class PlannedTask:
     family: Name
     accesses: tuple[PlannedAccess, ...] = ()
     after: tuple[Name, ...] = ()
+    repeatable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +204,8 @@ class Counters:
         Copies between memory spaces.
     copied_bytes : int
         Their bytes.
+    recomputed : int
+        Launches of tasks that have been done before.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -190,6 +217,7 @@ class Counters:
     barriers: Count = 0
     copies: Count = 0
     copied_bytes: Count = 0
+    recomputed: Count = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,8 +267,14 @@ class Option:
     origin: Text
 
 
+class _Referable:
+    """Can be referred to weakly: what is worked out of a plan is kept for as long as the plan is."""
+
+    __slots__ = ("__weakref__",)
+
+
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(_Referable):
     """A schedule made executable.
 
     Parameters
@@ -248,7 +282,7 @@ class Plan:
     name : str
         The graph's name.
     fingerprint : str
-        Of the graph it was made for (`TaskGraph.fingerprint`).
+        Of the graph it plans (`TaskGraph.fingerprint`): as rewritten, if it was.
     policy : str
         The policy that made its schedule.
     platform : Platform
@@ -270,13 +304,19 @@ class Plan:
     options : tuple of Option
         What tasks would have cost elsewhere.
     lower_bound_s : float
-        No plan of the graph for the platform, by the same costs, has a shorter makespan; 0 if nothing is known.
+        No plan of the graph (as rewritten) for the platform, by the same costs, has a shorter makespan; 0 if nothing is
+        known.
     aim : str
         What was minimised, under which constraints.
     energy_j : float or None
         Of all devices until the makespan; None where a power is not known.
     interval_s : float
         What the busiest lane does in one run: no shorter time can pass between the starts of two runs.
+    recipe : Recipe
+        What was done to the graph before it was planned: tasks cut and merged; empty if nothing was. The plan runs with
+        the original graph, and its names are those of the original.
+    original_fingerprint : str or None
+        Of the graph before that; None if it was not rewritten.
     format : str
         The format's name and version.
     """
@@ -300,6 +340,8 @@ class Plan:
     aim: Text = "minimize makespan"
     energy_j: NonNegative | None = None
     interval_s: NonNegative = 0.0
+    recipe: Recipe = field(default_factory=Recipe)
+    original_fingerprint: Name | None = None
     format: Literal["syclsched-plan/1"] = PLAN_FORMAT
 
     @property
@@ -330,12 +372,13 @@ class Plan:
         Parameters
         ----------
         task : str
-            Task name.
+            Task name: of the original graph, or of the plan.
 
         Returns
         -------
         str
-            A few lines of text.
+            A few lines of text; of a task that was merged, about what it was merged into, and of one that was cut,
+            about its chunks.
 
         Raises
         ------

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from syclsched.errors import GraphError
-from syclsched.model.plan import Candidate, Instruction, Lane, Option, Plan
+from syclsched.model.access import AccessMode, rows_name
+from syclsched.model.plan import BufferUse, Candidate, Instruction, Lane, Option, Plan, PlannedRows
 from syclsched.model.units import format_bytes, format_gap, format_ratio, format_seconds, plural
 
 #: What is shown of a large plan: so many rows of each kind, the rest is counted.
@@ -17,6 +18,13 @@ MAX_ROWS = 16
 MAX_LIST = 6
 
 _MEMORY_KINDS = ("alloc", "free")
+_WORK_KINDS = ("launch", "host", "barrier")
+
+#: The rows each segment of an array is.
+_Rows = Mapping[str, PlannedRows]
+
+#: Marks a task that has been done before.
+_AGAIN = " (done again)"
 
 #: What plans are made for if nothing else is said.
 _PLAIN = "minimize makespan"
@@ -47,7 +55,7 @@ def explain_task(plan: Plan, task: str) -> str:
     plan : Plan
         A plan with predicted times.
     task : str
-        Name of one of its tasks.
+        Name of one of its tasks, or of one of the original graph, if that was rewritten.
 
     Returns
     -------
@@ -59,25 +67,15 @@ def explain_task(plan: Plan, task: str) -> str:
     GraphError
         If the plan has no such task.
     """
-    place = next((i for i, t in enumerate(plan.tasks) if t.name == task), None)
-    if place is None:
-        raise GraphError(
-            f"no task {task!r}", where=f"plan of {plan.name!r}", hint=f"It has {_some([t.name for t in plan.tasks])}"
-        )
-    planned = plan.tasks[place]
-    lines = [f"{_clean(task)}: {_clean(planned.family)}, {planned.kind} task {place + 1:,} of {len(plan.tasks):,}"]
-    found = next(((n, i) for n, i in plan.instructions() if i.task == task and i.kind in _WORK_KINDS), None)
-    if found is None:
-        return "\n".join([*lines, "  runs         nowhere: the plan leaves it out"])
-    lane, instruction = found
-    lines += _where(lane, instruction)
-    lines += _waited_for(plan, lane, instruction)
-    lines += _copied_for(plan, task)
-    lines += _elsewhere(plan, task, lane.device, instruction)
-    return "\n".join(lines)
-
-
-_WORK_KINDS = ("launch", "host", "barrier")
+    planned = {t.name: place for place, t in enumerate(plan.tasks)}
+    if task in planned:
+        return "\n".join(_task(plan, task, planned[task]))
+    holders = plan.recipe.holders(task, planned)
+    if not holders:
+        raise GraphError(f"no task {task!r}", where=f"plan of {plan.name!r}", hint=f"It has {_some(planned)}")
+    if len(holders) > 1:
+        return "\n".join(_chunks(plan, task, holders))
+    return "\n".join([f"{_clean(task)}: done as a part of", *_task(plan, holders[0], planned[holders[0]])])
 
 
 # --- the whole plan -------------------------------------------------------------------------------
@@ -90,6 +88,8 @@ def _header(plan: Plan) -> list[str]:
         f"  predicted    {format_seconds(plan.makespan_s)} for {plural(len(plan.tasks), 'task')} "
         f"on {plural(len(plan.lanes), 'lane')}",
     ]
+    if plan.recipe:
+        lines.append(f"  rewritten    {plan.recipe}")
     if plan.gap is not None:
         lines.append(f"  gap          {format_gap(plan.gap, plan.lower_bound_s)}")
     if plan.aim != _PLAIN:
@@ -130,7 +130,7 @@ def _rank(candidate: Candidate) -> tuple[int, float]:
 
 
 def _lanes(plan: Plan) -> list[str]:
-    lines = ["Lanes"]
+    lines, rows = ["Lanes"], _rows(plan)
     for lane in plan.lanes[:MAX_LANES]:
         work = [i for i in lane.instructions if i.kind not in _MEMORY_KINDS]
         busy_s = sum(i.finish_s - i.start_s for i in work)
@@ -138,18 +138,18 @@ def _lanes(plan: Plan) -> list[str]:
         memory = len(lane.instructions) - len(work)
         kept = f", {plural(memory, 'alloc or free', 'allocs and frees')}" if memory else ""
         lines.append(f"  {_clean(lane.name)} ({lane.kind}): {plural(len(work), 'instruction')}{share}{kept}")
-        lines += [f"    {_instruction(i)}" for i in work[:MAX_INSTRUCTIONS]]
+        lines += [f"    {_instruction(i, rows)}" for i in work[:MAX_INSTRUCTIONS]]
         lines += _more(len(work) - MAX_INSTRUCTIONS, "    ")
     return lines + _more(len(plan.lanes) - MAX_LANES)
 
 
-def _instruction(instruction: Instruction) -> str:
+def _instruction(instruction: Instruction, rows: _Rows) -> str:
     span_s = instruction.finish_s - instruction.start_s
     waits = f"  after {_some([f'#{w}' for w in instruction.waits], 4)}" if instruction.waits else ""
-    what = _clean(instruction.task or instruction.kind, 32)
+    what = _clean(instruction.task or instruction.kind, 32 - len(_AGAIN)) + (_AGAIN if instruction.again else "")
     how = _clean(instruction.implementation or instruction.kind, 16)
     if instruction.kind == "copy":
-        how, what = "copy", _copy_text(instruction)
+        how, what = "copy", _copy_text(instruction, rows)
     times = f"{format_seconds(instruction.start_s):>9} +{format_seconds(span_s):>9}"
     return f"#{instruction.id:<6}{times}  {what:<32}  {how}{waits}"
 
@@ -186,14 +186,47 @@ def _counters(plan: Plan) -> list[str]:
         f"  {plural(c.dependencies, 'dependency', 'dependencies')} of the graph; "
         f"{plural(c.edges, 'edge')} between instructions, {plural(c.waits, 'wait')} left after reduction, "
         f"on {plural(c.events, 'event')}; {plural(c.barriers, 'barrier')}",
-        f"  {plural(c.copies, 'copy', 'copies')} between memory spaces, {format_bytes(c.copied_bytes)}",
+        f"  {plural(c.copies, 'copy', 'copies')} between memory spaces, {format_bytes(c.copied_bytes)}"
+        + (f"; {plural(c.recomputed, 'task')} done again for what there was no room" if c.recomputed else ""),
     ]
 
 
 # --- one task -------------------------------------------------------------------------------------
 
 
-def _where(lane: Lane, instruction: Instruction) -> list[str]:
+def _chunks(plan: Plan, task: str, holders: Sequence[str]) -> list[str]:
+    """Say where the chunks of a task run, and what else the tasks do that hold them."""
+    wanted = set(holders)
+    work = {i.task: (n, i) for n, i in plan.instructions() if i.task in wanted and i.kind in _WORK_KINDS}
+    devices = Counter(n.device for n, _ in work.values())
+    where = _some([f"{_clean(device)}: {count:,}" for device, count in devices.most_common()])
+    lines = [f"{_clean(task)}: cut into chunks, in {plural(len(holders), 'task')} ({where})"]
+    width = max(len(_clean(name, 40)) for name in holders[:MAX_ROWS])
+    for name in holders[:MAX_ROWS]:
+        if name in work:
+            lane, i = work[name]
+            times = f"{format_seconds(i.start_s):>9} to {format_seconds(i.finish_s):>9}"
+            lines.append(f"  {_clean(name, 40):<{width}}  {times}  on lane {_clean(lane.name)}")
+    return lines + _more(len(holders) - MAX_ROWS)
+
+
+def _task(plan: Plan, task: str, place: int) -> list[str]:
+    planned = plan.tasks[place]
+    lines = [f"{_clean(task)}: {_clean(planned.family)}, {planned.kind} task {place + 1:,} of {len(plan.tasks):,}"]
+    if held := plan.recipe.held(task):
+        lines.append(f"  does         {plural(len(held), 'task')} one after another: {_some(held)}")
+    found = next(((n, i) for n, i in plan.instructions() if i.task == task and i.kind in _WORK_KINDS), None)
+    if found is None:
+        return [*lines, "  runs         nowhere: the plan leaves it out"]
+    lane, instruction = found
+    lines += _where(lane, instruction, _rows(plan))
+    lines += _waited_for(plan, lane, instruction)
+    lines += _copied_for(plan, task)
+    lines += _done_again(plan, task)
+    return lines + _elsewhere(plan, task, lane.device, instruction)
+
+
+def _where(lane: Lane, instruction: Instruction, rows: _Rows) -> list[str]:
     span_s = instruction.finish_s - instruction.start_s
     how = f", implementation {_clean(instruction.implementation)}" if instruction.implementation else ""
     lines = [
@@ -201,7 +234,7 @@ def _where(lane: Lane, instruction: Instruction) -> list[str]:
         f"  predicted    {format_seconds(instruction.start_s)} to {format_seconds(instruction.finish_s)}: takes "
         f"{format_seconds(span_s)}, {format_seconds(instruction.duration_s)} alone on the machine",
     ]
-    uses = [f"{u.mode.value} {u.array} in {u.space}" for u in instruction.uses]
+    uses = [f"{mode.value} {array} in {space}" for array, space, mode in _joined(instruction.uses, rows)]
     return lines + ([f"  touches      {_some(uses)}"] if uses else [])
 
 
@@ -214,9 +247,9 @@ def _waited_for(plan: Plan, lane: Lane, instruction: Instruction) -> list[str]:
     if not first:
         return ["  waits for    nothing"]
     first.sort(key=lambda pair: -pair[1].finish_s)
-    lines = []
+    lines, rows = [], _rows(plan)
     for position, (where, other) in enumerate(first[:MAX_LIST]):
-        what = _copy_text(other) if other.kind == "copy" else _clean(other.task or other.kind)
+        what = _copy_text(other, rows) if other.kind == "copy" else _clean(other.task or other.kind)
         why = "before it on the lane" if where is lane else f"on {_clean(where.name)}"
         last = "; the last to finish" if position == 0 and len(first) > 1 else ""
         lead = "  waits for    " if position == 0 else " " * 15
@@ -229,8 +262,18 @@ def _copied_for(plan: Plan, task: str) -> list[str]:
     if not copies:
         return ["  copied       nothing: every array is where it is needed"]
     total = f"{format_bytes(sum(c.nbytes for c in copies))} in {plural(len(copies), 'copy', 'copies')}"
-    each = [f"{_copy_text(c)} {format_bytes(c.nbytes)} in {format_seconds(c.finish_s - c.start_s)}" for c in copies]
+    rows = _rows(plan)
+    each = [
+        f"{_copy_text(c, rows)} {format_bytes(c.nbytes)} in {format_seconds(c.finish_s - c.start_s)}" for c in copies
+    ]
     return [f"  copied       {total}: {_some(each)}"]
+
+
+def _done_again(plan: Plan, task: str) -> list[str]:
+    """Say when a task is done again, because what it writes was given up for lack of memory."""
+    more = [i for _, i in plan.instructions() if i.task == task and i.again]
+    times = [f"{format_seconds(i.start_s)} to {format_seconds(i.finish_s)}" for i in more]
+    return [f"  done again   {plural(len(more), 'time')}, as there was no room for it: {_some(times)}"] if more else []
 
 
 def _elsewhere(plan: Plan, task: str, device: str, instruction: Instruction) -> list[str]:
@@ -268,12 +311,32 @@ def _margin(options: Sequence[Option], device: str, here_s: float, policy: str) 
 # --- text -----------------------------------------------------------------------------------------
 
 
-def _copy_text(instruction: Instruction) -> str:
+def _rows(plan: Plan) -> _Rows:
+    return {a.name: a.rows for a in plan.arrays if a.rows is not None}
+
+
+def _joined(uses: Iterable[BufferUse], rows: _Rows) -> list[tuple[str, str, AccessMode]]:
+    """Return array, space and mode of what is touched; segments that follow each other make up one range."""
+    found: list[tuple[str, str, AccessMode, PlannedRows | None]] = []
+    for use in uses:
+        mine = rows.get(use.array)
+        before = found[-1] if found else None
+        if mine is not None and before is not None and before[3] is not None:
+            range_before, same = before[3], before[1:3] == (use.space, use.mode)
+            if same and (range_before.array, range_before.stop) == (mine.array, mine.start):
+                joined = PlannedRows(mine.array, range_before.start, mine.stop)
+                found[-1] = (rows_name(mine.array, (joined.start, joined.stop)), use.space, use.mode, joined)
+                continue
+        found.append((use.array, use.space, use.mode, mine))
+    return [(array, space, mode) for array, space, mode, _ in found]
+
+
+def _copy_text(instruction: Instruction, rows: _Rows) -> str:
     source = next((u for u in instruction.uses if not u.mode.writes), None)
-    target = next((u for u in instruction.uses if u.mode.writes), None)
-    if source is None or target is None:
+    target = _joined((u for u in instruction.uses if u.mode.writes), rows)
+    if source is None or not target:
         return "copy"
-    return _clean(f"{target.array} {source.space} -> {target.space}", 60)
+    return _clean(f"{target[0][0]} {source.space} -> {target[0][1]}", 60)
 
 
 def _clean(text: str, width: int = 80) -> str:

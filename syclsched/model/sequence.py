@@ -142,6 +142,7 @@ def sequence_operation(steps: Sequence[Step], combinations: Iterable[tuple[str, 
         status=status,
         explain_status=explain,
         steps=steps,
+        pure=all(step.operation.pure for step in steps),
     )
 
 

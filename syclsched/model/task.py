@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 
-from syclsched.model.access import Access, AccessMode
+from syclsched.errors import ArgumentError
+from syclsched.model.access import Access, AccessMode, RowRange, rows_name
 from syclsched.model.operation import Operation, Shape, Signature
 
 TaskKind = Literal["kernel", "copy", "host", "barrier"]
@@ -58,6 +60,106 @@ class LogicalArray:
         """Return an accumulating access."""
         return Access(self.name, AccessMode.REDUCE)
 
+    def __getitem__(self, rows: slice) -> ArrayRows:
+        """Return some rows, to be passed to a task instead of the whole: ``a[0:100]``.
+
+        Parameters
+        ----------
+        rows : slice
+            Along axis 0, with step 1. Negative numbers count from the end, as in NumPy; but a range that goes beyond
+            the array is refused when the task is added, and not cut short.
+
+        Raises
+        ------
+        ArgumentError
+            If it is not a range of rows.
+        """
+        return ArrayRows(self, *_ends(rows, self.shape, self.name))
+
+    #: Else Python would take the indexing for iteration.
+    __iter__ = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayRows:
+    """Some rows of an array of the graph, as a task is given them: an array of their own, without a copy.
+
+    Tasks that touch disjoint rows of one array do not depend on each other.
+
+    Parameters
+    ----------
+    array : LogicalArray
+        The whole.
+    start, stop : int
+        First row and one past the last.
+    """
+
+    array: LogicalArray
+    start: int
+    stop: int
+
+    @property
+    def name(self) -> str:
+        """``a[0:100]``."""
+        return rows_name(self.array.name, self.rows)
+
+    @property
+    def rows(self) -> RowRange:
+        """First row and one past the last."""
+        return self.start, self.stop
+
+    @property
+    def shape(self) -> Shape:
+        """Shape in elements."""
+        return (self.stop - self.start, *self.array.shape[1:])
+
+    @property
+    def dtype(self) -> str:
+        """NumPy dtype name."""
+        return self.array.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
+    def read(self) -> Access:
+        """Return a read access."""
+        return Access(self.array.name, AccessMode.READ, self.rows)
+
+    def write(self) -> Access:
+        """Return a write access: the old value of these rows is not needed."""
+        return Access(self.array.name, AccessMode.WRITE, self.rows)
+
+    def update(self) -> Access:
+        """Return an update (read and write) access."""
+        return Access(self.array.name, AccessMode.UPDATE, self.rows)
+
+    def reduce(self) -> Access:
+        """Return an accumulating access."""
+        return Access(self.array.name, AccessMode.REDUCE, self.rows)
+
+    def __getitem__(self, rows: slice) -> ArrayRows:
+        """Return some of these rows, counted from the first of them; see `LogicalArray`."""
+        start, stop = _ends(rows, self.shape, self.name)
+        return ArrayRows(self.array, self.start + start, self.start + stop)
+
+    #: Else Python would take the indexing for iteration.
+    __iter__ = None
+
+
+def _ends(rows: slice, shape: Shape, name: str) -> RowRange:
+    """Return the ends of a range of rows; whether there are such rows is checked when it is passed to a task."""
+    if not isinstance(rows, slice) or rows.step not in (None, 1) or not shape:
+        hint = "Only rows that follow each other can be taken, along axis 0: a[0:100], or a[7:8] for one"
+        raise ArgumentError(f"{rows!r} is not a range of rows of shape {shape}", where=f"array {name!r}", hint=hint)
+    try:
+        ends = [None if end is None else operator.index(end) for end in (rows.start, rows.stop)]
+    except TypeError as error:
+        raise ArgumentError(f"{rows!r} is not a range of whole numbers", where=f"array {name!r}") from error
+    start, stop = (default if end is None else end for end, default in zip(ends, (0, shape[0]), strict=True))
+    return start + shape[0] * (start < 0), stop + shape[0] * (stop < 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Joined:
@@ -86,11 +188,13 @@ class Task:
     kind : str
         ``kernel``, ``copy``, ``host`` or ``barrier``.
     accesses : tuple of Access
-        One access per array, merged if the task names an array twice.
+        One access per array, or per range of its rows; once if it is passed twice.
     operation : Operation or None
         What it computes; None for a barrier.
     arguments : Mapping[str, str], optional
         Array name by parameter name.
+    rows : Mapping[str, (int, int)], optional
+        By parameter name, the rows of its array that are passed, for those that are not given the whole.
     signature : Signature or None
         Shapes, dtypes and scalars by parameter name.
     priority : int, optional
@@ -104,6 +208,7 @@ class Task:
     arguments: Mapping[str, str] = field(default_factory=dict)
     signature: Signature | None = None
     priority: int = 0
+    rows: Mapping[str, RowRange] = field(default_factory=dict)
 
     @property
     def family(self) -> str:

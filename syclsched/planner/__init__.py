@@ -3,6 +3,7 @@
 
 from syclsched.planner.front import FrontPlan, plan_front
 from syclsched.planner.plan import plan_graph
+from syclsched.planner.rewriting import REWRITES, graph_to_time
 from syclsched.scheduling.registry import AUTO
 
-__all__ = ["AUTO", "FrontPlan", "plan_front", "plan_graph"]
+__all__ = ["AUTO", "REWRITES", "FrontPlan", "graph_to_time", "plan_front", "plan_graph"]

@@ -50,7 +50,7 @@ class Aimed:
             self.considered[refusal.label] = Candidate(refusal.label, None, str(refusal.error))
             self.refusals.append(refusal.error)
         different = distinct(entries)
-        ranked = sorted(different, key=lambda entry: self._rank(evaluate(problem, entry.timetable)))
+        ranked = sorted(different, key=lambda entry: rank(self.aim, evaluate(problem, entry.timetable)))
         # The fastest as well: what does not fit into memory is evicted, which may cost little.
         singles = [entry for entry in ranked if entry.policy.startswith("single:")]
         for label in dict.fromkeys(e.label for e in [*ranked[:SIMULATED], *different[:SIMULATED], *singles]):
@@ -62,7 +62,7 @@ class Aimed:
         feasible = [pair for pair in self.plans if not excess(pair[1], self.aim.constraints)]
         if not feasible:
             raise nothing_found([metrics for _, metrics in self.plans], self.aim)
-        plan, _ = min(feasible, key=lambda pair: self._rank(pair[1]))
+        plan, _ = min(feasible, key=lambda pair: rank(self.aim, pair[1]))
         return replace(plan, candidates=tuple(self.considered.values()))
 
     def _search(self, problem: Problem, timetables: Sequence[Timetable]) -> None:
@@ -90,7 +90,9 @@ class Aimed:
         metrics = measure(plan, self.builder.platform)
         self.plans.append((replace(plan, policy=f"{AUTO}: {entry.label}"), metrics))
 
-    def _rank(self, metrics: Metrics) -> tuple[float, float, float]:
-        unknown = self.aim.metric == "energy" and metrics.energy_j is None
-        worth = math.inf if unknown else metrics.value(self.aim.metric, self.aim.space)
-        return excess(metrics, self.aim.constraints), worth, metrics.makespan_s
+
+def rank(aim: Aim, metrics: Metrics) -> tuple[float, float, float]:
+    """Return what plans are ranked by: what is above the constraints, the aim, the makespan; less is better."""
+    unknown = aim.metric == "energy" and metrics.energy_j is None
+    worth = math.inf if unknown else metrics.value(aim.metric, aim.space)
+    return excess(metrics, aim.constraints), worth, metrics.makespan_s

@@ -24,6 +24,10 @@ REFINED = "refined"
 #: With more devices than this, `auto` tries leaving out one device at a time instead of all subsets.
 _ALL_SUBSETS = 4
 
+#: With more devices than this, no part is tried, and singles are simulated only if they may win: leaving out one of so
+#: many changes little, and trying them all would take longer than everything else.
+_MANY_DEVICES = 16
+
 #: So many timetables of the whole platform, and of parts of it, are made plans and simulated; of larger graphs fewer.
 SIMULATED, _SIMULATED_PARTS = 4, 4
 _SIMULATED_LARGE, _SIMULATED_PARTS_LARGE = 2, 1
@@ -59,7 +63,7 @@ class Auto:
         policies = [e.policy for e in sorted(together, key=lambda e: e.makespan_s)[:_ASKED_OF_PARTS]]
         parts = [self._ask(policies, devices) for devices in self._parts()]
         best_parts = [entry for answers in parts for entry in distinct(answers)[:1]]
-        large = len(self.builder.graph) > _LARGE
+        large = len(self.builder.graph) > _LARGE or len(singles) > _MANY_DEVICES
         if not large:
             self._simulate(singles, len(singles))
         self._simulate(ranked, _SIMULATED_LARGE if large else SIMULATED)
@@ -102,7 +106,7 @@ class Auto:
             count -= 1
             self.considered[entry.label] = replace(candidate, makespan_s=plan.makespan_s)
             # Better by more than rounding only: among equals the simpler candidate, which comes first, is kept.
-            if self.plan is None or _worth_s(plan) < _worth_s(self.plan) * (1.0 - ROUNDING):
+            if self.plan is None or worth_s(plan) < worth_s(self.plan) * (1.0 - ROUNDING):
                 self.plan = replace(plan, policy=f"{AUTO}: {entry.label}")
 
     def _search(self, entries: Sequence[Entry]) -> None:
@@ -130,17 +134,22 @@ class Auto:
         return bool((work_s / np.diff(tables.device_start)).max() < self.plan.makespan_s)
 
     def _parts(self) -> Iterator[tuple[str, ...]]:
-        """Yield sets of devices that leave some out: all, or if there are many those that leave out one."""
+        """Yield sets of devices that leave some out: all; of more devices those that leave out one; of many none."""
         devices = [d.name for d in self.builder.platform.compute_devices]
         count = len(devices)
+        if count > _MANY_DEVICES:
+            return
         sizes = range(1, count) if count <= _ALL_SUBSETS else range(count - 1, count)
         for size in sizes:
             yield from combinations(devices, size)
 
 
-def _worth_s(plan: Plan) -> float:
+def worth_s(plan: Plan) -> float:
     """Return the makespan, with something added if devices work in it that slow each other down."""
     together = {frozenset((i.first, i.second)) for i in plan.platform.interferences if i.factor > 0.0}
-    used = {lane.device for lane in plan.lanes if any(i.kind in ("launch", "host") for i in lane.instructions)}
+    if not together:
+        return plan.makespan_s
+    barriers = {task.name for task in plan.tasks if task.kind == "barrier"}
+    used = {a.device for a in plan.schedule.assignments if a.task not in barriers}
     crowded = any(frozenset(pair) in together for pair in combinations(sorted(used), 2))
     return plan.makespan_s * (1.0 + CROWDED) if crowded else plan.makespan_s

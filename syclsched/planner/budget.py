@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from syclsched.errors import PolicyError
 from syclsched.scheduling import Problem, Timetable
@@ -13,7 +13,7 @@ from syclsched.scheduling.objectives import (
     Found,
     search,
 )
-from syclsched.scheduling.refine import refine
+from syclsched.scheduling.refine import default_steps, refine
 from syclsched.scheduling.refine.meter import Clock
 from syclsched.scheduling.registry import AUTO
 
@@ -45,6 +45,19 @@ class Budget:
     end_s: float | None
     clock: Clock | None
     seed: int
+
+    def part(self, share: float) -> Budget:
+        """Return a budget that ends when this share of the seconds that are left is over; steps are not shared."""
+        left_s = self.left_s()
+        if left_s is None or self.clock is None:
+            return self
+        return replace(self, end_s=self.clock() + share * left_s)
+
+    def reduced(self, tasks: int, share: float) -> Budget:
+        """Return a budget of this share of the steps there are by default for so many tasks, if nothing was said."""
+        if self.steps is not None or self.end_s is not None:
+            return self
+        return replace(self, steps=max(1, int(share * default_steps(tasks))))
 
     def left_s(self) -> float | None:
         """Return the seconds that are left; None if they are not counted."""

@@ -16,7 +16,7 @@ from syclsched.planner.builder import Builder, with_metrics
 from syclsched.planning import verify
 from syclsched.planning.measures import measure
 from syclsched.scheduling import candidates as policy_candidates
-from syclsched.scheduling.bounds import lower_bound
+from syclsched.scheduling.bounds import plan_bound_s
 from syclsched.scheduling.objectives import (
     front,
     resolve,
@@ -75,7 +75,7 @@ def plan_front(
         problem, metrics, timetables=[e.timetable for e in begin], points=points, steps=steps, seed=seed
     )  # fmt: skip
     tried = [Entry(f"front {k + 1}", "", problem, p.timetable, p.metrics.makespan_s) for k, p in enumerate(found)]
-    bound_s = lower_bound(problem, lp=False).best_s
+    bound_s = plan_bound_s(problem)
     made: list[tuple[Plan, tuple[float, ...]]] = []
     refused: list[SyclschedError] = []
     for entry in [*begin[:SIMULATED], *(e for e in begin[SIMULATED:] if e.policy.startswith("single:")), *tried]:

@@ -4,28 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from syclsched.costs import CostModel, History
 from syclsched.model.graph import TaskGraph
-from syclsched.model.plan import Candidate, Plan
+from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
-from syclsched.planner.aimed import Aimed
-from syclsched.planner.auto import Auto
+from syclsched.planner.attempt import Request
 from syclsched.planner.budget import Budget, end_of
-from syclsched.planner.builder import Builder, with_metrics
-from syclsched.planning import verify
-from syclsched.planning.measures import measure
-from syclsched.scheduling.bounds import lower_bound
-from syclsched.scheduling.objectives import (
-    Constraint,
-    excess,
-    nothing_found,
-    resolve,
-)
+from syclsched.planner.rewriting import check_rewrite, plan_rewritten
+from syclsched.scheduling.objectives import Constraint
 from syclsched.scheduling.objectives import minimize as aim_at
-from syclsched.scheduling.objectives.infeasible import check_working_sets
-from syclsched.scheduling.portfolio import ask
 from syclsched.scheduling.refine.meter import Clock
 from syclsched.scheduling.registry import AUTO
 
@@ -42,6 +30,7 @@ def plan_graph(
     seed: int = 0,
     minimize: str = "makespan",
     subject_to: Sequence[str | Constraint] = (),
+    rewrite: str = AUTO,
 ) -> Plan:
     """Plan a graph for a platform.
 
@@ -50,6 +39,10 @@ def plan_graph(
     simulation: no plan of it is predicted slower than the best single device. ``plan.candidates`` says of each whether
     it was simulated, ranked by the scheduler's model only, or refused. A plan in which devices share the same cores
     must be clearly better than others.
+
+    Where tasks are so small that submitting them takes longer than doing them, or so large that other devices would
+    wait, ``auto`` plans the graph rewritten (`syclsched.rewrites.rewrite`), too, and keeps the better plan. Such a plan
+    carries its recipe and runs with the original graph.
 
     Parameters
     ----------
@@ -76,6 +69,10 @@ def plan_graph(
     subject_to : sequence of str or Constraint, optional
         What the plan must keep to, such as ``memory[gpu] <= 1GiB``. Limits of memory are limits for planning, too:
         what does not fit is evicted and brought back.
+    rewrite : str, optional
+        ``none`` plans the graph as it is; ``coarsen`` merges tiny tasks first, ``split`` cuts large ones, ``both`` does
+        both, where there is anything to gain by the rewrites' own rules. ``auto`` plans as it is and with both, and
+        keeps the better plan by what is minimised, of equals that of fewer tasks; with a named policy it is ``none``.
 
     Returns
     -------
@@ -87,33 +84,14 @@ def plan_graph(
     CapabilityError
         If some task cannot run on any device; names what each device lacks.
     PolicyError
-        If there is no such policy.
+        If there is no such policy, metric or rewrite.
     PlanError
         If every candidate was refused, for instance for lack of memory.
     InfeasibleError, MemoryLimitError
         If no plan that keeps to the constraints was found; names those that bind.
     """
-    aim = aim_at(minimize).subject_to(*subject_to)
-    end_s = end_of(budget_s, clock)
+    check_rewrite(rewrite)
+    request = Request(platform, CostModel(platform, history), policy, aim_at(minimize).subject_to(*subject_to))
+    budget = Budget(steps, end_of(budget_s, clock), clock, seed)
     graph.validate()
-    costs = CostModel(platform, history)
-    builder = Builder(graph, platform, costs)
-    aim = resolve(builder.problem(), aim)
-    check_working_sets(builder.problem(), aim.constraints)
-    builder.limit(aim)
-    budget = Budget(steps, end_s, clock, seed)
-    if policy != AUTO:
-        entry = ask(builder.problem(), policy)
-        plan = builder.build(entry)
-        plan = replace(plan, candidates=(Candidate(policy, plan.makespan_s, None, entry.makespan_s),))
-    elif aim.plain:
-        plan = Auto(builder, budget).best()
-    else:
-        plan = Aimed(builder, budget, aim).best()
-    metrics = measure(plan, platform)
-    if excess(metrics, aim.constraints):
-        raise nothing_found([metrics], aim)
-    plan = with_metrics(plan, metrics, lower_bound(builder.problem(), lp=False).best_s)
-    plan = replace(plan, platform=platform.without_profiles(), options=builder.options(), aim=str(aim))
-    verify(plan, graph)
-    return plan
+    return plan_rewritten(graph, request, budget, rewrite)

@@ -4,14 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from syclsched.model.access import AccessMode
+from syclsched.errors import MemoryLimitError
 from syclsched.model.graph import TaskGraph
-from syclsched.model.plan import BufferUse, Counters, Instruction, InstructionKind, Lane, Option, Plan
+from syclsched.model.plan import Counters, Option, Plan
 from syclsched.model.platform import Platform
 from syclsched.model.schedule import Assignment, Schedule
+from syclsched.planning.arrangement import Arrangement
+from syclsched.planning.columns import StepColumns, step_columns
 from syclsched.planning.fences import count_fences
 from syclsched.planning.footprint import Footprint
 from syclsched.planning.hazards import hazards
@@ -20,9 +24,13 @@ from syclsched.planning.order import global_order
 from syclsched.planning.prefetch import issue_early
 from syclsched.planning.record import GraphRecord, record
 from syclsched.planning.reduction import reduce_waits
-from syclsched.planning.rows import ALLOC, WORK, Rows, Touches, touches
+from syclsched.planning.remaking import pays
+from syclsched.planning.rows import WORK, Touches, gather, touches
 from syclsched.planning.steps import Draft, Ints, paused_collection
 from syclsched.planning.transfers import TransferPass
+
+#: A plan with values made again must be faster, relatively, by more than this.
+_ROUNDING: Final = 1e-9
 
 
 def build_plan(
@@ -35,7 +43,7 @@ def build_plan(
     """Make a schedule executable.
 
     A plan that would not fit into a memory space is made again with arrays evicted to the host's memory and brought
-    back as needed.
+    back as needed; or given up, and their tasks done again when they are needed, where that is faster.
 
     Parameters
     ----------
@@ -64,111 +72,148 @@ def build_plan(
     MemoryLimitError
         If a single task needs more memory than a space has, or the host's memory is too small for the rest.
     """
+    return arrange(graph, platform, schedule, durations_s).plan(tuple(options))
+
+
+def arrange(graph: TaskGraph, platform: Platform, schedule: Schedule, durations_s: Mapping[str, float]) -> Arrangement:
+    """Make a schedule executable, as `build_plan` does, and stop short of the plan's many objects.
+
+    Parameters
+    ----------
+    graph, platform, schedule, durations_s
+        As in `build_plan`.
+
+    Returns
+    -------
+    Arrangement
+        It can be simulated; its plan is made when asked for.
+
+    Raises
+    ------
+    CycleError, IncompletePlanError, MemoryLimitError
+        As `build_plan`.
+    """
     with paused_collection():
-        return _build(record(graph), graph.name, platform, schedule, durations_s, options)
+        given = asked(graph, platform, schedule, durations_s)
+        draft = drafted(given)
+        return finished(given, draft) if draft.footprint.fits() else _within_memory(given)
 
 
-def _build(
-    known: GraphRecord,
-    name: str,
-    platform: Platform,
-    schedule: Schedule,
-    durations_s: Mapping[str, float],
-    options: Sequence[Option],
-) -> Plan:
-    nbytes = {a.name: a.nbytes for a in known.arrays}
-    after = {t.name: t.after for t in known.tasks if t.after}
-    draft, touched = _fitting(known, platform, global_order(known, schedule), durations_s, nbytes)
-    draft, touched = issue_early(draft, touched, after, Footprint(draft, touched, platform, nbytes))
+class Asked(NamedTuple):
+    """What a plan is made of, and the tasks in global order."""
+
+    known: GraphRecord
+    name: str
+    platform: Platform
+    schedule: Schedule
+    durations_s: Mapping[str, float]
+    assignments: Sequence[Assignment]
+
+
+class Drafted(NamedTuple):
+    """Steps with copies right before their use, what they touch, as columns, and the memory they take."""
+
+    draft: Draft
+    touched: Touches
+    columns: StepColumns
+    footprint: Footprint
+
+
+def asked(graph: TaskGraph, platform: Platform, schedule: Schedule, durations_s: Mapping[str, float]) -> Asked:
+    """Return what a plan is made of."""
+    known = record(graph)
+    return Asked(known, graph.name, platform, schedule, durations_s, global_order(known, schedule))
+
+
+def drafted(given: Asked, *, limited: bool = False, remaking: bool = False) -> Drafted:
+    """Return the steps; `TransferPass` says what the options are."""
+    made = TransferPass(given.known, given.platform, given.durations_s, limited=limited, remaking=remaking)
+    draft = made.run(given.assignments)
+    touched = touches(draft.steps)
+    columns = step_columns(draft, given.platform, {a.name: a.nbytes for a in given.known.arrays})
+    return Drafted(draft, touched, columns, Footprint(draft, touched, columns, given.platform))
+
+
+def _within_memory(given: Asked) -> Arrangement:
+    """Return a plan with evictions, or one that also makes values again if that is predicted to be faster.
+
+    Which of the two is decided by simulation: only that knows how full the links are.
+    """
+    refused = evicting = None
+    try:
+        evicting = finished(given, drafted(given, limited=True))
+    except MemoryLimitError as error:
+        refused = error
+    if evicting is not None and not pays(given.known, given.platform, given.assignments, given.durations_s):
+        return evicting
+    try:
+        draft = drafted(given, limited=True, remaking=True)
+        remaking = finished(given, draft) if any(step.again for step in draft.draft.steps) else None
+    except MemoryLimitError:
+        remaking = None
+    if remaking is None:
+        if evicting is None:
+            assert refused is not None
+            raise refused
+        return evicting
+    if evicting is None:
+        return remaking
+    return remaking if remaking.makespan_s < evicting.makespan_s * (1.0 - _ROUNDING) else evicting
+
+
+def finished(given: Asked, drafted: Drafted) -> Arrangement:
+    """Return a plan of steps: in an order in which copies come early, with memory, and with few waits."""
+    draft, touched, columns, footprint = drafted
+    platform = given.platform
+    after = {t.name: t.after for t in given.known.tasks if t.after}
+    order = issue_early(draft, touched, columns, after, footprint)
+    if order is not None:
+        draft = replace(draft, steps=tuple([draft.steps[n] for n in order.tolist()]))
+        touched, columns = gather(touched, order), columns.ordered(order)
     rows = add_allocations(draft, touched)
     edge_starts, edges = hazards(rows, draft, after)
-    used, lane_of_step = _lane_order(platform, draft)
-    lane_of = lane_of_step[rows.step]
-    wait_starts, waits = reduce_waits(lane_of, edge_starts, edges, rows.phase == WORK, len(used))
-    peak = Footprint(draft, touched, platform, nbytes).peak_bytes()
+    used, lane_of_step = _lane_order(platform, draft, columns)
+    lane = lane_of_step[rows.step]
+    wait_starts, waits = reduce_waits(lane, edge_starts, edges, rows.phase == WORK, len(used))
+    peak = footprint.peak_bytes(order)
     check_capacity(peak, platform)
-    copied = [s.nbytes for s in draft.steps if s.kind == "copy"]
-    return Plan(
-        name=name,
-        fingerprint=known.fingerprint,
-        policy=schedule.policy,
-        platform=platform.without_profiles(),
-        arrays=known.arrays,
-        tasks=known.tasks,
-        schedule=schedule,
-        lanes=_lanes(draft, rows, used, lane_of, wait_starts, waits, nbytes),
-        peak_bytes=peak,
-        counters=Counters(
-            dependencies=known.dependencies,
+    nbytes = {a.name: a.nbytes for a in given.known.arrays}
+    return Arrangement(
+        given.known,
+        given.name,
+        platform,
+        given.schedule,
+        draft,
+        columns,
+        rows,
+        tuple(draft.lanes[n] for n in used),
+        lane,
+        wait_starts,
+        waits,
+        peak,
+        Counters(
+            dependencies=given.known.dependencies,
             edges=len(edges),
             waits=len(waits),
             events=len(np.unique(waits)),
-            barriers=count_fences(draft, rows, wait_starts, waits, platform, nbytes),
-            copies=len(copied),
-            copied_bytes=sum(copied),
+            barriers=count_fences(draft, columns, rows, wait_starts, waits, platform, nbytes),
+            copies=int(columns.copies.sum()),
+            copied_bytes=int(columns.nbytes[columns.copies].sum()),
+            recomputed=sum(1 for step in draft.steps if step.again),
         ),
-        options=tuple(options),
     )
 
 
-def _fitting(
-    graph: GraphRecord,
-    platform: Platform,
-    assignments: Sequence[Assignment],
-    durations_s: Mapping[str, float],
-    nbytes: Mapping[str, int],
-) -> tuple[Draft, Touches]:
-    """Return the steps with copies right before their use; with evictions only if it does not fit without."""
-    draft = TransferPass(graph, platform, durations_s).run(assignments)
-    touched = touches(draft.steps)
-    if Footprint(draft, touched, platform, nbytes).fits():
-        return draft, touched
-    draft = TransferPass(graph, platform, durations_s, limited=True).run(assignments)
-    return draft, touches(draft.steps)
-
-
-def _lane_order(platform: Platform, draft: Draft) -> tuple[list[int], Ints]:
+def _lane_order(platform: Platform, draft: Draft, columns: StepColumns) -> tuple[list[int], Ints]:
     """Return the lanes' order in the plan, and each step's lane in that order.
 
     Lanes stand by device as on the platform: compute lanes, then the copy lane.
     """
     rank = {d.name: i for i, d in enumerate(platform.devices)}
     used = sorted(
-        {s.lane for s in draft.steps},
+        np.unique(columns.lane).tolist(),
         key=lambda n: (rank[draft.lanes[n].device], draft.lanes[n].kind == "copy", draft.lanes[n].number),
     )
     place = np.zeros(len(draft.lanes), np.int64)
     place[used] = np.arange(len(used))
-    return used, place[[s.lane for s in draft.steps]]
-
-
-def _lanes(
-    draft: Draft,
-    rows: Rows,
-    used: Sequence[int],
-    lane_of: Ints,
-    wait_starts: Ints,
-    waits: Ints,
-    nbytes: Mapping[str, int],
-) -> tuple[Lane, ...]:
-    instructions: list[list[Instruction]] = [[] for _ in used]
-    starts, waited = wait_starts.tolist(), waits.tolist()
-    memory: dict[int, tuple[BufferUse, ...]] = {}
-    columns = (lane_of.tolist(), rows.phase.tolist(), rows.step.tolist(), rows.block.tolist())
-    for number, (lane, phase, step, block) in enumerate(zip(*columns, strict=True)):
-        before = tuple(waited[starts[number] : starts[number + 1]])
-        if phase == WORK:
-            kind, _, task, uses, _, implementation, duration_s, size = draft.steps[step]
-            made = Instruction(number, kind, task, implementation, uses, before, duration_s, 0.0, 0.0, size)
-        else:
-            array, space = draft.blocks[block]
-            if block not in memory:
-                memory[block] = (BufferUse(array, space, AccessMode.WRITE),)
-            task = draft.steps[step].task
-            change: InstructionKind = "alloc" if phase == ALLOC else "free"
-            made = Instruction(number, change, task, None, memory[block], before, 0.0, 0.0, 0.0, nbytes[array])
-        instructions[lane].append(made)
-    keys = [draft.lanes[n] for n in used]
-    return tuple(
-        Lane(key.name, key.device, key.kind, tuple(mine)) for key, mine in zip(keys, instructions, strict=True)
-    )
+    return used, place[columns.lane]

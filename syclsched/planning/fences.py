@@ -3,21 +3,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
 from syclsched.model.platform import Platform
+from syclsched.planning.columns import StepColumns
 from syclsched.planning.rows import WORK, Rows
-from syclsched.planning.steps import WRITING, Draft, Flags, Ints, Step
+from syclsched.planning.steps import MODES, Draft, Flags, Ints, Step
 
 #: With more waits than this, one fence is submitted for them instead of a long event list, on any backend.
 FENCE_WAITS: Final = 8
 
 
 def count_fences(
-    draft: Draft, rows: Rows, wait_starts: Ints, waits: Ints, platform: Platform, nbytes: Mapping[str, int]
+    draft: Draft,
+    columns: StepColumns,
+    rows: Rows,
+    wait_starts: Ints,
+    waits: Ints,
+    platform: Platform,
+    nbytes: Mapping[str, int],
 ) -> int:
     """Return how many fences a plan's device lanes need if nothing that is waited for is done beforehand.
 
@@ -29,6 +36,8 @@ def count_fences(
     ----------
     draft : Draft
         All steps.
+    columns : StepColumns
+        The same as columns.
     rows : Rows
         With allocations.
     wait_starts, waits : ndarray of int64
@@ -48,7 +57,7 @@ def count_fences(
     # Number of the space whose context a lane's events belong to; -1 where there are no events.
     context_of_lane = [-1 if k.kind == "host" else spaces[devices[k.device].space] for k in draft.lanes]
     longest = [0 if devices[k.device].backend == "opencl" else FENCE_WAITS for k in draft.lanes]
-    lane = np.array([s.lane for s in draft.steps], np.int64)[rows.step]
+    lane = columns.lane[rows.step]
     works = rows.phase == WORK
     context = np.where(works, np.array(context_of_lane, np.int64)[lane], -1)
     waiting = np.repeat(np.arange(len(lane)), np.diff(wait_starts))
@@ -56,19 +65,18 @@ def count_fences(
     for row in np.unique(waiting[~works[waits] & (context[waiting] >= 0)]).tolist():
         behind = _work(works, lane, wait_starts, waits, waits[wait_starts[row] : wait_starts[row + 1]].tolist())
         events[row] = sum(1 for before in behind if context[before] == context[row])
-    waits_long = (events > np.array(longest)[lane])[works].tolist()
-    empty = {name for name, size in nbytes.items() if not size}
-    fences = 0
-    for step, behind_fence in zip(draft.steps, waits_long, strict=True):
-        if context_of_lane[step.lane] >= 0 and not (step.kind == "copy" and step.nbytes):
-            fences += behind_fence
-            fences += step.kind != "launch" or _writes_nothing(step, empty)
-    return fences
+    waits_long = (events > np.array(longest, np.int64)[lane])[works]
+    fenced = (np.array(context_of_lane, np.int64)[columns.lane] >= 0) & ~(columns.copies & (columns.nbytes > 0))
+    alone = ~columns.launches
+    if not all(nbytes.values()):
+        empty = [not nbytes[array] for array, _ in draft.blocks]
+        alone = alone | np.array([_writes_nothing(step, empty) for step in draft.steps], np.bool_)
+    return int((fenced & waits_long).sum() + (fenced & alone).sum())
 
 
-def _writes_nothing(step: Step, empty: set[str]) -> bool:
-    written = [use.array for use in step.uses if WRITING[id(use.mode)]] if empty else []
-    return bool(written) and empty.issuperset(written)
+def _writes_nothing(step: Step, empty: Sequence[bool]) -> bool:
+    written = [empty[block] for block, mode in zip(step.blocks, step.modes, strict=True) if MODES[mode].writes]
+    return bool(written) and all(written)
 
 
 def _work(works: Flags, lane: Ints, starts: Ints, waits: Ints, todo: list[int]) -> set[int]:

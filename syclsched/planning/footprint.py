@@ -3,17 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from syclsched.model.platform import Platform
+from syclsched.planning.columns import StepColumns
 from syclsched.planning.rows import Touches
 from syclsched.planning.steps import Draft, Ints
 
 
 class Footprint:
-    """Memory held by steps in some order, each block from its first use to its last.
+    """Memory held by steps in some order, from its first use to its last.
 
     Parameters
     ----------
@@ -21,19 +20,19 @@ class Footprint:
         The steps, without allocations.
     touched : Touches
         What they touch.
+    columns : StepColumns
+        The same as columns.
     platform : Platform
         Capacities of its spaces; 0 means unknown and is not checked.
-    nbytes : Mapping[str, int]
-        Size of each array.
     """
 
-    def __init__(self, draft: Draft, touched: Touches, platform: Platform, nbytes: Mapping[str, int]) -> None:
-        self._starts, self._touched = touched.starts, touched.blocks
+    def __init__(self, draft: Draft, touched: Touches, columns: StepColumns, platform: Platform) -> None:
+        self._starts, self._touched = touched.starts, draft.memory_of[touched.blocks]
         self._count = len(draft.steps)
-        self._nbytes = np.array([nbytes[array] for array, _ in draft.blocks], np.int64)
+        self._nbytes, self._spaces = columns.memory_nbytes, columns.memory_space
+        self._names = [s.name for s in platform.spaces]
         self._kept = list(draft.kept)
-        self._spaces = np.array([space for _, space in draft.blocks])
-        self._ours = np.ones(len(draft.blocks), np.bool_)
+        self._ours = np.ones(len(draft.memory), np.bool_)
         self._ours[list(draft.foreign)] = False
         self._capacity = {s.name: s.capacity_bytes for s in platform.spaces if s.capacity_bytes}
 
@@ -68,9 +67,9 @@ class Footprint:
         last[self._kept] = self._count
         peaks = {}
         for space in np.unique(self._spaces[ours]):
-            blocks = np.flatnonzero(ours & (self._spaces == space))
+            here = np.flatnonzero(ours & (self._spaces == space))
             held = np.zeros(self._count + 2, np.int64)
-            np.add.at(held, first[blocks], self._nbytes[blocks])
-            np.subtract.at(held, last[blocks] + 1, self._nbytes[blocks])
-            peaks[str(space)] = int(np.cumsum(held).max())
+            np.add.at(held, first[here], self._nbytes[here])
+            np.subtract.at(held, last[here] + 1, self._nbytes[here])
+            peaks[self._names[space]] = int(np.cumsum(held).max())
         return peaks

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -31,7 +32,7 @@ def hazards(
     after : Mapping[str, sequence of str]
         Explicit and barrier dependencies: task name to the tasks before it.
     by_buffer : bool, optional
-        Whether all blocks of one array in one space count as one, for rows without allocations.
+        Whether all blocks of one array in one space count as one, for rows without allocations; see `_buffers`.
 
     Returns
     -------
@@ -41,9 +42,22 @@ def hazards(
     starts, blocks, writes = rows.touched
     if by_buffer:
         first: dict[Buffer, int] = {}
-        blocks = np.array([first.setdefault(b, n) for n, b in enumerate(draft.blocks)], np.int64)[blocks]
+        blocks = np.array([first.setdefault(b, n) for n, b in enumerate(_buffers(draft))], np.int64)[blocks]
     extra_starts, extra = ragged(_extra(rows, draft, after))
     return hazard_edges(starts, blocks, writes, rows.phase == ALLOC, len(draft.blocks), extra_starts, extra)
+
+
+def _buffers(draft: Draft) -> Sequence[Buffer]:
+    """Return what each block counts as if all blocks of one array in one space count as one.
+
+    Segments of an array do not touch each other, unless the array leaves the space and comes back: then all of it must
+    have gone before any of it comes.
+    """
+    if draft.memory == draft.blocks:
+        return draft.blocks
+    stays = Counter(draft.memory)
+    memory = [draft.memory[index] for index in draft.memory_of.tolist()]
+    return [whole if stays[whole] > 1 else block for whole, block in zip(memory, draft.blocks, strict=True)]
 
 
 def _extra(rows: Rows, draft: Draft, after: Mapping[str, Sequence[str]]) -> list[Sequence[int]]:
@@ -51,16 +65,16 @@ def _extra(rows: Rows, draft: Draft, after: Mapping[str, Sequence[str]]) -> list
     extra: list[Sequence[int]] = [()] * len(rows.phase)
     if after:
         row_of_step = np.flatnonzero(rows.phase == WORK).tolist()
-        task_row = {s.task: row_of_step[n] for n, s in enumerate(draft.steps) if s.kind != "copy"}
+        task_row = {s.task: row_of_step[n] for n, s in enumerate(draft.steps) if s.kind != "copy" and not s.again}
         for task, earlier in after.items():
             extra[task_row[task]] = [task_row[name] for name in earlier]
-    if len(set(draft.blocks)) < len(draft.blocks):
+    if len(set(draft.memory)) < len(draft.memory):
         freed: dict[Buffer, int] = {}
         memory = np.flatnonzero(rows.phase != WORK)
-        for row, phase, block in zip(
-            memory.tolist(), rows.phase[memory].tolist(), rows.block[memory].tolist(), strict=True
+        for row, phase, index in zip(
+            memory.tolist(), rows.phase[memory].tolist(), rows.memory[memory].tolist(), strict=True
         ):
-            buffer = draft.blocks[block]
+            buffer = draft.memory[index]
             if phase == FREE:
                 freed[buffer] = row
             elif buffer in freed:

@@ -3,21 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from syclsched.errors import MemoryLimitError
-from syclsched.model.plan import Instruction
 from syclsched.model.platform import Platform
+from syclsched.planning import numbers as plan_numbers
+from syclsched.planning.numbers import Numbers
 from syclsched.planning.rows import ALLOC, FREE, WORK, Rows, Touches, gather
 from syclsched.planning.steps import Draft
 
 
 def add_allocations(draft: Draft, touched: Touches) -> Rows:
-    """Return the steps with an ``alloc`` before each block's first use and a ``free`` after its last.
+    """Return the steps with an ``alloc`` before the first use of each memory and a ``free`` after its last.
 
-    The user's own blocks are neither allocated nor freed; those that are kept are not freed.
+    The user's own is neither allocated nor freed; what is kept is not freed.
 
     Parameters
     ----------
@@ -31,10 +32,11 @@ def add_allocations(draft: Draft, touched: Touches) -> Rows:
     Rows
         In global order.
     """
-    count, uses, blocks = len(draft.steps), len(touched.blocks), len(draft.blocks)
-    first, last = np.full(blocks, uses), np.full(blocks, -1)
-    np.minimum.at(first, touched.blocks, np.arange(uses))
-    np.maximum.at(last, touched.blocks, np.arange(uses))
+    count, uses, memories = len(draft.steps), len(touched.blocks), len(draft.memory)
+    used = draft.memory_of[touched.blocks]
+    first, last = np.full(memories, uses), np.full(memories, -1)
+    np.minimum.at(first, used, np.arange(uses))
+    np.maximum.at(last, used, np.arange(uses))
     ours = last >= 0
     ours[list(draft.foreign)] = False
     freed = ours.copy()
@@ -43,46 +45,42 @@ def add_allocations(draft: Draft, touched: Touches) -> Rows:
     step_of_use = np.repeat(np.arange(count), np.diff(touched.starts))
     step = np.concatenate((step_of_use[first[made]], np.arange(count), step_of_use[last[gone]]))
     phase = np.repeat(np.array([ALLOC, WORK, FREE]), (len(made), count, len(gone)))
-    block = np.concatenate((made, np.full(count, -1), gone))
+    memory = np.concatenate((made, np.full(count, -1), gone))
     use = np.concatenate((first[made], np.zeros(count, np.int64), last[gone]))
     order = np.lexsort((use, 3 * step + phase))
-    # Beside the rows of steps one for each block, which only its allocation and its free touch.
+    # Beside the rows of steps one for each memory: its allocation and its free touch all its blocks.
+    blocks = np.argsort(draft.memory_of, kind="stable")
     each = Touches(
-        np.concatenate((touched.starts, uses + 1 + np.arange(blocks))),
-        np.concatenate((touched.blocks, np.arange(blocks))),
-        np.concatenate((touched.writes, np.ones(blocks, np.bool_))),
+        np.concatenate((touched.starts, uses + np.cumsum(np.bincount(draft.memory_of, minlength=memories)))),
+        np.concatenate((touched.blocks, blocks)),
+        np.concatenate((touched.writes, np.ones(len(blocks), np.bool_))),
     )
-    row = np.where(phase == WORK, step, count + block)
-    return Rows(phase[order], step[order], block[order], gather(each, row[order]))
+    row = np.where(phase == WORK, step, count + memory)
+    return Rows(phase[order], step[order], memory[order], gather(each, row[order]))
 
 
-def peak_bytes(instructions: Iterable[Instruction]) -> dict[str, int]:
+def peak_bytes(numbers: Numbers, spaces: Sequence[str]) -> dict[str, int]:
     """Return the most memory held at once per space, walking the global order.
 
     The engine holds an allocation back until earlier frees have taken effect, so this peak is kept.
 
     Parameters
     ----------
-    instructions : iterable of Instruction
-        In global order.
+    numbers : Numbers
+        A plan; the structure of its instructions has been checked.
+    spaces : sequence of str
+        Names of its platform's spaces.
 
     Returns
     -------
     dict of str to int
-        Bytes by space.
+        Bytes by space, for those in which anything is allocated.
     """
-    held: dict[str, int] = {}
-    peak: dict[str, int] = {}
-    for instruction in instructions:
-        kind = instruction.kind
-        if kind == "alloc":
-            space = instruction.uses[0].space
-            held[space] = now = held.get(space, 0) + instruction.nbytes
-            if now > peak.get(space, -1):
-                peak[space] = now
-        elif kind == "free":
-            held[instruction.uses[0].space] -= instruction.nbytes
-    return peak
+    rows = np.flatnonzero((numbers.kind == plan_numbers.ALLOC) | (numbers.kind == plan_numbers.FREE))
+    gets = numbers.kind[rows] == plan_numbers.ALLOC
+    space = numbers.use_space[numbers.use_starts[rows]] if len(rows) else rows
+    change = np.where(gets, numbers.nbytes[rows], -numbers.nbytes[rows])
+    return {spaces[n]: int(np.cumsum(change[space == n]).max(initial=0)) for n in np.unique(space[gets]).tolist()}
 
 
 def over_capacity(peak: Mapping[str, int], platform: Platform) -> list[str]:

@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from itertools import chain, repeat
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from syclsched.errors import IncompletePlanError, PlanError
 from syclsched.model.access import AccessMode
-from syclsched.model.plan import Instruction, Plan
+from syclsched.model.plan import BufferUse, Instruction, Plan
 from syclsched.model.platform import HOST
-from syclsched.planning.steps import Flags, Ints, ragged, ragged_starts
+from syclsched.planning.steps import Flags, Ints, gather_places, gather_ragged, ragged, ragged_starts
 
 #: Codes of instruction kinds; from `LAUNCH` on they run tasks.
 ALLOC, FREE, COPY, LAUNCH, HOST_CALL, BARRIER = range(6)
@@ -25,6 +27,11 @@ _MODE_CODE: Final = {id(mode): code for code, mode in enumerate(_MODES)}
 READING: Final = np.array([m.reads for m in _MODES])
 WRITING: Final = np.array([m.writes for m in _MODES])
 
+# Read field by field without a loop in Python: a plan has many instructions.
+_ID, _KIND, _TASK, _USES, _WAITS, _NBYTES = map(attrgetter, ("id", "kind", "task", "uses", "waits", "nbytes"))
+_AGAIN = attrgetter("again")
+_ARRAY, _SPACE, _MODE = map(attrgetter, ("array", "space", "mode"))
+
 
 class Numbers(NamedTuple):
     """Instructions by number, tasks by order of submission; -1 for a task or array that the plan does not know.
@@ -33,7 +40,7 @@ class Numbers(NamedTuple):
     ----------
     lane_count, array_count : int
         How many there are.
-    kind, lane, position, task, nbytes : ndarray of int64
+    kind, lane, position, task, nbytes, again : ndarray of int64
         Of each instruction; its position in its lane.
     wait_starts, waits : ndarray of int64
         Ragged: what each instruction waits for, by place in this order.
@@ -43,6 +50,8 @@ class Numbers(NamedTuple):
         Array of each buffer.
     is_input : ndarray of bool
         Whether a buffer is the user's.
+    repeatable : ndarray of bool
+        Whether each task may be done more than once.
     after_starts, after : ndarray of int64
         Ragged: explicit and barrier dependencies of each task.
     access_starts, access_array, access_mode : ndarray of int64
@@ -56,6 +65,7 @@ class Numbers(NamedTuple):
     position: Ints
     task: Ints
     nbytes: Ints
+    again: Ints
     wait_starts: Ints
     waits: Ints
     use_starts: Ints
@@ -65,6 +75,7 @@ class Numbers(NamedTuple):
     use_buffer: Ints
     buffer_array: Ints
     is_input: Flags
+    repeatable: Flags
     after_starts: Ints
     after: Ints
     access_starts: Ints
@@ -107,58 +118,81 @@ def read_plan(plan: Plan) -> ReadPlan:
     PlanError
         If a space or an array is not known.
     """
-    instructions, lane, position = _in_order(plan)
+    found, order, number, lane, position = _in_order(plan)
     arrays = {a.name: n for n, a in enumerate(plan.arrays)}
     tasks = {t.name: n for n, t in enumerate(plan.tasks)}
     spaces = {s.name: n for n, s in enumerate(plan.platform.spaces)}
-    uses = [use for i in instructions for use in i.uses]
-    use_starts = ragged_starts([i.uses for i in instructions])
-    use_array = np.array([arrays.get(u.array, -1) for u in uses], np.int64)
-    use_space = np.array([spaces.get(u.space, -1) for u in uses], np.int64)
+    # Read lane after lane, as they lie in memory, and put in order as numbers.
+    count, touched = len(found), list(map(_USES, found))
+    uses = list(chain.from_iterable(touched))
+    use_starts, use_order = gather_places(ragged_starts(touched), order)
+    use_array, use_space, use_mode = _read_uses(uses, arrays, spaces)
     if (use_space < 0).any():
         plan.platform.space(uses[int(np.argmax(use_space < 0))].space)  # raises, and says which
+    use_array, use_space = use_array[use_order], use_space[use_order]
     inputs = np.array([arrays[a.name] for a in plan.arrays if a.is_input], np.int64)
     pairs = np.concatenate((use_array * len(spaces) + use_space, inputs * len(spaces) + spaces[HOST]))
     buffers, which = np.unique(pairs, return_inverse=True)
     is_input = np.zeros(len(buffers), np.bool_)
     is_input[which[len(uses) :]] = True
     accesses = [access for t in plan.tasks for access in t.accesses]
-    wait_starts, waits = ragged([i.waits for i in instructions])
+    instructions = list(map(found.__getitem__, order.tolist()))
+    wait_starts, waits = gather_ragged(*ragged(list(map(_WAITS, found))), order)
     after_starts, after = ragged([[tasks.get(name, -1) for name in t.after] if t.after else () for t in plan.tasks])
     numbers = Numbers(
         lane_count=len(plan.lanes),
         array_count=len(arrays),
-        kind=np.array([_KINDS[i.kind] for i in instructions], np.int64),
+        kind=_looked_up(_KINDS, map(_KIND, found), count)[order],
         lane=lane,
         position=position,
-        task=np.array([tasks.get(i.task, -1) for i in instructions], np.int64),  # type: ignore[arg-type]
-        nbytes=np.array([i.nbytes for i in instructions], np.int64),
+        task=_looked_up(tasks, map(_TASK, found), count)[order],
+        nbytes=np.fromiter(map(_NBYTES, found), np.int64, count)[order],
+        again=np.fromiter(map(_AGAIN, found), np.int64, count)[order],
         wait_starts=wait_starts,
-        waits=_places(instructions, wait_starts, waits),
+        waits=_places(instructions, number, wait_starts, waits),
         use_starts=use_starts,
         use_array=use_array,
         use_space=use_space,
-        use_mode=np.array([_MODE_CODE[id(u.mode)] for u in uses], np.int64),
+        use_mode=use_mode[use_order],
         use_buffer=which[: len(uses)].astype(np.int64),
         buffer_array=buffers // len(spaces),
         is_input=is_input,
+        repeatable=np.fromiter((t.repeatable for t in plan.tasks), np.bool_, len(plan.tasks)),
         after_starts=after_starts,
         after=after,
         access_starts=ragged_starts([t.accesses for t in plan.tasks]),
-        access_array=np.array([arrays.get(a.array, -1) for a in accesses], np.int64),
-        access_mode=np.array([_MODE_CODE[id(a.mode)] for a in accesses], np.int64),
+        access_array=_looked_up(arrays, map(_ARRAY, accesses), len(accesses)),
+        access_mode=_looked_up(_MODE_CODE, map(id, map(_MODE, accesses)), len(accesses)),
     )
     _check_tasks(plan, numbers)
     return ReadPlan(plan, instructions, numbers)
 
 
-def _in_order(plan: Plan) -> tuple[list[Instruction], Ints, Ints]:
-    """Return all instructions by number, with the lane of each and its position there."""
+def _looked_up(table: Mapping[Any, int], keys: Iterable[object], count: int) -> Ints:
+    """Return what a table says of keys; -1 for those it does not have."""
+    return np.fromiter(map(table.get, keys, repeat(-1)), np.int64, count)
+
+
+def _read_uses(uses: Sequence[BufferUse], arrays: Mapping[str, int], spaces: Mapping[str, int]) -> tuple[Ints, ...]:
+    """Return array, space and mode of uses; each object is read once, however often it is used."""
+    identity = np.fromiter(map(id, uses), np.int64, len(uses))
+    _, first, which = np.unique(identity, return_index=True, return_inverse=True)
+    once = list(map(uses.__getitem__, first.tolist()))
+    columns = (
+        _looked_up(arrays, map(_ARRAY, once), len(once)),
+        _looked_up(spaces, map(_SPACE, once), len(once)),
+        _looked_up(_MODE_CODE, map(id, map(_MODE, once)), len(once)),
+    )
+    return tuple(column[which] for column in columns)
+
+
+def _in_order(plan: Plan) -> tuple[list[Instruction], Ints, Ints, Ints, Ints]:
+    """Return all instructions lane after lane, their order by number, and in that order number, lane and position."""
     found = [i for lane in plan.lanes for i in lane.instructions]
     sizes = [len(lane.instructions) for lane in plan.lanes]
     lane = np.repeat(np.arange(len(sizes)), sizes)
     position = np.concatenate([np.arange(size) for size in sizes] or [np.zeros(0, np.int64)]).astype(np.int64)
-    ids = np.array([i.id for i in found], np.int64)
+    ids = np.fromiter(map(_ID, found), np.int64, len(found))
     order = np.argsort(ids, kind="stable")
     twice = np.flatnonzero(ids[order][1:] == ids[order][:-1])
     if len(twice):
@@ -173,12 +207,11 @@ def _in_order(plan: Plan) -> tuple[list[Instruction], Ints, Ints]:
             f"instruction {ids[odd + 1]} comes after {ids[odd]}: numbers must follow the order in which work is done",
             where=f"lane {plan.lanes[lane[odd]].name!r}",
         )
-    return [found[n] for n in order], lane[order], position[order]
+    return found, order, ids[order], lane[order], position[order]
 
 
-def _places(instructions: Sequence[Instruction], starts: Ints, waits: Ints) -> Ints:
+def _places(instructions: Sequence[Instruction], ids: Ints, starts: Ints, waits: Ints) -> Ints:
     """Return the places of the instructions waited for, each before the one that waits."""
-    ids = np.array([i.id for i in instructions], np.int64)
     places = np.searchsorted(ids, waits)
     waiting = np.repeat(np.arange(len(ids)), np.diff(starts))
     unknown = (places == len(ids)) | (ids[np.minimum(places, len(ids) - 1)] != waits) if len(waits) else waits != waits

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from syclsched.compiled import compiled
+from syclsched.planning.columns import StepColumns
 from syclsched.planning.footprint import Footprint
 from syclsched.planning.hazards import hazards
-from syclsched.planning.rows import Touches, gather, without_memory
+from syclsched.planning.rows import Touches, without_memory
 from syclsched.planning.steps import Draft, Flags, Ints
 
 Floats = NDArray[np.float64]
@@ -32,9 +32,15 @@ WORTH: Final = 0.005
 
 
 def issue_early(
-    draft: Draft, touched: Touches, after: Mapping[str, Sequence[str]], footprint: Footprint
-) -> tuple[Draft, Touches]:
-    """Return the steps with copies on copy lanes as early as they can be.
+    draft: Draft,
+    touched: Touches,
+    columns: StepColumns,
+    after: Mapping[str, Sequence[str]],
+    footprint: Footprint,
+) -> Ints | None:
+    """Return an order of steps in which copies on copy lanes come as early as they can.
+
+    No step is added: where memory has no room for data that comes early, nothing is evicted for it, it comes later.
 
     Parameters
     ----------
@@ -42,24 +48,23 @@ def issue_early(
         Steps in global order, copies right before their use, without allocations.
     touched : Touches
         What they touch.
+    columns : StepColumns
+        The same as columns.
     after : Mapping[str, sequence of str]
         Explicit and barrier dependencies: task name to the tasks before it.
-    platform : Platform
-        Capacities of its spaces.
-    nbytes : Mapping[str, int]
-        Size of each array.
+    footprint : Footprint
+        Their memory.
 
     Returns
     -------
-    Draft, Touches
-        The same steps in another order; in the one given if memory allows no other, or nothing is gained.
+    ndarray of int64 or None
+        The steps' places in the order; None if memory allows no other than that given, or nothing is gained.
     """
-    early = np.array([draft.lanes[s.lane].kind == "copy" for s in draft.steps], np.bool_)
-    if early.sum() < 2:
-        return draft, touched
+    on_copy_lane = np.array([lane.kind == "copy" for lane in draft.lanes], np.bool_)
+    if not on_copy_lane.any() or (early := on_copy_lane[columns.lane]).sum() < 2:
+        return None
     starts, before = hazards(without_memory(touched), draft, after, by_buffer=True)
-    lane = np.array([s.lane for s in draft.steps], np.int64)
-    duration = np.array([s.duration_s for s in draft.steps])
+    lane, duration = columns.lane, columns.duration_s
     lanes, count = len(draft.lanes), len(draft.steps)
     in_order_s = start_times(lane, np.zeros(count, np.bool_), starts, before, duration, lanes, count)
     for window in (count, *WINDOWS):
@@ -68,8 +73,8 @@ def issue_early(
             break
         order = np.argsort(start_s, kind="stable")  # what starts at once keeps its order
         if footprint.fits(order):
-            return replace(draft, steps=tuple([draft.steps[n] for n in order.tolist()])), gather(touched, order)
-    return draft, touched
+            return order
+    return None
 
 
 @compiled

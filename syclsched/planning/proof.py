@@ -19,7 +19,7 @@ from syclsched.planning.numbers import ALLOC, COPY, FREE, LAUNCH, READING, WRITI
 from syclsched.planning.steps import Flags, Ints
 
 #: What the walk can find wrong.
-NOTHING, NO_MEMORY, FREED, RACE, VALUE, TWICE, TASK_ORDER, TWO_BLOCKS, FOREIGN, FREE_ORDER = range(10)
+NOTHING, NO_MEMORY, FREED, RACE, VALUE, TWICE, TASK_ORDER, TWO_BLOCKS, FOREIGN, FREE_ORDER, ONCE_ONLY = range(11)
 
 #: Values of a buffer that no task has written: the user's input, and rubbish.
 INPUT: Final = -1
@@ -42,7 +42,7 @@ class Finding(NamedTuple):
     use : int
         Which use of all.
     done : ndarray of int64
-        Instruction that ran each task; -1 if none did.
+        Instruction that ran each task first; -1 if none did.
     value : ndarray of int64
         The task that wrote what each buffer holds at the end, or `INPUT` or `NOBODY`.
     live : ndarray of bool
@@ -109,13 +109,16 @@ def _conflict(buffers: _Buffers, buffer: int, writes: bool, me: int, clock: Ints
 
 
 @compiled
-def walk(numbers: Numbers) -> Finding:
+def walk(numbers: Numbers, shared: Flags) -> Finding:
     """Walk through a plan's instructions and stop at the first thing that is wrong.
 
     Parameters
     ----------
     numbers : Numbers
         The plan; its structure has been checked.
+    shared : ndarray of bool
+        Buffers that lie with others in one memory. Who gets it runs on one lane and others use it, too: the engine
+        holds them until it is there, and nothing but their numbers need say so.
 
     Returns
     -------
@@ -139,6 +142,7 @@ def walk(numbers: Numbers) -> Finding:
         np.where(numbers.is_input, INPUT, NOBODY),
     )
     done = np.full(tasks, -1, np.int64)
+    times = np.zeros(tasks, np.int64)
     row = np.full(count, -1, np.int64)  # only what is waited for needs its clock kept
     rows = 0
     for before in numbers.waits:
@@ -156,9 +160,13 @@ def walk(numbers: Numbers) -> Finding:
                 clock[n] = max(clock[n], done_clock[row[numbers.waits[k]], n])
         kind, task = numbers.kind[me], numbers.task[me]
         if kind >= LAUNCH:
-            if done[task] >= 0:
+            if numbers.again[me] != times[task]:
                 code = TWICE
                 break
+            if times[task] and not numbers.repeatable[task]:
+                code = ONCE_ONLY
+                break
+            times[task] += 1
             for k in range(numbers.after_starts[task], numbers.after_starts[task + 1]):
                 before = done[numbers.after[k]]
                 if before < 0 or clock[lane[before]] <= position[before]:
@@ -166,7 +174,8 @@ def walk(numbers: Numbers) -> Finding:
                     break
             if code != NOTHING:
                 break
-            done[task] = me
+            if done[task] < 0:
+                done[task] = me
         for k in range(numbers.use_starts[me], numbers.use_starts[me + 1]):
             buffer, writes = numbers.use_buffer[k], _WRITING[numbers.use_mode[k]]
             use = k
@@ -177,7 +186,8 @@ def walk(numbers: Numbers) -> Finding:
                 elif freed >= 0 and clock[lane[freed]] <= position[freed]:
                     code, other = FREE_ORDER, freed
                 buffers.live[buffer], buffers.value[buffer] = True, NOBODY
-                buffers.allocated[buffer], buffers.writer[buffer], buffers.newest[buffer] = me, -1, -1
+                buffers.allocated[buffer] = -1 if shared[buffer] else me
+                buffers.writer[buffer], buffers.newest[buffer] = -1, -1
             elif not buffers.live[buffer]:
                 code = NO_MEMORY if buffers.freed[buffer] < 0 else FREED
             elif kind == FREE and numbers.is_input[buffer]:

@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from syclsched.model.access import AccessMode
+from syclsched.model.access import Access, AccessMode
 from syclsched.model.dependencies import Dependency
 from syclsched.model.graph import TaskGraph
-from syclsched.model.plan import PlannedAccess, PlannedArray, PlannedTask
-from syclsched.model.task import LogicalArray
+from syclsched.model.plan import PlannedAccess, PlannedArray, PlannedRows, PlannedTask
+from syclsched.model.task import LogicalArray, Task
 from syclsched.planning.steps import Ints
 
 
@@ -26,17 +26,20 @@ class GraphRecord:
     fingerprint : str
         `TaskGraph.fingerprint`.
     arrays : tuple of PlannedArray
-        Those that some task touches, in order of declaration.
+        Those that some task touches, in order of declaration; each followed by those of its segments that some task
+        touches, if it has segments.
     tasks : tuple of PlannedTask
         In order of submission, with explicit and barrier dependencies; those from accesses follow from the order.
     statuses : frozenset of str
-        Arrays in which tasks report their status; read when a run ends.
+        Arrays, or segments, in which tasks report their status; read when a run ends.
     dependencies : int
         How many there are, of all kinds.
     place : Mapping[str, int]
         Position of each task in a topological order.
     before, after : ndarray of int64
         The dependencies' two ends, as such positions.
+    pieces : Mapping[str, tuple of str]
+        The segments of each array that has some, in order.
     """
 
     fingerprint: str
@@ -47,6 +50,11 @@ class GraphRecord:
     place: Mapping[str, int]
     before: Ints
     after: Ints
+    pieces: Mapping[str, tuple[str, ...]]
+
+    def whole(self) -> dict[str, str]:
+        """Return the array each segment belongs to."""
+        return {segment: array for array, segments in self.pieces.items() for segment in segments}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,26 +97,55 @@ def record(graph: TaskGraph) -> GraphRecord:
 
 def _record(graph: TaskGraph, state: _State) -> GraphRecord:
     place = {name: position for position, name in enumerate(graph.order())}
-    tasks = graph.tasks
-    inputs = set(graph.inputs())
-    touched = {access.array for task in tasks for access in task.accesses}
+    touched = graph.touched()
+    arrays = _arrays(graph, state, {access.array for accesses in touched for access in accesses})
+    pieces: dict[str, list[str]] = {}
+    for array in arrays:
+        if array.rows is not None:
+            pieces.setdefault(array.rows.array, []).append(array.name)
     return GraphRecord(
         fingerprint=graph.fingerprint(),
-        arrays=tuple(
-            PlannedArray(a.name, a.shape, a.dtype, a.nbytes, a.temporary, a.name in inputs)
-            for a in state.arrays.values()
-            if a.name in touched
-        ),
-        tasks=_tasks(graph, state.dependencies),
-        statuses=frozenset(t.arguments[t.operation.status] for t in tasks if t.operation and t.operation.status),
+        arrays=arrays,
+        tasks=_tasks(graph, state.dependencies, touched),
+        statuses=_statuses(graph, touched, pieces),
         dependencies=len(state.dependencies),
         place=place,
         before=np.array([place[d.before] for d in state.dependencies], np.int64),
         after=np.array([place[d.after] for d in state.dependencies], np.int64),
+        pieces={array: tuple(segments) for array, segments in pieces.items()},
     )
 
 
-def _tasks(graph: TaskGraph, dependencies: tuple[Dependency, ...]) -> tuple[PlannedTask, ...]:
+def _arrays(graph: TaskGraph, state: _State, touched: set[str]) -> tuple[PlannedArray, ...]:
+    inputs, segments = set(graph.inputs()), graph.segments()
+    found = []
+    for a in state.arrays.values():
+        cut = [segment for segment in segments.get(a.name, ()) if segment.name in touched]
+        if a.name not in touched and not cut:
+            continue
+        is_input = a.name in inputs
+        found.append(PlannedArray(a.name, a.shape, a.dtype, a.nbytes, a.temporary, is_input))
+        for name, _, (start, stop) in cut:
+            part, rows = a[start:stop], PlannedRows(a.name, start, stop)
+            found.append(PlannedArray(name, part.shape, a.dtype, part.nbytes, a.temporary, is_input, rows))
+    return tuple(found)
+
+
+def _statuses(
+    graph: TaskGraph, touched: Sequence[Sequence[Access]], pieces: Mapping[str, Sequence[str]]
+) -> frozenset[str]:
+    found: set[str] = set()
+    for task, accesses in zip(graph.tasks, touched, strict=True):
+        if task.operation and task.operation.status:
+            array = task.arguments[task.operation.status]
+            written = (access.array for access in accesses if access.mode.writes)
+            found.update(set(written).intersection(pieces[array]) if array in pieces else (array,))
+    return frozenset(found)
+
+
+def _tasks(
+    graph: TaskGraph, dependencies: tuple[Dependency, ...], touched: Sequence[Sequence[Access]]
+) -> tuple[PlannedTask, ...]:
     after: dict[str, dict[str, None]] = {}
     for dependency in dependencies:
         if dependency.kind == "explicit" or dependency.kind == "barrier":
@@ -121,13 +158,26 @@ def _tasks(graph: TaskGraph, dependencies: tuple[Dependency, ...]) -> tuple[Plan
             same[key] = PlannedAccess(array, mode)
         return same[key]
 
+    barriers = {task.name for task in graph.tasks if task.kind == "barrier"}
+    explicit = [d for d in dependencies if d.kind == "explicit" and not barriers.intersection((d.before, d.after))]
+    ordered = {name for d in explicit for name in (d.before, d.after)}  # for reasons that no access tells
     return tuple(
         PlannedTask(
             name=task.name,
             kind=task.kind,
             family=task.family,
-            accesses=tuple([access(a.array, a.mode) for a in task.accesses]),
+            accesses=tuple([access(a.array, a.mode) for a in accesses]),
             after=tuple(after.get(task.name, ())),
+            repeatable=_repeatable(task) and task.name not in ordered,
         )
-        for task in graph.tasks
+        for task, accesses in zip(graph.tasks, touched, strict=True)
+    )
+
+
+def _repeatable(task: Task) -> bool:
+    """Return whether a task does nothing but write what follows from what it reads."""
+    return (
+        task.operation is not None
+        and task.operation.pure
+        and all(access.mode is AccessMode.READ or access.mode is AccessMode.WRITE for access in task.accesses)
     )

@@ -7,11 +7,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from syclsched.planning.steps import WRITING, Flags, Ints, Step, ragged
+from syclsched.planning.steps import MODES, Flags, Ints, Step, gather_places, ragged
 
 #: What a row is: an allocation before a step, the step itself, or a free after it.
 ALLOC, WORK, FREE = range(3)
+
+Codes = NDArray[np.uint8]
+
+_WRITES = np.array([mode.writes for mode in MODES])
 
 
 class Touches(NamedTuple):
@@ -31,15 +36,15 @@ class Rows(NamedTuple):
         `ALLOC`, `WORK` or `FREE`.
     step : ndarray of int64
         The step it is, or stands beside.
-    block : ndarray of int64
-        The block of an allocation or a free; -1 for a step.
+    memory : ndarray of int64
+        The memory of an allocation or a free: index into `Draft.memory`; -1 for a step.
     touched : Touches
         What it touches.
     """
 
     phase: Ints
     step: Ints
-    block: Ints
+    memory: Ints
     touched: Touches
 
 
@@ -52,7 +57,12 @@ def touches(steps: Sequence[Step]) -> Touches:
         In any order.
     """
     starts, blocks = ragged([s.blocks for s in steps])
-    return Touches(starts, blocks, np.array([WRITING[id(u.mode)] for s in steps for u in s.uses], np.bool_))
+    return Touches(starts, blocks, _WRITES[mode_codes(steps)])
+
+
+def mode_codes(steps: Sequence[Step]) -> Codes:
+    """Return the modes of all that steps touch, as indices into `MODES`."""
+    return np.frombuffer(b"".join([s.modes for s in steps]), np.uint8)
 
 
 def gather(touched: Touches, order: Ints) -> Touches:
@@ -65,11 +75,8 @@ def gather(touched: Touches, order: Ints) -> Touches:
     order : ndarray of int64
         Which of them, in which order.
     """
-    length = np.diff(touched.starts)[order]
-    starts = np.zeros(len(order) + 1, np.int64)
-    np.cumsum(length, out=starts[1:])
-    place = np.arange(starts[-1]) + np.repeat(touched.starts[order] - starts[:-1], length)
-    return Touches(starts, touched.blocks[place], touched.writes[place])
+    starts, places = gather_places(touched.starts, order)
+    return Touches(starts, touched.blocks[places], touched.writes[places])
 
 
 def without_memory(touched: Touches) -> Rows:

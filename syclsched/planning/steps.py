@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from syclsched.model.access import AccessMode
-from syclsched.model.plan import BufferUse, InstructionKind, LaneKind
+from syclsched.model.plan import InstructionKind, LaneKind
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -41,10 +41,12 @@ class Step(NamedTuple):
 
     Parameters
     ----------
-    kind, task, uses, implementation, duration_s, nbytes
+    kind, task, implementation, duration_s, nbytes, again
         As in `Instruction`.
     lane : int
         Index of its lane in `Draft.lanes`.
+    modes : bytes
+        For each use, how it touches what it touches: index into `MODES`.
     blocks : tuple of int
         For each use, the block of memory it touches: index into `Draft.blocks`.
     """
@@ -52,11 +54,12 @@ class Step(NamedTuple):
     kind: InstructionKind
     lane: int
     task: str | None
-    uses: tuple[BufferUse, ...] = ()
+    modes: bytes = b""
     blocks: tuple[int, ...] = ()
     implementation: str | None = None
     duration_s: float = 0.0
     nbytes: int = 0
+    again: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,29 +74,42 @@ class Draft:
         By lane index.
     blocks : tuple of (str, str)
         Buffer by block index. A block is one stay of an array in a space, from its allocation until it is freed; a
-        buffer that was evicted and comes back is another block of the same array and space.
+        buffer that was evicted and comes back is another block of the same array and space. Segments of an array have
+        blocks of their own.
+    memory : tuple of (str, str)
+        Buffer by memory index: that of a block, or for the blocks of an array's segments that of the whole.
+    memory_of : ndarray of int64
+        The memory of each block.
     foreign : frozenset of int
-        Blocks that are the user's own: neither allocated nor freed.
+        Memory that is the user's own: neither allocated nor freed.
     kept : frozenset of int
-        Blocks that are not freed: they hold values someone may ask for.
+        Memory that is not freed: it holds values someone may ask for.
     """
 
     steps: tuple[Step, ...]
     lanes: tuple[LaneKey, ...]
     blocks: tuple[Buffer, ...]
+    memory: tuple[Buffer, ...]
+    memory_of: Ints
     foreign: frozenset[int]
     kept: frozenset[int]
 
 
 @contextmanager
 def paused_collection() -> Iterator[None]:
-    """Hold cyclic garbage collection back: a plan is many small objects without cycles, all of which stay."""
+    """Hold cyclic garbage collection back: a plan is many small objects without cycles, all of which stay.
+
+    What was made meanwhile counts as old afterwards, so that it is not looked through at once.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if enabled:
+            if gc.get_freeze_count() == 0:  # else someone has frozen objects, which are to stay so
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 
@@ -123,6 +139,37 @@ def ragged(rows: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
     return starts, np.fromiter(chain.from_iterable(rows), np.int64, int(starts[-1]))
 
 
+def gather_ragged(starts: Ints, values: NDArray[Any], order: Ints) -> tuple[Ints, NDArray[Any]]:
+    """Return ragged rows in another order.
+
+    Parameters
+    ----------
+    starts, values : ndarray
+        As `ragged` returns them.
+    order : ndarray of int64
+        Which of the rows, in which order.
+
+    Returns
+    -------
+    starts, values : ndarray
+        Of the rows in that order.
+    """
+    ordered, places = gather_places(starts, order)
+    return ordered, values[places]
+
+
+def gather_places(starts: Ints, order: Ints) -> tuple[Ints, Ints]:
+    """Return where ragged rows in another order begin, and where each of their values was before."""
+    length = np.diff(starts)[order]
+    ordered = np.zeros(len(order) + 1, np.int64)
+    np.cumsum(length, out=ordered[1:])
+    return ordered, np.arange(ordered[-1]) + np.repeat(starts[order] - ordered[:-1], length)
+
+
 #: Whether an access reads or writes, by identity of its mode: enum members are slow to hash.
 READING: Final[dict[int, bool]] = {id(m): m.reads for m in AccessMode}
 WRITING: Final[dict[int, bool]] = {id(m): m.writes for m in AccessMode}
+
+#: The modes in the order of their codes, and the codes by identity.
+MODES: Final = tuple(AccessMode)
+MODE_CODE: Final[dict[int, int]] = {id(mode): code for code, mode in enumerate(MODES)}

@@ -10,6 +10,7 @@ import numpy as np
 from syclsched.errors import IncompletePlanError
 from syclsched.model.plan import Instruction
 from syclsched.planning.numbers import ALLOC, BARRIER, COPY, FREE, HOST_CALL, LAUNCH, READING, WRITING, ReadPlan
+from syclsched.planning.segments import SegmentTable, check_segment_uses, follow_each_other, segment_table
 from syclsched.planning.steps import Flags
 
 
@@ -28,7 +29,11 @@ def check_structure(read: ReadPlan) -> None:
     """
     _lanes(read)
     _uses(read)
+    table = segment_table(read.plan)
+    if table is not None:
+        check_segment_uses(read, table)
     _memory_instructions(read)
+    _copies(read, table)
     _tasks(read)
 
 
@@ -87,21 +92,26 @@ def _uses(read: ReadPlan) -> None:
 
 
 def _memory_instructions(read: ReadPlan) -> None:
-    """Check allocations, frees and copies."""
+    """Check allocations, frees and the sizes of copies."""
     plan, numbers = read.plan, read.numbers
     count = np.diff(numbers.use_starts)
     moves = (numbers.kind == ALLOC) | (numbers.kind == FREE) | (numbers.kind == COPY)
-    expected = np.where(numbers.kind == COPY, 2, 1)
-    _refuse(moves & (count != expected), read, lambda i: f"a {i.kind} does not touch {len(i.uses)} buffers")
-    which = np.flatnonzero(moves)
-    first = numbers.use_starts[which]
+    # A copy of segments that follow each other touches two buffers for each.
+    fits = np.where(numbers.kind == COPY, (count > 0) & (count % 2 == 0), count == 1)
+    _refuse(moves & ~fits, read, lambda i: f"a {i.kind} does not touch {len(i.uses)} buffers")
     nbytes = np.array([a.nbytes for a in plan.arrays], np.int64)
-    wrong = np.zeros(len(moves), np.bool_)
-    if len(which):
-        wrong[which] = numbers.nbytes[which] != nbytes[numbers.use_array[first]]
+    sizes = np.concatenate(([0], np.cumsum(nbytes[numbers.use_array]) if len(nbytes) else []))
+    touched = (sizes[numbers.use_starts[1:]] - sizes[numbers.use_starts[:-1]]) // np.where(numbers.kind == COPY, 2, 1)
+    wrong = moves & (numbers.nbytes != touched)
     _refuse(wrong, read, lambda i: f"the size of array {i.uses[0].array!r} is wrong")
-    copies = np.flatnonzero(numbers.kind == COPY)
-    source = numbers.use_starts[copies]
+
+
+def _copies(read: ReadPlan, table: SegmentTable | None) -> None:
+    """Check what copies lead from where to where."""
+    plan, numbers = read.plan, read.numbers
+    instruction = np.repeat(np.arange(len(numbers.kind)), np.diff(numbers.use_starts))
+    place = np.arange(len(instruction)) - numbers.use_starts[:-1][instruction]
+    source = np.flatnonzero((numbers.kind[instruction] == COPY) & (place % 2 == 0))
     target = source + 1
     linked = np.array(
         [[plan.platform.link(a.name, b.name) is not None for b in plan.platform.spaces] for a in plan.platform.spaces],
@@ -113,8 +123,15 @@ def _memory_instructions(read: ReadPlan) -> None:
         & ~READING[numbers.use_mode[target]]
         & linked[numbers.use_space[source], numbers.use_space[target]]
     )
-    wrong = np.zeros(len(moves), np.bool_)
-    wrong[copies] = ~good
+    further = np.flatnonzero(place[source] > 0)
+    before = source[further] - 2
+    good[further] &= (
+        follow_each_other(numbers, table, before, source[further])
+        & (numbers.use_space[before] == numbers.use_space[source[further]])
+        & (numbers.use_space[before + 1] == numbers.use_space[target[further]])
+    )
+    wrong = np.zeros(len(numbers.kind), np.bool_)
+    wrong[instruction[source[~good]]] = True
     _refuse(
         wrong,
         read,
@@ -126,6 +143,11 @@ def _tasks(read: ReadPlan) -> None:
     """Check that each task is known, run by what can run it, and given what it declares."""
     plan, numbers = read.plan, read.numbers
     runs = numbers.kind >= LAUNCH
+    _refuse(
+        (numbers.again > 0) & (~runs | (numbers.kind == BARRIER)),
+        read,
+        lambda i: f"a {i.kind} cannot be done again",
+    )
     _refuse(runs & (numbers.task < 0), read, lambda i: f"task {i.task!r} is not in the plan's graph")
     kinds = {t.name: t.kind for t in plan.tasks}
     barrier = np.array([t.kind == "barrier" for t in plan.tasks], np.bool_)

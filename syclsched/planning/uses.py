@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import count
 from typing import Final, NamedTuple
 
 from syclsched.model.plan import PlannedTask
@@ -18,7 +19,10 @@ NEVER: Final = 1 << 62
 
 
 class Touch(NamedTuple):
-    """One task's access to an array: the task's position, its device's home space, and how."""
+    """One task's access to an array: the task's position, its device's home space, and how.
+
+    Tasks have odd positions, in global order; what is done again for the sake of a task, the even one before it.
+    """
 
     position: int
     home: str
@@ -52,7 +56,7 @@ class Upcoming:
     def _touches(self) -> dict[str, list[Touch]]:
         """Per array its accesses, in order; made when first asked for, which most plans never do."""
         found: dict[str, list[Touch]] = {}
-        for position, assignment in enumerate(self._assignments):
+        for position, assignment in zip(count(1, 2), self._assignments, strict=False):
             home = self._devices[assignment.device].space
             for access in self._tasks[assignment.task].accesses:
                 mode = id(access.mode)
@@ -89,3 +93,27 @@ class Upcoming:
             if touch.writes:
                 break
         return NEVER
+
+    # --- what is made again -----------------------------------------------------------------------
+
+    def first_reader(self, array: str) -> Touch | None:
+        """Return the first access to come if it reads the present value."""
+        following = next(self._from(array, self.now), None)
+        return following if following is not None and following.reads else None
+
+    def written_within(self, array: str, first: int, last: int) -> bool:
+        """Return whether an array is written by a task from one position to before another."""
+        for touch in self._from(array, first):
+            if touch.position >= last:
+                break
+            if touch.writes:
+                return True
+        return False
+
+    def expect(self, array: str, touch: Touch) -> None:
+        """Add an access that the schedule does not know of."""
+        insort(self._touches[array], touch)
+
+    def forget(self, array: str, touch: Touch) -> None:
+        """Take an access that was added with `expect` away again."""
+        self._touches[array].remove(touch)

@@ -15,14 +15,18 @@ from typing import NoReturn
 import numpy as np
 
 from syclsched.errors import IncompletePlanError, MemoryLimitError, RaceError
+from syclsched.model.access import rows_name
 from syclsched.model.graph import TaskGraph
-from syclsched.model.plan import Plan
+from syclsched.model.plan import Plan, PlannedArray
+from syclsched.model.segments import Segment, joined_rows
 from syclsched.planning import proof
 from syclsched.planning.liveness import check_capacity, peak_bytes
-from syclsched.planning.numbers import ReadPlan, read_plan
+from syclsched.planning.numbers import WRITING, ReadPlan, read_plan
 from syclsched.planning.record import record
+from syclsched.planning.segments import by_segment, segment_table, shared_buffers
 from syclsched.planning.steps import paused_collection
 from syclsched.planning.structure import check_structure
+from syclsched.rewrites import planned_graph
 
 
 def verify(plan: Plan, graph: TaskGraph | None = None) -> None:
@@ -33,7 +37,7 @@ def verify(plan: Plan, graph: TaskGraph | None = None) -> None:
     plan : Plan
         From the planner, or read from a file.
     graph : TaskGraph, optional
-        The graph it is for; without it the plan's own record of the graph is believed.
+        The graph it is for, before it was rewritten or after; without it the plan's own record of it is believed.
 
     Raises
     ------
@@ -49,15 +53,18 @@ def verify(plan: Plan, graph: TaskGraph | None = None) -> None:
     with paused_collection():
         read = read_plan(plan)
     check_structure(read)
-    finding = proof.walk(read.numbers)
+    table = segment_table(plan)
+    read = by_segment(read, table)
+    finding = proof.walk(read.numbers, shared_buffers(read.numbers, table))
     if finding.code != proof.NOTHING:
         _refuse(read, finding)
+    _repeated(read, finding)
     _complete(read, finding)
     _memory(read)
 
 
 def _same_graph(plan: Plan, graph: TaskGraph) -> None:
-    known = record(graph)
+    known = record(planned_graph(plan, graph) if plan.recipe else graph)
     if plan.fingerprint != known.fingerprint or plan.arrays != known.arrays or plan.tasks != known.tasks:
         raise IncompletePlanError(
             f"the plan was made for another graph than {graph.name!r}",
@@ -68,12 +75,26 @@ def _same_graph(plan: Plan, graph: TaskGraph) -> None:
 
 def _memory(read: ReadPlan) -> None:
     plan = read.plan
-    peak = peak_bytes(read.instructions)
+    peak = peak_bytes(read.numbers, [space.name for space in plan.platform.spaces])
     if peak != plan.peak_bytes:
         raise MemoryLimitError(
             f"the plan claims peaks {dict(plan.peak_bytes)}, its instructions have {peak}", where=f"plan {plan.name!r}"
         )
     check_capacity(peak, plan.platform)
+
+
+def _repeated(read: ReadPlan, finding: proof.Finding) -> None:
+    """Check that what is done again is done as before: another implementation might not write the same bits."""
+    for index in np.flatnonzero(read.numbers.again).tolist():
+        first = int(finding.done[read.numbers.task[index]])
+        once, again = read.instructions[first], read.instructions[index]
+        devices = [read.plan.lanes[read.numbers.lane[n]].device for n in (first, index)]
+        if once.implementation != again.implementation or devices[0] != devices[1]:
+            raise IncompletePlanError(
+                f"task {again.task!r} is run again by {again.implementation!r} on {devices[1]!r}, and was run by "
+                f"{once.implementation!r} on {devices[0]!r}: it might not write the same",
+                where=f"instruction {again.id}",
+            )
 
 
 def _complete(read: ReadPlan, finding: proof.Finding) -> None:
@@ -98,26 +119,35 @@ def _refuse(read: ReadPlan, finding: proof.Finding) -> NoReturn:
     instruction = read.instructions[finding.instruction]
     where = f"instruction {instruction.id}"
     if finding.code == proof.TWICE:
-        raise IncompletePlanError(f"task {instruction.task!r} is run twice", where=where)
+        times = f"for the {instruction.again + 1}. time, but not after {instruction.again} others"
+        what = times if instruction.again else "twice"
+        raise IncompletePlanError(f"task {instruction.task!r} is run {what}", where=where)
+    if finding.code == proof.ONCE_ONLY:
+        raise IncompletePlanError(
+            f"task {instruction.task!r} is run again, but may do more than write what follows from what it reads",
+            where=where,
+        )
     if finding.code == proof.TASK_ORDER:
         before = read.plan.tasks[finding.other].name
         raise RaceError(
             f"task {instruction.task!r} must come after task {before!r}, and nothing orders them", where=where
         )
-    use = instruction.uses[finding.use - read.numbers.use_starts[finding.instruction]]
-    buffer = f"array {use.array!r} in space {use.space!r}"
+    touched = read.plan.arrays[read.numbers.use_array[finding.use]]
+    space = read.plan.platform.spaces[read.numbers.use_space[finding.use]].name
+    buffer = f"array {touched.name!r} in space {space!r}"
     if finding.code == proof.RACE or finding.code == proof.FREE_ORDER:
         first, second = _label(read, finding.other), _label(read, finding.instruction)
+        both = f"array {_meeting(read, finding, touched)!r} in space {space!r}"
         raise RaceError(
-            f"{first} and {second} both touch {buffer}, one of them writes, and nothing orders them",
+            f"{first} and {second} both touch {both}, one of them writes, and nothing orders them",
             where=f"instructions {read.instructions[finding.other].id} and {instruction.id}",
             hint="A dependency is missing from the plan; plan again",
         )
     if finding.code == proof.VALUE:
         found = finding.value[read.numbers.use_buffer[finding.use]]
         raise IncompletePlanError(
-            f"task {instruction.task!r} would read array {use.array!r} as left by {_author(read, found)}, "
-            f"not by {_author(read, finding.other)}, in space {use.space!r}",
+            f"task {instruction.task!r} would read array {touched.name!r} as left by {_author(read, found)}, "
+            f"not by {_author(read, finding.other)}, in space {space!r}",
             where=where,
         )
     reasons = {
@@ -127,6 +157,29 @@ def _refuse(read: ReadPlan, finding: proof.Finding) -> NoReturn:
         proof.FOREIGN: f"{buffer} is the user's input and cannot be freed",
     }
     raise IncompletePlanError(reasons[finding.code], where=where)
+
+
+def _meeting(read: ReadPlan, finding: proof.Finding, touched: PlannedArray) -> str:
+    """Return where two instructions meet: an array, or all rows of one that both touch and one of them writes."""
+    if touched.rows is None:
+        return touched.name
+    numbers = read.numbers
+    mine, others = (
+        {
+            int(numbers.use_buffer[k]): bool(WRITING[numbers.use_mode[k]])
+            for k in range(numbers.use_starts[index], numbers.use_starts[index + 1])
+        }
+        for index in (finding.instruction, finding.other)
+    )
+    meeting = [
+        Segment(array.name, array.rows.array, (array.rows.start, array.rows.stop))
+        for buffer in mine.keys() & others.keys()
+        if (mine[buffer] or others[buffer])
+        and (array := read.plan.arrays[numbers.buffer_array[buffer]]).rows is not None
+        and array.rows.array == touched.rows.array
+    ]
+    start = touched.rows.start
+    return next(rows_name(whole, rows) for whole, rows in joined_rows(meeting) if rows[0] <= start < rows[1])
 
 
 def _author(read: ReadPlan, value: int) -> str:

@@ -174,6 +174,9 @@ def _data(graph: TaskGraph, task: Task, sample_data: SampleData | None) -> dict[
         value = sample_data(task, parameter.name) if sample_data is not None else None
         if value is None and parameter.mode is not AccessMode.WRITE:
             value = given.get(task.arguments[parameter.name])
+            rows = task.rows.get(parameter.name)
+            if value is not None and rows is not None:
+                value = value[rows[0] : rows[1]]
         if value is None:
             value = synthetic(parameter, task.signature)
         data[parameter.name] = np.ascontiguousarray(_to_numpy(value))

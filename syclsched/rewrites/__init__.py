@@ -3,8 +3,20 @@
 
 from syclsched.model.recipe import Cut, Merge, Recipe
 from syclsched.rewrites.coarsen import coarsen
+from syclsched.rewrites.planned import planned_graph
 from syclsched.rewrites.record import Rewrite, RewriteCounters
 from syclsched.rewrites.rewrite import replay, rewrite
 from syclsched.rewrites.split import split
 
-__all__ = ["Cut", "Merge", "Recipe", "Rewrite", "RewriteCounters", "coarsen", "replay", "rewrite", "split"]
+__all__ = [
+    "Cut",
+    "Merge",
+    "Recipe",
+    "Rewrite",
+    "RewriteCounters",
+    "coarsen",
+    "planned_graph",
+    "replay",
+    "rewrite",
+    "split",
+]

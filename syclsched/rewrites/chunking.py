@@ -11,10 +11,14 @@ from syclsched.errors import GraphError
 from syclsched.kernels.rows import TAKE_ROWS, put_rows
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Scalar
-from syclsched.model.recipe import Cut, Recipe
+from syclsched.model.recipe import Cut, Recipe, chunk_name
 from syclsched.model.task import LogicalArray, Task
 from syclsched.rewrites.held import Held, Names
 from syclsched.rewrites.record import Rewrite, RewriteCounters
+from syclsched.rewrites.regions import chunk_operation, touches
+
+#: An edge between two cut tasks becomes one between all their chunks: more than so many are refused.
+_MOST_EDGES = 10_000_000
 
 
 def cut(graph: TaskGraph, cuts: Iterable[Cut]) -> Rewrite:
@@ -39,7 +43,7 @@ def cut(graph: TaskGraph, cuts: Iterable[Cut]) -> Rewrite:
     Raises
     ------
     GraphError
-        If a task is cut twice, or cannot be cut so.
+        If a task is cut twice, or cannot be cut so, or it would become too many edges.
     """
     return _Cutter(graph, tuple(cuts)).run()
 
@@ -71,7 +75,10 @@ class _Cutter:
             self._tasks[name] = self._keep(task) if number is None else self._cut(task, number)
         for held in self._held.values():
             self._settle(held)
-        for before, after in dict.fromkeys(graph.edges):
+        edges = dict.fromkeys(graph.edges)
+        if sum(len(self._tasks[before]) * len(self._tasks[after]) for before, after in edges) > _MOST_EDGES:
+            raise GraphError(f"its explicit edges become more than {_MOST_EDGES:,}", where=f"graph {graph.name!r}")
+        for before, after in edges:
             for first, second in product(self._tasks[before], self._tasks[after]):
                 new.edge(first, second)
         return Rewrite(
@@ -114,15 +121,15 @@ class _Cutter:
                 by_rows[parameter.name] = self._chunks(name, number, read=parameter.mode.reads)
             else:
                 whole[parameter.name] = self._whole(name, read=True)
-        names = []
+        names, by = [], chunk_operation(operation)
         for index, (start, stop) in enumerate(pairwise(self._bounds[number])):
             scalars: dict[str, Scalar] = dict(signature.scalars)
             if operation.split.scalars is not None:
                 scalars |= operation.split.scalars(signature, start, stop)
             arrays = {parameter: chunks[index] for parameter, chunks in by_rows.items()}
-            name = self._names.fresh(f"{task.name}[{start}:{stop}]")
+            name = self._names.fresh(chunk_name(task.name, start, stop))
             names.append(name)
-            self._new.kernel(operation, name=name, priority=task.priority, **arrays, **whole, **scalars)
+            self._new.kernel(by, name=name, priority=task.priority, **arrays, **whole, **scalars)
         for parameter in operation.arrays:
             if parameter.mode is not None and parameter.mode.writes:
                 self._held[task.arguments[parameter.name]].written_in_chunks(number)
@@ -183,8 +190,11 @@ class _Cutter:
 
 def _cut_of(graph: TaskGraph, cuts: Sequence[Cut]) -> dict[str, int]:
     cut_of: dict[str, int] = {}
+    in_parts = graph.segments().keys()
     for number, each in enumerate(cuts):
         for name in each.tasks:
+            if touches(graph.task(name), in_parts):
+                raise GraphError("an array it touches is touched in parts already", where=f"task {name!r}")
             operation = graph.task(name).operation
             if name in cut_of or operation is None or operation.split is None:
                 raise GraphError("it is cut twice, or does not say how it splits", where=f"task {name!r}")

@@ -44,10 +44,6 @@ class Cluster:
         The graph's inputs among them, and how long each takes to the device furthest away.
     joinable : bool
         False for what must stay alone.
-    sideways : bool
-        Whether it may be merged with tasks it does not depend on.
-    reports : bool
-        Whether one of them reports a status.
     """
 
     members: list[int]
@@ -55,8 +51,6 @@ class Cluster:
     arrays: dict[int, float]
     inputs_s: dict[int, float] = field(default_factory=dict)
     joinable: bool = True
-    sideways: bool = True
-    reports: bool = False
     predecessors: set[int] = field(default_factory=set)
     successors: set[int] = field(default_factory=set)
 
@@ -138,7 +132,6 @@ class Clusters:
         return (
             first.joinable
             and second.joinable
-            and not (first.reports and second.reports)
             and len(first.members) + len(second.members) <= MAX_STEPS
             and first.runs_where(second)
             and sum((first.arrays | second.arrays).values()) <= self.room_bytes
@@ -157,14 +150,12 @@ class Clusters:
         if together > first.best_s + second.best_s + limits.saved_s:
             return False
         # With others beside it, what joins is done one after another with them instead of at once, if there are lanes.
-        apart = alone or limits.lanes == 1 or joining.best_s <= limits.saved_s
-        return apart and (alone or (first.sideways and second.sideways))
+        return alone or limits.lanes == 1 or joining.best_s <= limits.saved_s
 
     def _join(self, name: int, into: int, members: list[int]) -> None:
         gone, kept = self.clusters.pop(name), self.clusters[into]
         kept.members, kept.seconds = members, kept.with_seconds(gone)
         kept.arrays, kept.inputs_s = kept.arrays | gone.arrays, kept.inputs_s | gone.inputs_s
-        kept.reports, kept.sideways = kept.reports or gone.reports, kept.sideways and gone.sideways
         for before in gone.predecessors:
             successors = self.clusters[before].successors
             successors.discard(name)
@@ -183,7 +174,7 @@ class Clusters:
         for name, cluster in self.clusters.items():
             # Two that are more than half as long as they should be make one that is longer than need be.
             tiny = cluster.best_s < self.granularity.minimum_s / 2
-            if cluster.joinable and cluster.sideways and not cluster.reports and tiny:
+            if cluster.joinable and tiny:
                 where = tuple([math.isinf(s) for s in cluster.seconds])
                 key = (frozenset(cluster.predecessors), frozenset(cluster.successors), where)
                 classes.setdefault(key, []).append(name)

@@ -5,22 +5,25 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Collection
 
 from syclsched.costs import CostModel
 from syclsched.errors import PlatformError
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
-from syclsched.model.operation import Operation
 from syclsched.model.platform import HOST, Device, Platform
 from syclsched.model.recipe import Merge
 from syclsched.model.task import Task
 from syclsched.rewrites.cluster import Cluster, Clusters
 from syclsched.rewrites.granularity import Granularity, granularity
-from syclsched.rewrites.merging import merge
+from syclsched.rewrites.merging import merge, mergeable
 from syclsched.rewrites.record import Rewrite, unchanged
 
 #: A merged task holds all its arrays at once: it may take this part of the smallest memory.
 _ROOM = 1 / 16
+
+#: So many names are spelt out in that of a merged task; of more, the first and the last.
+_SPELT_OUT = 3
 
 
 def coarsen(graph: TaskGraph, platform: Platform, costs: CostModel) -> Rewrite:
@@ -39,12 +42,13 @@ def coarsen(graph: TaskGraph, platform: Platform, costs: CostModel) -> Rewrite:
     -------
     Rewrite
         Every array keeps its name. The merged tasks compute, step by step, what the tasks did: to the last bit, if each
-        step is done by the same implementation. What one step fails to do is not done by those merged with it.
+        step is done by the same implementation.
 
     Notes
     -----
-    Left alone are barriers, tasks with costs instead of code, and whatever can run on different devices than its
-    neighbour. Host functions of the user's are merged along chains only: nobody knows how long they take.
+    Left alone are barriers, tasks with costs instead of code, those that touch some rows of an array only, and whatever
+    can run on different devices than its neighbour; and tasks that can fail, host functions of the user's and
+    operations that report a status, so that the error names the task, and what does not depend on it is done.
     """
     limits = granularity(platform)
     devices = platform.devices
@@ -53,22 +57,38 @@ def coarsen(graph: TaskGraph, platform: Platform, costs: CostModel) -> Rewrite:
     clusters = _clusters(graph, platform, costs, limits)
     clusters.grow()
     order = graph.order()
-    merges = []
+    merges: list[Merge] = []
+    taken = set(order)
     for cluster in sorted(clusters.clusters.values(), key=lambda c: c.members[0]):
         if len(cluster.members) > 1:
             tasks = [graph.task(order[index]) for index in cluster.members]
-            merges.append(Merge(tuple(t.name for t in tasks), _combinations(tasks, devices, costs)))
+            name = _name([t.name for t in tasks], taken)
+            taken.add(name)
+            merges.append(Merge(tuple(t.name for t in tasks), _combinations(tasks, devices, costs), name))
     return merge(graph, merges) if merges else unchanged(graph)
 
 
+def _name(names: list[str], taken: Collection[str]) -> str:
+    """Return a name for a merged task that says what is in it, and is not taken."""
+    joined = "+".join(names) if len(names) <= _SPELT_OUT else f"{names[0]}+...+{names[-1]} ({len(names)})"
+    base = name = joined if len(joined) <= 120 else f"{names[0][:50]}+...+{names[-1][:50]} ({len(names)})"
+    count = 1
+    while name in taken:
+        count += 1
+        name = f"{base} #{count}"
+    return name
+
+
 def _has_tiny(graph: TaskGraph, devices: tuple[Device, ...], costs: CostModel, limits: Granularity) -> bool:
-    return any(
-        _joinable(task.operation) and min(_seconds(task, devices, costs)) < limits.minimum_s for task in graph.tasks
-    )
+    return any(_joinable(task) and min(_seconds(task, devices, costs)) < limits.minimum_s for task in graph.tasks)
 
 
-def _joinable(operation: Operation | None) -> bool:
-    return operation is not None and all(i.kind != "cost-only" and not i.parts for i in operation.implementations)
+def _joinable(task: Task) -> bool:
+    """Return whether a task may be merged: not if it can fail, for then what it is merged with would fail with it."""
+    operation = task.operation
+    if operation is None or task.kind == "host" or operation.status is not None:
+        return False
+    return mergeable(task) and all(i.kind != "cost-only" for i in operation.implementations)
 
 
 def _seconds(task: Task, devices: tuple[Device, ...], costs: CostModel) -> tuple[float, ...]:
@@ -95,9 +115,7 @@ def _clusters(graph: TaskGraph, platform: Platform, costs: CostModel, limits: Gr
                 for a in task.accesses
                 if a.mode is not AccessMode.WRITE and a.array in inputs
             },
-            joinable=_joinable(task.operation) and min(seconds) < math.inf,
-            sideways=task.kind != "host",
-            reports=task.operation is not None and task.operation.status is not None,
+            joinable=_joinable(task) and min(seconds) < math.inf,
         )
     for dependency in graph.dependencies():
         before, after = number[dependency.before], number[dependency.after]

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from syclsched.model.graph import TaskGraph
+from syclsched.model.recipe import chunk_name, free_name
 from syclsched.model.task import LogicalArray
 
 
@@ -24,9 +25,8 @@ class Names:
         self._taken = set(taken)
 
     def fresh(self, name: str) -> str:
-        """Return a name that was not taken, and take it: the one given, if possible."""
-        while name in self._taken:
-            name += "'"
+        """Return a name that was not taken, and take it: the one given, if possible (`free_name`)."""
+        name = free_name(name, self._taken)
         self._taken.add(name)
         return name
 
@@ -86,7 +86,7 @@ class Held:
         data = None if self.is_written else self._data
         made = []
         for start, stop in pairwise(bounds):
-            name = self._names.fresh(f"{a.name}[{start}:{stop}]")
+            name = self._names.fresh(chunk_name(a.name, start, stop))
             rows = None if data is None else data[start:stop]
             made.append(graph.array(name, (stop - start, *a.shape[1:]), a.dtype, data=rows, temporary=a.temporary))
         self.chunks[cut] = tuple(made)

@@ -15,9 +15,6 @@ from syclsched.model.sequence import sequence_operation
 from syclsched.model.task import Task
 from syclsched.rewrites.record import Rewrite, RewriteCounters
 
-#: So many names are spelt out in that of a merged task; of more, the first and the last.
-_SPELT_OUT = 3
-
 
 def merge(graph: TaskGraph, merges: Iterable[Merge]) -> Rewrite:
     """Return the graph with some of its tasks merged.
@@ -37,23 +34,20 @@ def merge(graph: TaskGraph, merges: Iterable[Merge]) -> Rewrite:
     Raises
     ------
     GraphError
-        If a task is named twice, is not in the graph or cannot be merged, or if merging closes a circle.
+        If a task is named twice, is not in the graph or cannot be merged, a name is taken, or merging closes a circle.
     """
     merges = tuple(merges)
     group_of = _groups(graph, merges)
     new = _with_arrays(graph)
     names: dict[str, str] = {}  # by original task
-    taken = {t.name for t in graph.tasks} - set(group_of)
     operations: dict[object, Operation] = {}
     for node in _contracted_order(graph, merges, group_of):
         if isinstance(node, str):
             names[node] = new.insert(graph.task(node)).name
             continue
         found = merges[node]
-        task = _merged_task([graph.task(t) for t in found.tasks], found, operations, taken)
-        taken.add(task.name)
-        new.insert(task)
-        names.update(dict.fromkeys(found.tasks, task.name))
+        new.insert(_merged_task([graph.task(t) for t in found.tasks], found, operations))
+        names.update(dict.fromkeys(found.tasks, found.name))
     for before, after in dict.fromkeys((names[b], names[a]) for b, a in graph.edges):
         if before != after:
             new.edge(before, after)
@@ -66,13 +60,24 @@ def merge(graph: TaskGraph, merges: Iterable[Merge]) -> Rewrite:
     )
 
 
+def mergeable(task: Task) -> bool:
+    """Return whether a task can become a step: not a barrier, a sequence, or one that touches parts of arrays."""
+    return task.operation is not None and not task.rows and not any(i.parts for i in task.operation.implementations)
+
+
 def _groups(graph: TaskGraph, merges: tuple[Merge, ...]) -> dict[str, int]:
     group_of: dict[str, int] = {}
     for number, found in enumerate(merges):
-        for name in found.tasks:
-            if name in group_of or graph.task(name).operation is None:
-                raise GraphError("it is merged twice, or is a barrier", where=f"task {name!r}")
+        for position, name in enumerate(found.tasks):
+            task = graph.task(name)
+            if name in group_of or not mergeable(task):
+                raise GraphError("it is merged twice, or cannot be merged", where=f"task {name!r}")
             group_of[name] = number
+            assert task.operation is not None
+            known = {i.name for i in task.operation.implementations}
+            for ways in found.implementations:
+                if len(ways) != len(found.tasks) or ways[position] not in known:
+                    raise GraphError(f"{', '.join(ways)} are not implementations of its steps", where=found.name)
     return group_of
 
 
@@ -107,7 +112,7 @@ def _contracted_order(graph: TaskGraph, merges: tuple[Merge, ...], group_of: Map
     return [nodes[int(index)] for index in order]
 
 
-def _merged_task(tasks: list[Task], found: Merge, operations: dict[object, Operation], taken: set[str]) -> Task:
+def _merged_task(tasks: list[Task], found: Merge, operations: dict[object, Operation]) -> Task:
     """Return the task that does some tasks in turn; equal ones share their operation, as the cost model likes it."""
     steps: list[Step] = []
     arrays: dict[str, str] = {}  # parameter by array
@@ -133,7 +138,7 @@ def _merged_task(tasks: list[Task], found: Merge, operations: dict[object, Opera
     operation = operations[key]
     array_of = {parameter: array for array, parameter in arrays.items()}
     return Task(
-        name=_task_name([t.name for t in tasks], taken),
+        name=found.name,
         kind="host" if all(t.kind == "host" for t in tasks) else "kernel",
         accesses=tuple(Access(array_of[p.name], p.mode) for p in operation.arrays if p.mode is not None),
         operation=operation,
@@ -141,13 +146,3 @@ def _merged_task(tasks: list[Task], found: Merge, operations: dict[object, Opera
         signature=Signature(shapes, dtypes, scalars),
         priority=max(t.priority for t in tasks),
     )
-
-
-def _task_name(names: list[str], taken: set[str]) -> str:
-    joined = "+".join(names) if len(names) <= _SPELT_OUT else f"{names[0]}+...+{names[-1]} ({len(names)})"
-    base = name = joined if len(joined) <= 120 else f"{names[0][:50]}+...+{names[-1][:50]} ({len(names)})"
-    count = 1
-    while name in taken:
-        count += 1
-        name = f"{base} #{count}"
-    return name

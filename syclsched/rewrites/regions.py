@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Operation
@@ -72,9 +73,10 @@ def find_regions(graph: TaskGraph) -> tuple[Region, ...]:
     parent: dict[str, str] = {}
     rows_of: dict[str, int] = {}
     writer: dict[str, str | None] = {}  # who has written an array last, by rows
+    in_parts = graph.segments().keys()
     for name in graph.order():
         task = graph.task(name)
-        rows = rows_to_cut(task)
+        rows = 0 if touches(task, in_parts) else rows_to_cut(task)
         by_rows = _arrays_by_rows(task) if rows else frozenset()
         if rows:
             parent[name], rows_of[name] = name, rows
@@ -89,6 +91,11 @@ def find_regions(graph: TaskGraph) -> tuple[Region, ...]:
         members.setdefault(_root(parent, name), []).append(graph.task(name))
     regions = [Region(tuple(m), rows_of[m[0].name], _grain(m)) for m in members.values()]
     return tuple(region for region in regions if region.rows >= 2 * region.grain)
+
+
+def touches(task: Task, arrays: Collection[str]) -> bool:
+    """Return whether a task touches one of some arrays."""
+    return bool(arrays) and any(access.array in arrays for access in task.accesses)
 
 
 def rows_to_cut(task: Task) -> int:
@@ -107,11 +114,33 @@ def rows_to_cut(task: Task) -> int:
     operation, signature = task.operation, task.signature
     if operation is None or signature is None or operation.split is None or task.kind != "kernel":
         return 0
-    if not _written(operation) <= set(operation.split.rows):
+    if not _written(operation) <= set(operation.split.rows) or not chunk_operation(operation).implementations:
         return 0
     extents = {signature.shapes[name][:1] for name in operation.split.rows}
     (extent,) = extents if len(extents) == 1 else ((),)
     return extent[0] if extent else 0
+
+
+def chunk_operation(operation: Operation) -> Operation:
+    """Return what a chunk of an operation is done by: the operation, without implementations whose bits would differ.
+
+    Parameters
+    ----------
+    operation : Operation
+        One that can be cut.
+
+    Returns
+    -------
+    Operation
+        The same one each time.
+    """
+    return operation if operation.split is None or not operation.split.inexact else _exact(operation)
+
+
+@lru_cache(maxsize=256)
+def _exact(operation: Operation) -> Operation:
+    inexact = () if operation.split is None else operation.split.inexact
+    return replace(operation, implementations=tuple(i for i in operation.implementations if i.name not in inexact))
 
 
 def traffic_of(graph: TaskGraph, region: Region) -> Traffic:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from syclsched.costs import CostModel
 from syclsched.model.adhoc import copy_operation
@@ -17,7 +18,7 @@ from syclsched.rewrites.crew import Seat, crew, harmonic_s, worker
 from syclsched.rewrites.divisible import divide
 from syclsched.rewrites.granularity import granularity
 from syclsched.rewrites.record import Rewrite, unchanged
-from syclsched.rewrites.regions import Region, Traffic, find_regions, traffic_of
+from syclsched.rewrites.regions import Region, Traffic, chunk_operation, find_regions, traffic_of
 
 #: A region is looked at if its longest path takes this part of what all tasks would take if all devices shared all
 #: work without loss; below, there is enough else to do beside it.
@@ -82,7 +83,8 @@ def _chunks(
     # Uncut, what other tasks make may lie where it is needed; cut, it is taken to come from the host's memory.
     uncut = Traffic(traffic.given, (), traffic.shared, traffic.results, ())
     alone = [worker(Seat(s.device, 1), region, uncut, costs, arrays, overhead_s) for s in seats]
-    workers = [w for s in seats if (w := worker(s, region, traffic, costs, arrays, overhead_s)) is not None]
+    cut_up = replace(region, tasks=tuple(_as_chunk(task) for task in region.tasks))
+    workers = [w for s in seats if (w := worker(s, cut_up, traffic, costs, arrays, overhead_s)) is not None]
     if not workers:
         return ()
     alone_s = min(w.finish_s(region.rows, 1) for w in alone if w is not None)
@@ -91,6 +93,12 @@ def _chunks(
     moved = [arrays[name] for name in (*traffic.made, *traffic.used_whole)]
     cut_s = max(division.finish_s, submitting_s) + sum(_copy_s(array, platform, costs) for array in moved)
     return division.rows if cut_s < (1.0 - _LEAST_GAIN) * alone_s else ()
+
+
+def _as_chunk(task: Task) -> Task:
+    """Return a task with the implementations its chunks have."""
+    assert task.operation is not None
+    return replace(task, operation=chunk_operation(task.operation))
 
 
 def _copy_s(array: LogicalArray, platform: Platform, costs: CostModel) -> float:

@@ -18,6 +18,9 @@ from syclsched.scheduling.tables import NOTHING, Floats, Ints, Tables
 #: The LP relaxation has a variable for each flow and pair of devices; larger ones are not made.
 LP_VARIABLES = 20_000
 
+#: Up to so many variables the relaxation takes a few hundredths of a second: plans carry its bound.
+CHEAP_LP_VARIABLES = 1_000
+
 #: Work that the search for the area bound's multipliers may do: tasks times devices times rounds.
 _AREA_WORK = 20_000_000
 
@@ -100,6 +103,23 @@ def lower_bound(problem: Problem, *, lp: bool = True) -> Bound:
         transfer_s=_transfer_s(tables, heads, tails),
         lp_s=lp_s,
     )
+
+
+def plan_bound_s(problem: Problem) -> float:
+    """Return the bound that plans carry, and that gaps are shown to wherever a makespan is.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is planned.
+
+    Returns
+    -------
+    float
+        Seconds: the best of all bounds, the linear programme among them where it takes a few hundredths of a second.
+    """
+    variables = len(problem.tables.read_item) * len(problem.devices) ** 2
+    return lower_bound(problem, lp=variables <= CHEAP_LP_VARIABLES).best_s
 
 
 def quick_bound_s(problem: Problem) -> float:

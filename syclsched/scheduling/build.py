@@ -75,15 +75,17 @@ def build_problem(
     submission = np.array([position[name] for name in order], dtype=np.int64)
     submitted = graph.tasks
     tasks = [submitted[i] for i in submission.tolist()]
-    nbytes = {name: float(array.nbytes) for name, array in graph.arrays.items()}
+    pieces = _pieces(graph)
+    nbytes = {name: nbytes for each in pieces.values() for name, nbytes in each.items()}
+    touched = graph.touched()
     devices = platform.devices
     spaces = _spaces(platform)
-    lying, wished = _located(placed, "placed", nbytes, spaces), _located(wanted, "wanted", nbytes, spaces)
+    lying, wished = _located(placed, "placed", pieces, spaces), _located(wanted, "wanted", pieces, spaces)
     latency_s, s_per_byte = _copy_lines(costs, tuple(spaces))
     seconds, implementation, implementation_names = _seconds(tasks, devices, costs)
     reach = [list(dict.fromkeys(spaces[s] for s in (d.space, *d.reaches))) for d in devices]
     lanes = np.array([d.lanes for d in devices])
-    items = follow_items([task.accesses for task in tasks], nbytes, lying, wished, spaces[HOST])
+    items = follow_items([touched[i] for i in submission.tolist()], nbytes, lying, wished, spaces[HOST])
     tables = Tables(
         seconds=seconds,
         release_s=_release_s(release_s, order),
@@ -113,15 +115,28 @@ def build_problem(
         item_array=items.item_array,
         contention=platform.contention,
         tables=frozen(tables),
-        lasting=_lasting(graph, items),
+        lasting=_lasting(pieces, graph, items),
     )
 
 
 # --- inside ---------------------------------------------------------------------------------------
 
 
+def _pieces(graph: TaskGraph) -> dict[str, dict[str, float]]:
+    """Return what scheduling takes for an array, with its bytes: the array itself, or each of its segments."""
+    segments = graph.segments()
+    found = {}
+    for name, array in graph.arrays.items():
+        if name in segments:
+            row_bytes = array.nbytes // array.shape[0]
+            found[name] = {s.name: float(row_bytes * (s.rows[1] - s.rows[0])) for s in segments[name]}
+        else:
+            found[name] = {name: float(array.nbytes)}
+    return found
+
+
 def _arcs(graph: TaskGraph, submission: Ints, nbytes: Mapping[str, float]) -> Arcs:
-    edges = implicit_edges(graph.tasks)
+    edges = implicit_edges(graph.tasks, graph.touched())
     # Data flows along RAW only, which is always for an array.
     flow = [nbytes[array or ""] if kind == "RAW" else 0.0 for kind, array in zip(edges.kind, edges.array, strict=True)]
     before, after = edges.before, edges.after
@@ -140,11 +155,11 @@ def _arcs(graph: TaskGraph, submission: Ints, nbytes: Mapping[str, float]) -> Ar
     )
 
 
-def _lasting(graph: TaskGraph, items: Items) -> tuple[int, ...]:
+def _lasting(pieces: Mapping[str, Mapping[str, float]], graph: TaskGraph, items: Items) -> tuple[int, ...]:
     """Return the last values of the arrays that are not temporary."""
     last = {array: item for item, array in enumerate(items.item_array.tolist())}
-    arrays = graph.arrays
-    return tuple([last[i] for i, name in enumerate(items.arrays) if i in last and not arrays[name].temporary])
+    kept = {piece for name, array in graph.arrays.items() if not array.temporary for piece in pieces[name]}
+    return tuple([last[i] for i, name in enumerate(items.arrays) if i in last and name in kept])
 
 
 def _spaces(platform: Platform) -> dict[str, int]:
@@ -222,7 +237,7 @@ def _seconds(
 
 
 def _located(
-    places: Mapping[str, str], what: str, arrays: Mapping[str, float], spaces: Mapping[str, int]
+    places: Mapping[str, str], what: str, arrays: Mapping[str, Mapping[str, float]], spaces: Mapping[str, int]
 ) -> dict[str, int]:
     for array, space in places.items():
         if array not in arrays:
@@ -230,7 +245,7 @@ def _located(
         if space not in spaces:
             known = ", ".join(spaces)
             raise PlatformError(f"no memory space {space!r}", where=f"{what}: array {array!r}", hint=f"It has {known}")
-    return {array: spaces[space] for array, space in places.items()}
+    return {piece: spaces[space] for array, space in places.items() for piece in arrays[array]}
 
 
 def _release_s(release_s: Mapping[str, float], order: Sequence[str]) -> Floats:

@@ -22,9 +22,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from syclsched.compiled import compiled
-from syclsched.model.plan import Instruction
+from syclsched.compiled import lean
 from syclsched.model.platform import Link, Platform
+from syclsched.simulation.columns import Columns
 from syclsched.simulation.machine import CHANNEL, COPY, Floats, Ints, Machine, Records, records
 
 #: Codes of `Platform.contention`.
@@ -36,15 +36,15 @@ _CODES = {"none": NONE, "one-port": ONE_PORT, "fair": FAIR}
 _ROUNDING = 1.0 + 1e-12
 
 
-def share_channels(platform: Platform, instructions: Sequence[Instruction], steps: Records) -> tuple[int, Records]:
+def share_channels(platform: Platform, columns: Columns, steps: Records) -> tuple[int, Records]:
     """Put the copies of a plan on channels.
 
     Parameters
     ----------
     platform : Platform
         Its links, and how they are shared.
-    instructions : sequence of Instruction
-        All of a plan.
+    columns : Columns
+        All instructions.
     steps : recarray
         The same as records, with kinds and durations; what copies share is noted there. A copy that takes no time is
         on no channel.
@@ -67,23 +67,18 @@ def share_channels(platform: Platform, instructions: Sequence[Instruction], step
     carries: dict[str, float] = {}
     for link in platform.links:
         carries[link.channel_name] = max(link.bandwidth_bytes_per_s, carries.get(link.channel_name, 0.0))
-    copies = np.flatnonzero(steps["kind"] == COPY)
-    if len(copies):
-        _occupy(platform, [instructions[n] for n in copies.tolist()], steps, copies, carries)
+    if len(columns.way):
+        _occupy(platform, columns, steps, carries)
     return code, records(CHANNEL, len(carries), bytes_per_s=list(carries.values()))
 
 
-def _occupy(
-    platform: Platform, made: Sequence[Instruction], steps: Records, copies: Ints, carries: dict[str, float]
-) -> None:
+def _occupy(platform: Platform, columns: Columns, steps: Records, carries: dict[str, float]) -> None:
     """Note the channels of copies, and how fast they go there."""
-    ends = [_ends(copy) for copy in made]
-    kinds = {pair: n for n, pair in enumerate(dict.fromkeys(ends))}
-    ways = [_way(platform.route(*pair), carries) for pair in kinds]
-    kind = [kinds[pair] for pair in ends]
-    first, second, latency_s, most = (np.array(column)[kind] for column in zip(*ways, strict=True))
-    seconds = steps["duration_s"][copies]
-    nbytes = np.array([copy.nbytes for copy in made], dtype=np.float64)
+    copies = np.flatnonzero(columns.kind == COPY)
+    ways = [_way(platform.route(*pair), carries) for pair in columns.ways]
+    first, second, latency_s, most = (np.array(column)[columns.way] for column in zip(*ways, strict=True))
+    seconds = columns.duration_s[copies]
+    nbytes = columns.nbytes[copies].astype(np.float64)
     there = seconds > 0.0
     latency_s = np.minimum(seconds, latency_s)
     moves = there & (seconds > latency_s) & (nbytes > 0.0)
@@ -105,13 +100,7 @@ def _way(route: Sequence[Link], carries: dict[str, float]) -> tuple[int, int, fl
     return first, second, sum(link.latency_s for link in route), most
 
 
-def _ends(copy: Instruction) -> tuple[str, str]:
-    """Return the spaces a copy leads from and to."""
-    source = next((u.space for u in copy.uses if not u.mode.writes), "")
-    return source, next((u.space for u in copy.uses if u.mode.writes), "")
-
-
-@compiled
+@lean
 def fair_speeds(m: Machine, flows: Ints, speed: Floats) -> None:
     """Work out max-min fair speeds of some copies by progressive filling.
 
@@ -157,7 +146,7 @@ def fair_speeds(m: Machine, flows: Ints, speed: Floats) -> None:
                 _use(m, flows[f], -1, share)
 
 
-@compiled
+@lean
 def _offer(m: Machine, copy: int) -> float:
     """Return the equal share on the fuller of a copy's channels."""
     channel = m.channels[m.steps[copy].first]
@@ -168,7 +157,7 @@ def _offer(m: Machine, copy: int) -> float:
     return float(share)
 
 
-@compiled
+@lean
 def _use(m: Machine, copy: int, users: int, bytes_per_s: float) -> None:
     """Add to the users of a copy's channels, and take from what is left of them."""
     for side in range(2):

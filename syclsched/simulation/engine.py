@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from syclsched.compiled import compiled
+from syclsched.compiled import lean
 from syclsched.simulation.channels import FAIR, ONE_PORT, fair_speeds
 from syclsched.simulation.eventqueue import put, remove
-from syclsched.simulation.machine import COPY, DONE, IMMEDIATE, LOST, Ints, Machine, Records
+from syclsched.simulation.machine import COPY, DONE, IMMEDIATE, LOST, Floats, Ints, Machine, Records
 
 #: What a lane is at: waiting for others (or at its end), waiting for a time, running, in the latency of a copy, moving
 #: data, waiting for a channel, lost with its device.
@@ -31,12 +31,16 @@ class _State(NamedTuple):
 
     ``heap`` is the queue of events, ``stack`` holds lanes to go on with, ``ported`` those that wait for a channel in
     order of submission. ``todo``: whether rates, ports and flows must be settled, and whether all is submitted.
+    ``moving``, ``flows`` and ``speed`` are room for the lanes whose copies move data, their instructions and shares.
     """
 
     heap: Ints
     stack: Ints
     ported: Ints
     todo: Ints
+    moving: Ints
+    flows: Ints
+    speed: Floats
 
 
 #: Places in `_State.todo`.
@@ -58,14 +62,20 @@ def run_machine(m: Machine) -> Records:
         ``LOST`` or ``NEVER``).
     """
     copy = m._replace(steps=m.steps.copy(), lanes=m.lanes.copy(), devices=m.devices.copy(), channels=m.channels.copy())
-    _run_machine(copy)
+    _run_machine(copy, _state(len(m.lanes)))
     return copy.steps[:-1]
 
 
-@compiled
-def _run_machine(m: Machine) -> None:
+def _state(lanes: int) -> _State:
+    """Return empty lists for some number of lanes."""
+    heap, stack, ported = (np.zeros(lanes + 1, dtype=np.int64) for _ in range(3))
+    moving, flows = (np.zeros(lanes, dtype=np.int64) for _ in range(2))
+    return _State(heap, stack, ported, np.zeros(4, dtype=np.int64), moving, flows, np.zeros(lanes))
+
+
+@lean
+def _run_machine(m: Machine, s: _State) -> None:
     lanes = m.lanes
-    s = _State(*_lists(len(lanes)))
     heap = s.heap
     submitted_s = 0.0
     for i in range(len(m.steps)):
@@ -100,25 +110,14 @@ def _run_machine(m: Machine) -> None:
         _settle(m, s, now)
 
 
-@compiled
-def _lists(lanes: int) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return empty lists for some number of lanes."""
-    return (
-        np.zeros(lanes + 1, dtype=np.int64),
-        np.zeros(lanes + 1, dtype=np.int64),
-        np.zeros(lanes + 1, dtype=np.int64),
-        np.zeros(4, dtype=np.int64),
-    )
-
-
-@compiled
+@lean
 def _push(s: _State, lane: int) -> None:
     """Note a lane to go on with."""
     s.stack[0] += 1
     s.stack[s.stack[0]] = lane
 
 
-@compiled
+@lean
 def _go_on(m: Machine, s: _State, now: float) -> None:
     """Let the lanes on the stack, and those that they wake, go on as far as they can without time passing."""
     while s.stack[0] > 0:
@@ -149,7 +148,7 @@ def _go_on(m: Machine, s: _State, now: float) -> None:
             break
 
 
-@compiled
+@lean
 def _done(m: Machine, s: _State, lane: int) -> None:
     """Turn a lane from its instruction, which is done, to the next one, and wake the lanes that waited for it."""
     here = m.lanes[lane]
@@ -164,7 +163,7 @@ def _done(m: Machine, s: _State, lane: int) -> None:
         other = m.lanes[other].next_waiter
 
 
-@compiled
+@lean
 def _begin(m: Machine, s: _State, lane: int, now: float) -> None:
     """Start a lane's instruction, or have it wait for its channels."""
     here = m.lanes[lane]
@@ -184,7 +183,7 @@ def _begin(m: Machine, s: _State, lane: int, now: float) -> None:
         _start(m, s, lane, now)
 
 
-@compiled
+@lean
 def _start(m: Machine, s: _State, lane: int, now: float) -> None:
     """Start a lane's instruction now."""
     here = m.lanes[lane]
@@ -204,7 +203,7 @@ def _start(m: Machine, s: _State, lane: int, now: float) -> None:
     put(s.heap, m.lanes, lane, now + here.left_s / here.rate)
 
 
-@compiled
+@lean
 def _count(m: Machine, s: _State, device: int, change: int) -> None:
     """Note that something started or ended on a device that may slow others down."""
     m.devices[device].running += change
@@ -212,7 +211,7 @@ def _count(m: Machine, s: _State, device: int, change: int) -> None:
         s.todo[_RATES] = 1
 
 
-@compiled
+@lean
 def _rate(m: Machine, s: _State, lane: int) -> float:
     """Return how fast a lane's instruction proceeds as things are: 1 as if alone."""
     here = m.lanes[lane]
@@ -227,7 +226,7 @@ def _rate(m: Machine, s: _State, lane: int) -> float:
     return float(1.0 / ((1.0 + load) * device.slowed))
 
 
-@compiled
+@lean
 def _leave(m: Machine, s: _State, lane: int) -> None:
     """Give back what a lane's running instruction held, as it ends, well or not."""
     here = m.lanes[lane]
@@ -244,7 +243,7 @@ def _leave(m: Machine, s: _State, lane: int) -> None:
             m.channels[step.second].taken = 0
 
 
-@compiled
+@lean
 def _end(m: Machine, s: _State, lane: int, now: float) -> None:
     """End a lane's instruction, or the latency of its copy."""
     here = m.lanes[lane]
@@ -263,7 +262,7 @@ def _end(m: Machine, s: _State, lane: int, now: float) -> None:
     _push(s, lane)
 
 
-@compiled
+@lean
 def _suffer(m: Machine, s: _State, at: int, now: float) -> None:
     """Let an event from outside happen: a device is slower from now on, or something is lost."""
     event = m.events[at]
@@ -289,7 +288,7 @@ def _suffer(m: Machine, s: _State, at: int, now: float) -> None:
         here.phase = _DEAD
 
 
-@compiled
+@lean
 def _drop(lanes: Ints, lane: int) -> None:
     """Take a lane out of a list."""
     kept = 0
@@ -300,7 +299,7 @@ def _drop(lanes: Ints, lane: int) -> None:
     lanes[0] = kept
 
 
-@compiled
+@lean
 def _settle(m: Machine, s: _State, now: float) -> None:
     """Hand out free channels and set the rates for the time that comes, where anything has changed."""
     if s.todo[_PORTS]:
@@ -309,7 +308,7 @@ def _settle(m: Machine, s: _State, now: float) -> None:
     if s.todo[_FLOWS]:
         s.todo[_FLOWS] = 0
         s.todo[_RATES] = 1
-        _share_out(m)
+        _share_out(m, s)
     if not s.todo[_RATES]:
         return
     s.todo[_RATES] = 0
@@ -328,7 +327,7 @@ def _settle(m: Machine, s: _State, now: float) -> None:
 _FREE, _TAKEN, _CLAIMED = 0, 1, 2
 
 
-@compiled
+@lean
 def _hand_out(m: Machine, s: _State, now: float) -> None:
     """Start the copies whose channels are free; one whose are not keeps later ones off those that are."""
     kept = 0
@@ -352,25 +351,22 @@ def _hand_out(m: Machine, s: _State, now: float) -> None:
         _mark(m, step.second, _CLAIMED, _FREE)
 
 
-@compiled
+@lean
 def _mark(m: Machine, channel: int, old: int, new: int) -> None:
     """Change the state of a channel, if there is one and it is in the old state."""
     if channel >= 0 and m.channels[channel].taken == old:
         m.channels[channel].taken = new
 
 
-@compiled
-def _share_out(m: Machine) -> None:
+@lean
+def _share_out(m: Machine, s: _State) -> None:
     """Give the copies that move data their max-min fair speeds."""
     count = 0
-    moving = np.empty(len(m.lanes), dtype=np.int64)
-    flows = np.empty(len(m.lanes), dtype=np.int64)
     for lane in range(len(m.lanes)):
         if m.lanes[lane].phase == _MOVING:
-            moving[count] = lane
-            flows[count] = m.lanes[lane].pointer
+            s.moving[count] = lane
+            s.flows[count] = m.lanes[lane].pointer
             count += 1
-    speed = np.empty(count)
-    fair_speeds(m, flows[:count], speed)
+    fair_speeds(m, s.flows[:count], s.speed)
     for n in range(count):
-        m.lanes[moving[n]].speed = speed[n]
+        m.lanes[s.moving[n]].speed = s.speed[n]

@@ -10,11 +10,11 @@ References
 
 from __future__ import annotations
 
-from syclsched.compiled import compiled
+from syclsched.compiled import lean
 from syclsched.simulation.machine import Ints, Records
 
 
-@compiled
+@lean
 def put(heap: Ints, lanes: Records, lane: int, due_s: float) -> None:
     """Set the time of a lane's event, whether or not it had one."""
     place = lanes[lane].place
@@ -25,7 +25,7 @@ def put(heap: Ints, lanes: Records, lane: int, due_s: float) -> None:
     _move(heap, lanes, lane, place)
 
 
-@compiled
+@lean
 def remove(heap: Ints, lanes: Records, lane: int) -> None:
     """Take a lane's event out, if it has one."""
     place = lanes[lane].place
@@ -37,7 +37,7 @@ def remove(heap: Ints, lanes: Records, lane: int) -> None:
             _move(heap, lanes, last, place)
 
 
-@compiled
+@lean
 def _move(heap: Ints, lanes: Records, lane: int, place: int) -> None:
     """Put a lane where it belongs, which may be above or below a place that is free; ties go by number."""
     due_s = lanes[lane].due_s

@@ -10,31 +10,19 @@ import numpy as np
 import numpy.typing as npt
 
 from syclsched.errors import IncompletePlanError
-from syclsched.model.plan import Instruction, Lane, Plan
+from syclsched.model.plan import Plan
 from syclsched.model.platform import HOST, Platform
 from syclsched.simulation.channels import share_channels
-from syclsched.simulation.machine import (
-    BESIDE,
-    COPY,
-    DEVICE,
-    EVENT,
-    IMMEDIATE,
-    LANE,
-    STEP,
-    WORK,
-    Ints,
-    Machine,
-    Records,
-    records,
-)
+from syclsched.simulation.columns import Columns, LaneLike, lane_devices, read_columns
+from syclsched.simulation.kept import Kept
+from syclsched.simulation.machine import BESIDE, DEVICE, EVENT, LANE, STEP, Ints, Machine, Records, records
 from syclsched.simulation.overheads import host_overheads
-
-_KINDS = {"alloc": IMMEDIATE, "free": IMMEDIATE, "copy": COPY}
 
 #: Two lanes of a device that slow each other down less than this are on different cores.
 _SEPARATE = 0.5
 
 
+@Kept
 def flatten(plan: Plan) -> Machine:
     """Return a plan as the engine runs it.
 
@@ -46,7 +34,7 @@ def flatten(plan: Plan) -> Machine:
     Returns
     -------
     Machine
-        At its start, nothing disturbs it.
+        At its start, nothing disturbs it. Made once for each plan; do not change it.
 
     Raises
     ------
@@ -55,14 +43,38 @@ def flatten(plan: Plan) -> Machine:
     PlatformError
         If links are shared and there is none for a copy.
     """
-    instructions = [i for lane in plan.lanes for i in lane.instructions]
-    steps, waits = _steps(plan, instructions)
-    devices = {name: n for n, name in enumerate(dict.fromkeys(lane.device for lane in plan.lanes))}
-    contention, channels = share_channels(plan.platform, instructions, steps)
+    return machine_of(plan.platform, plan.lanes, read_columns(plan))
+
+
+def machine_of(platform: Platform, lanes: Sequence[LaneLike], columns: Columns) -> Machine:
+    """Return instructions as the engine runs them.
+
+    Parameters
+    ----------
+    platform : Platform
+        Interference, submission cost and links are taken from it.
+    lanes : sequence of LaneLike
+        In order.
+    columns : Columns
+        Their instructions.
+
+    Returns
+    -------
+    Machine
+        At its start, nothing disturbs it.
+
+    Raises
+    ------
+    IncompletePlanError, PlatformError
+        See `flatten`.
+    """
+    steps, waits = _steps(platform, lanes, columns)
+    devices = lane_devices(lanes)
+    contention, channels = share_channels(platform, columns, steps)
     return Machine(
         steps,
-        _lanes(plan, devices, steps),
-        *_devices(devices, plan.platform),
+        _lanes(lanes, platform, devices, columns.lane_starts, steps),
+        *_devices(devices, platform),
         channels,
         records(EVENT, 0),
         waits,
@@ -70,40 +82,50 @@ def flatten(plan: Plan) -> Machine:
     )
 
 
-def _steps(plan: Plan, instructions: Sequence[Instruction]) -> tuple[Records, Ints]:
-    count = len(instructions)
-    number = np.array([i.id for i in instructions], dtype=np.int64)
-    by_number = np.argsort(number, kind="stable")
-    ordered = number[by_number]
+def _steps(platform: Platform, lanes: Sequence[LaneLike], columns: Columns) -> tuple[Records, Ints]:
+    count = len(columns.number)
+    by_number = _by_number(columns.number)
+    ordered = columns.number[by_number]
     twice = np.flatnonzero(ordered[1:] == ordered[:-1])
     if len(twice):
         raise IncompletePlanError(f"instruction {ordered[twice[0]]} is there twice", where="lanes")
     order = np.empty_like(by_number)
     order[by_number] = np.arange(count)
-    on_host = np.array([lane.kind == "host" for lane in plan.lanes for _ in lane.instructions], dtype=bool)
-    wait_start, waits = _waits(instructions, ordered, by_number)
-    overheads = host_overheads(plan.platform)
-    steps = records(STEP, count + 1, wait_start=wait_start, first=-1, second=-1, waiter=-1, lost_s=np.inf)
+    on_host = np.repeat([lane.kind == "host" for lane in lanes], np.diff(columns.lane_starts)).astype(np.bool_)
+    waits = _waits(columns.waits, ordered, by_number)
+    overheads = host_overheads(platform)
+    steps = records(STEP, count + 1, wait_start=columns.wait_starts, first=-1, second=-1, waiter=-1, lost_s=np.inf)
     real = steps[:-1]
-    real["number"] = number
+    real["number"] = columns.number
     real["order"] = order
-    real["kind"] = [_KINDS.get(i.kind, WORK) for i in instructions]
-    real["wait_end"] = wait_start[1:]
-    real["duration_s"] = [i.duration_s for i in instructions]
+    real["kind"] = columns.kind
+    real["wait_end"] = columns.wait_starts[1:]
+    real["duration_s"] = columns.duration_s
     # Submissions happen one after another in the plan's global order.
     real["submit_s"] = np.cumsum(np.where(on_host[by_number], 0.0, overheads.submission_s))[order]
-    real["handoff_s"] = np.where(_crossing(on_host, wait_start, waits), overheads.handoff_s, 0.0)
+    crossing = _crossing(on_host, columns.wait_starts, waits)
+    real["handoff_s"] = np.where(crossing, overheads.handoff_s, 0.0)
     return steps, waits
 
 
-def _waits(instructions: Sequence[Instruction], ordered: Ints, by_number: Ints) -> tuple[Ints, Ints]:
-    """Return rows of what each instruction waits for, as positions; the count of all for one that is not there."""
-    start = np.array([0, *accumulate(len(i.waits) for i in instructions)], dtype=np.int64)
-    named = np.fromiter(chain.from_iterable(i.waits for i in instructions), dtype=np.int64, count=int(start[-1]))
+def _by_number(number: Ints) -> Ints:
+    """Return the positions of instructions by rising number; 0, 1, ... as planning gives them need no sorting."""
+    if len(number) and number.min() == 0 and number.max() == len(number) - 1:
+        place = np.full(len(number), -1)
+        place[number] = np.arange(len(number))
+        if place.min() >= 0:
+            return place
+    return np.argsort(number, kind="stable")
+
+
+def _waits(named: Ints, ordered: Ints, by_number: Ints) -> Ints:
+    """Return the positions of instructions waited for; the count of all for one that is not there."""
     if not len(named):
-        return start, named
-    place = np.minimum(np.searchsorted(ordered, named), len(ordered) - 1)
-    return start, np.where(ordered[place] == named, by_number[place], len(ordered))
+        return named
+    last = len(ordered) - 1
+    dense = ordered[0] == 0 and ordered[last] == last  # none is there twice
+    place = np.minimum(named if dense else np.searchsorted(ordered, named), last)
+    return np.where(ordered[place] == named, by_number[place], len(ordered))
 
 
 def _crossing(on_host: npt.NDArray[np.bool_], wait_start: Ints, waits: Ints) -> npt.NDArray[np.bool_]:
@@ -119,26 +141,26 @@ def _crossing(on_host: npt.NDArray[np.bool_], wait_start: Ints, waits: Ints) -> 
     return crossing
 
 
-def _lanes(plan: Plan, devices: dict[str, int], steps: Records) -> Records:
-    ends = list(accumulate(len(lane.instructions) for lane in plan.lanes))
-    starts = [0, *ends[:-1]][: len(ends)]
+def _lanes(
+    lanes: Sequence[LaneLike], platform: Platform, devices: dict[str, int], starts: Ints, steps: Records
+) -> Records:
     return records(
         LANE,
-        len(ends),
-        pointer=starts,
-        end=ends,
-        device=[devices[lane.device] for lane in plan.lanes],
-        mixes=[lane.kind != "copy" for lane in plan.lanes],
-        cursor=steps["wait_start"][starts],
+        len(lanes),
+        pointer=starts[:-1],
+        end=starts[1:],
+        device=[devices[lane.device] for lane in lanes],
+        mixes=[lane.kind != "copy" for lane in lanes],
+        cursor=steps["wait_start"][starts[:-1]],
         place=-1,
         next_waiter=-1,
-        load=_submission_loads(plan.lanes, plan.platform),
+        load=_submission_loads(lanes, platform),
         rate=1.0,
         speed=1.0,
     )
 
 
-def _submission_loads(lanes: Sequence[Lane], platform: Platform) -> list[float]:
+def _submission_loads(lanes: Sequence[LaneLike], platform: Platform) -> list[float]:
     """Return how much the submitting thread slows each lane down: its share of cores that are all taken.
 
     With ``c`` cores and ``t`` threads of the device's lanes on them, one more thread slows all of them to

@@ -3,14 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, replace
+from functools import partial
+from itertools import chain
+from operator import attrgetter
 from typing import Final, Literal
 
-from syclsched.model.plan import Instruction, Plan
+import numpy as np
+
+from syclsched.model.plan import Instruction, Lane, Plan
 from syclsched.model.trace import Span, Trace
-from syclsched.simulation.disturbances import Event, Failure, Noise
-from syclsched.simulation.machine import DONE, LOST, NEVER, Records
+from syclsched.simulation.disturbances import Event, Failure
+from syclsched.simulation.machine import DONE, IMMEDIATE, LOST, NEVER, Floats, Ints, Records
+from syclsched.simulation.noise import Noise
+from syclsched.simulation.pending import lane_later, objects, trace_later
 from syclsched.simulation.program import flatten
 from syclsched.simulation.timing import time_machine
 
@@ -35,24 +42,24 @@ def predict(plan: Plan) -> Plan:
     IncompletePlanError
         If lanes wait for each other in a circle, or for an instruction that is not there.
     """
-    steps = time_machine(plan, flatten(plan))
-    times = iter(zip(steps["start_s"].tolist(), steps["finish_s"].tolist(), strict=True))
-    # Field by field: `replace` takes three times as long, and plans have many instructions.
+    machine = flatten(plan)
+    steps = time_machine(plan, machine)
+    ends = machine.lanes["end"].tolist()
+    rows = [(steps["start_s"][a:b], steps["finish_s"][a:b]) for a, b in zip([0, *ends], ends, strict=False)]
     lanes = tuple(
-        replace(
-            lane,
-            instructions=tuple(
-                [
-                    Instruction(
-                        i.id, i.kind, i.task, i.implementation, i.uses, i.waits, i.duration_s, *next(times), i.nbytes
-                    )
-                    for i in lane.instructions
-                ]
-            ),
-        )
-        for lane in plan.lanes
+        [lane_later(lane, partial(_timed, lane, *times)) for lane, times in zip(plan.lanes, rows, strict=True)]
     )
-    return replace(plan, lanes=lanes, makespan_s=float(steps["finish_s"].max(initial=0.0)))
+    predicted = replace(plan, lanes=lanes, makespan_s=float(steps["finish_s"].max(initial=0.0)))
+    flatten.keep(predicted, machine)  # the engine does not look at predicted times
+    return predicted
+
+
+def _timed(lane: Lane, start_s: Floats, finish_s: Floats) -> tuple[Instruction, ...]:
+    """Return the instructions of a lane with other times."""
+    made = lane.instructions
+    same: dict[str, Iterable[object]] = {f.name: map(attrgetter(f.name), made) for f in fields(Instruction)}
+    times = {"start_s": start_s.tolist(), "finish_s": finish_s.tolist()}
+    return tuple(objects(Instruction, len(made), same | times))
 
 
 def simulate(plan: Plan, *, noise: Noise | None = None, events: Sequence[Event] = (), seed: int = 0) -> Trace:
@@ -84,47 +91,51 @@ def simulate(plan: Plan, *, noise: Noise | None = None, events: Sequence[Event] 
         If an event is impossible.
     """
     steps = time_machine(plan, flatten(plan), noise=noise, events=events, seed=seed)
-    spans = sorted(_spans(plan, steps, events), key=lambda s: (s.start_s, s.instruction))
-    return Trace(
+    given_up_s = min((e.at_s for e in events if isinstance(e, Failure)), default=0.0)
+    shown = np.flatnonzero(steps["kind"] != IMMEDIATE)
+    never = steps["outcome"][shown] == NEVER
+    ended_s = np.where(never, given_up_s, steps["finish_s"][shown])
+    on_host = np.array([lane.kind == "host" for lane in plan.lanes], dtype=bool)
+    lane_of = np.searchsorted(flatten(plan).lanes["end"], shown, side="right")
+    trace = Trace(
         name=plan.name,
         policy=plan.policy,
-        spans=tuple(spans),
-        makespan_s=max((s.finish_s for s in spans), default=0.0),
+        spans=(),
+        makespan_s=float(ended_s.max(initial=0.0)),
         predicted_makespan_s=plan.makespan_s,
         events=plan.counters.events,
         barriers=plan.counters.barriers,
-        submissions=sum(1 for s in spans if s.lane_kind != "host" and s.outcome != "cancelled"),
+        submissions=int(np.count_nonzero(~never & ~on_host[lane_of])),
         peak_bytes=dict(plan.peak_bytes),
         simulated=True,
     )
+    return trace_later(trace, partial(_spans, plan, steps, shown, lane_of, given_up_s))
 
 
-def _spans(plan: Plan, steps: Records, events: Sequence[Event]) -> Iterator[Span]:
+def _spans(plan: Plan, steps: Records, shown: Ints, lane_of: Ints, given_up_s: float) -> tuple[Span, ...]:
+    """Return what became of the instructions shown, in order of start."""
+    real = steps[shown]
+    never = real["outcome"] == NEVER
+    for name in ("submit_s", "start_s", "finish_s"):
+        real[name][never] = given_up_s
+    order = np.lexsort((real["number"], real["start_s"]))
+    real = real[order]
+    every = list(chain.from_iterable(lane.instructions for lane in plan.lanes))
+    made = [every[n] for n in shown[order].tolist()]
+    lanes = [plan.lanes[n] for n in lane_of[order].tolist()]
     families = {t.name: t.family for t in plan.tasks}
-    given_up_s = min((e.at_s for e in events if isinstance(e, Failure)), default=0.0)
-    rows = zip(*(steps[name].tolist() for name in ("submit_s", "start_s", "finish_s", "outcome")), strict=True)
-    for lane in plan.lanes:
-        for i in lane.instructions:
-            submit_s, start_s, finish_s, outcome = next(rows)
-            if i.kind in ("alloc", "free"):
-                continue
-            if outcome == NEVER:
-                submit_s = start_s = finish_s = given_up_s
-            yield Span(
-                instruction=i.id,
-                kind=i.kind,
-                task=i.task,
-                implementation=i.implementation,
-                family="copy" if i.kind == "copy" else families.get(i.task or "", i.kind),
-                lane=lane.name,
-                device=lane.device,
-                lane_kind=lane.kind,
-                submit_s=submit_s,
-                start_s=start_s,
-                finish_s=finish_s,
-                predicted_start_s=i.start_s,
-                predicted_finish_s=i.finish_s,
-                waits=i.waits,
-                nbytes=i.nbytes,
-                outcome=_OUTCOMES[outcome],
-            )
+    same: dict[str, Iterable[object]] = {
+        name: map(attrgetter(name), made) for name in ("kind", "task", "implementation", "waits", "nbytes")
+    }
+    times = {name: real[name].tolist() for name in ("submit_s", "start_s", "finish_s")}
+    rest = {
+        "instruction": real["number"].tolist(),
+        "family": ["copy" if i.kind == "copy" else families.get(i.task or "", i.kind) for i in made],
+        "lane": map(attrgetter("name"), lanes),
+        "device": map(attrgetter("device"), lanes),
+        "lane_kind": map(attrgetter("kind"), lanes),
+        "predicted_start_s": map(attrgetter("start_s"), made),
+        "predicted_finish_s": map(attrgetter("finish_s"), made),
+        "outcome": map(_OUTCOMES.__getitem__, real["outcome"].tolist()),
+    }
+    return tuple(objects(Span, len(made), same | times | rest))

@@ -10,9 +10,10 @@ import numpy as np
 
 from syclsched.errors import IncompletePlanError
 from syclsched.model.plan import Plan
-from syclsched.simulation.disturbances import Event, Failure, Noise, with_events, with_noise
+from syclsched.simulation.disturbances import Event, Failure, with_events
 from syclsched.simulation.engine import run_machine
 from syclsched.simulation.machine import DONE, IMMEDIATE, Machine, Records
+from syclsched.simulation.noise import Noise, with_noise
 from syclsched.simulation.program import flatten
 
 

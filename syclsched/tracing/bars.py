@@ -33,12 +33,20 @@ class Bar:
         Its length.
     bound_s : float or None
         Where the mark of its group stands.
+    worst_s : float or None
+        Where a line from its end leads to; None for no line.
     """
 
     group: str
     label: str
     seconds: float
     bound_s: float | None = None
+    worst_s: float | None = None
+
+    @property
+    def end_s(self) -> float:
+        """Where all that is drawn of it ends."""
+        return self.seconds if self.worst_s is None else max(self.seconds, self.worst_s)
 
 
 def draw_bars(bars: Sequence[Bar], title: str, path: str | Path) -> None:
@@ -78,7 +86,7 @@ def make_bars(bars: Sequence[Bar], title: str) -> Figure:
     height = 1.4 + _BAR_IN * (len(bars) + 1.5 * len(groups))
     figure = Figure(figsize=(_WIDTH_IN, min(height, _MOST_IN)), layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.08))
     axis = figure.subplots()
-    scale, unit = time_unit(max((bar.seconds for bar in bars), default=0.0))
+    scale, unit = time_unit(max((bar.end_s for bar in bars), default=0.0))
     ticks: list[tuple[float, str]] = []
     place = 0.0
     for group in groups:
@@ -94,7 +102,7 @@ def make_bars(bars: Sequence[Bar], title: str) -> Figure:
         place += len(mine) + 0.5
     axis.set_yticks([y for y, _ in ticks], [label for _, label in ticks], fontsize=9)
     axis.set_ylim(place - 0.3, -0.8)
-    axis.set_xlim(0.0, max((bar.seconds for bar in bars), default=1.0) / scale * 1.15 or 1.0)
+    axis.set_xlim(0.0, max((bar.end_s for bar in bars), default=1.0) / scale * 1.15 or 1.0)
     axis.set_xlabel(f"makespan [{unit}]")
     axis.tick_params(axis="y", length=0)
     axis.grid(axis="x", color="#D0D0D0", lw=0.6)
@@ -122,8 +130,10 @@ def _draw_group(axis: Axes, bars: Sequence[Bar], place: float, scale: float, col
         places, [bar.seconds / scale for bar in bars], height=0.78, color=[colours[bar.label] for bar in bars], zorder=2
     )
     for y, bar in zip(places, bars, strict=True):
+        if bar.end_s > bar.seconds:
+            axis.hlines(y, bar.seconds / scale, bar.end_s / scale, color=INK, lw=1.2, zorder=3)
         axis.annotate(
-            format_seconds(bar.seconds), (bar.seconds / scale, y), xytext=(4, 0), textcoords="offset points",
+            format_seconds(bar.seconds), (bar.end_s / scale, y), xytext=(4, 0), textcoords="offset points",
             va="center", fontsize=8.5, color="#555555",
         )  # fmt: skip
     bound_s = next((bar.bound_s for bar in bars if bar.bound_s), None)

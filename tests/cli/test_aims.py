@@ -60,3 +60,13 @@ def test_a_front_is_printed_and_drawn(capsys: pytest.CaptureFixture[str], tmp_pa
     wrong = call(capsys, "plan", *GRAPH, "--front", picture, "--front-metrics", "makespan")
     assert wrong.code == 2
     assert "is not two metrics" in wrong.err
+
+
+def test_the_gap_of_a_table_is_that_of_the_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "plan.json"
+    small = ("cholesky", "--n", "256", "--tile", "128", "--platform", "xeon-8480,max1550")
+    assert call(capsys, "plan", *small, "--policy", "heft", "--out", out).code == 0
+    plan = Plan.from_json(out.read_text())
+    (row,) = json.loads(call(capsys, "compare", *small, "--policies", "heft", "--json").out)["rows"]
+    assert (row["bound_s"], row["makespan_s"]) == (plan.lower_bound_s, plan.makespan_s)
+    assert row["gap"] == plan.gap

@@ -47,3 +47,33 @@ def test_event_times_map_into_the_hosts_bracket(device: str) -> None:
         start, end = (mapped.to_host_ns(t) for t in (event.profiling_info_start, event.profiling_info_end))
     slack = max(mapped.first.bracket_ns, mapped.last.bracket_ns)
     assert before - slack <= start <= end <= after + slack
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("device", ["cpu", "accelerator"])
+@pytest.mark.parametrize("native", [False, True])
+def test_stamps_of_the_compiled_loop_are_on_the_clock_of_its_times(device: str, native: bool) -> None:
+    from syclsched.devices import discover, open_devices
+    from syclsched.devices.fences import lane_queue
+    from syclsched.devices.submission_library import load_library
+    from syclsched.devices.submission_loop import SubmissionLoop
+
+    platform = discover()
+    if device not in {d.name for d in platform.devices}:
+        pytest.skip(f"no device {device!r} here")
+    library = load_library()
+    assert library is not None
+    with open_devices(platform) as live:
+        queue: Any = lane_queue(live.queue(device))
+        loop = SubmissionLoop(library, {0: queue}, 2)
+        if native:
+            loop.go_native()
+        first = clock.take_anchor(queue, lambda: loop.stamp(0))
+        before = clock.now_ns()
+        loop.wait(loop.submit([loop.fence(1, 0, [])]))
+        after = clock.now_ns()
+        mapped = ClockMap(first, clock.take_anchor(queue, lambda: loop.stamp(0)))
+        ((start, end),) = loop.times([1])
+        loop.close()
+    slack = max(mapped.first.bracket_ns, mapped.last.bracket_ns)
+    assert before - slack <= mapped.to_host_ns(start) <= mapped.to_host_ns(end) <= after + slack

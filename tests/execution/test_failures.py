@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from syclsched.errors import ArgumentError
 from syclsched.execution.failures import Failures, task_failed
 from syclsched.model.access import AccessMode
@@ -48,6 +50,17 @@ def test_a_fresh_value_heals_and_what_is_not_connected_goes_on() -> None:
     fresh = touch(2, "c", ("x", WRITE))
     assert not failures.cancels(fresh)
     failures.done(fresh)
+    assert not failures.cancels(touch(3, "b", ("x", READ)))
+
+
+def test_a_task_that_failed_is_not_done_again_for_a_value_that_was_given_up() -> None:
+    failures = Failures(tasks(a=(), b=()))
+    again = replace(touch(2, "a", ("x", WRITE)), again=1)
+    assert not failures.cancels(again)
+    failures.lost(touch(0, "a", ("x", WRITE)))
+    assert failures.cancels(again)
+    failures.done(touch(1, "b", ("x", WRITE)))
+    assert failures.cancels(again)
     assert not failures.cancels(touch(3, "b", ("x", READ)))
 
 

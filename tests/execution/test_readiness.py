@@ -86,7 +86,7 @@ class Machine:
             self.readiness.completed(self.signals.pop(self.rng.randrange(len(self.signals))))
 
 
-@given(case=cases(), seed=st.integers(0, 2**20))
+@given(case=st.one_of(cases(), cases(ranges=True)), seed=st.integers(0, 2**20))
 def test_every_order_of_answers_ends_with_everything_handed_on_once(case: Case, seed: int) -> None:
     program = program_of(case)
     machine = Machine(program, random.Random(seed))
@@ -99,9 +99,16 @@ def test_every_order_of_answers_ends_with_everything_handed_on_once(case: Case, 
     for node in program.nodes.values():
         if node.instruction.kind not in MEMORY_KINDS:
             assert all(position[w] < position[node.id] for w in node.instruction.waits)
+    allocated: dict[tuple[str, str], int] = {}
+    for _, each in program.plan.instructions():
+        for use in each.uses:
+            memory = (program.whole.get(use.array, use.array), use.space)
+            if each.kind == "alloc":
+                allocated[memory] = each.id
+            assert position[allocated.get(memory, each.id)] <= position[each.id]
 
 
-@given(case=cases(), seed=st.integers(0, 2**20))
+@given(case=st.one_of(cases(), cases(ranges=True)), seed=st.integers(0, 2**20))
 def test_no_event_is_handed_to_another_context(case: Case, seed: int) -> None:
     program = program_of(case)
     space = {
@@ -113,7 +120,7 @@ def test_no_event_is_handed_to_another_context(case: Case, seed: int) -> None:
         assert not set(node.events) & set(node.completed_first)
 
 
-@given(case=cases(), seed=st.integers(0, 2**20))
+@given(case=st.one_of(cases(), cases(ranges=True)), seed=st.integers(0, 2**20))
 def test_memory_stays_within_the_plans_peak_and_nothing_gets_stuck(case: Case, seed: int) -> None:
     program, rng = program_of(case), random.Random(seed)
     readiness = Readiness(program.lanes)

@@ -30,3 +30,13 @@ def test_a_sequence_begins_with_its_first_submission() -> None:
     spans = {s.instruction: (round(s.start_s * 1e9), round(s.finish_s * 1e9)) for s in trace.spans}
     assert spans == {1: (1000, 5000), 2: (3000, 3500)}
     assert trace.submissions == 7
+
+
+def test_nothing_starts_before_it_is_submitted_and_lengths_stay_as_far_as_the_clocks_may_be_off() -> None:
+    plan = two_devices()
+    records = {1: Record(1000, device_ns=(900, 950)), 2: Record(1500, device_ns=(1400, 1700))}
+    for bracket_ns, expected in ((400, {1: (0, 50), 2: (500, 800)}), (100, {1: (0, 0), 2: (500, 750)})):
+        clock = ClockMap(Anchor(0, 0, bracket_ns), Anchor(10**9, 10**9, bracket_ns))
+        trace = make_trace(plan, records, {"cpu:0": clock, "gpu:0": clock}, Counts())
+        spans = {s.instruction: (round(s.start_s * 1e9), round(s.finish_s * 1e9)) for s in trace.spans}
+        assert spans == expected, bracket_ns

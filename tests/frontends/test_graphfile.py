@@ -19,6 +19,7 @@ from syclsched.frontends.graphfile import graph_text
 from syclsched.model.access import AccessMode
 from syclsched.model.costonly import StatedCost, add_cost_only
 from syclsched.model.graph import TaskGraph
+from syclsched.model.task import ArrayRows, LogicalArray
 
 
 def test_the_sample() -> None:
@@ -59,6 +60,14 @@ def test_the_sample() -> None:
             },
             "passed twice",
         ),
+        (
+            {"tasks": [{"name": "a", "seconds": 1, "accesses": [{"array": "y", "mode": "read", "rows": [9, 20]}]}]},
+            "at tasks.0: y[9:20] is beyond the array, which has 16 rows",
+        ),
+        (
+            {"tasks": [{"name": "a", "seconds": 1, "accesses": [{"array": "y", "mode": "read", "rows": [9]}]}]},
+            "accesses.0.rows",
+        ),
         ({"arrays": [{"name": "x"}]}, "at arrays.0: array 'x' has both nbytes and shape, or neither"),
         ({"arrays": [{"name": "x", "nbytes": 1, "shape": [1]}]}, "both nbytes and shape"),
         ({"arrays": [{"name": "x", "nbytes": 1 << 60}]}, "at arrays.0.nbytes"),
@@ -84,6 +93,14 @@ SECONDS = st.floats(0, 1e12)
 
 
 @st.composite
+def some_rows(draw: st.DrawFn, array: LogicalArray) -> LogicalArray | ArrayRows:
+    if not array.shape or not array.shape[0] or draw(st.booleans()):
+        return array
+    start = draw(st.integers(0, array.shape[0] - 1))
+    return array[start : draw(st.integers(start + 1, array.shape[0]))]
+
+
+@st.composite
 def cost_graphs(draw: st.DrawFn) -> TaskGraph:
     graph = TaskGraph(draw(st.text(min_size=1, max_size=8).filter(lambda t: t.isprintable())))
     shapes, dtypes = st.sampled_from([(0,), (7,), (3, 4), ()]), st.sampled_from(["uint8", "float64"])
@@ -99,7 +116,7 @@ def cost_graphs(draw: st.DrawFn) -> TaskGraph:
         on = draw(st.dictionaries(st.sampled_from(["cpu", "gpu", "max1550"]), SECONDS, max_size=2))
         seconds = draw(SECONDS) if not on or draw(st.booleans()) else None
         cost = StatedCost(seconds, on, draw(st.floats(1, 1e6)))
-        accesses = [(array, draw(MODES)) for array in chosen]
+        accesses = [(draw(some_rows(array)), draw(MODES)) for array in chosen]
         add_cost_only(
             graph, f"t{i}", cost, accesses, family=draw(st.sampled_from("fg")), priority=draw(st.integers(-9, 9))
         )
@@ -112,6 +129,7 @@ def cost_graphs(draw: st.DrawFn) -> TaskGraph:
 def test_what_is_written_is_read_back(graph: TaskGraph) -> None:
     again = parse_graph(graph_text(graph).encode(), where="g.json")
     assert again.fingerprint() == graph.fingerprint()
+    assert [(t.rows, t.signature) for t in again.tasks] == [(t.rows, t.signature) for t in graph.tasks]
     assert again.name == graph.name
     assert [t.priority for t in again.tasks] == [t.priority for t in graph.tasks]
     assert graph_text(again) == graph_text(graph)

@@ -10,6 +10,7 @@ import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from strategies import graphs, touching
 
 from syclsched.errors import ArgumentError, CycleError, GraphError, UnknownArrayError
@@ -22,11 +23,11 @@ UPDATE = touching((AccessMode.UPDATE,))
 
 def described(graph: TaskGraph) -> tuple[Any, ...]:
     """Everything a graph says, but for the order of explicit edges and their repetitions."""
-    tasks = [(t.name, t.kind, t.family, t.accesses, t.arguments, t.signature, t.priority) for t in graph.tasks]
+    tasks = [(t.name, t.kind, t.family, t.accesses, t.arguments, t.rows, t.signature, t.priority) for t in graph.tasks]
     return graph.name, dict(graph.arrays), tasks, set(graph.edges), graph.data.keys()
 
 
-@given(graphs())
+@given(st.one_of(graphs(), graphs(ranges=True)))
 def test_there_and_back(graph: TaskGraph) -> None:
     back = from_networkx(to_networkx(graph))
     assert described(back) == described(graph)
@@ -35,13 +36,37 @@ def test_there_and_back(graph: TaskGraph) -> None:
     assert set(back.dependencies()) == set(graph.dependencies())
 
 
-@given(graphs())
+@given(st.one_of(graphs(), graphs(ranges=True)))
 def test_the_digraph_has_every_dependency(graph: TaskGraph) -> None:
     digraph = to_networkx(graph)
     pairs = {(b, a, kind, array) for b, a, d in digraph.edges(data="dependencies") for kind, array in d}
     assert pairs == {(d.before, d.after, d.kind, d.array) for d in graph.dependencies()}
     assert list(digraph.nodes) == [t.name for t in graph.tasks]
     assert nx.is_directed_acyclic_graph(digraph)
+
+
+def test_rows_are_read_and_refused() -> None:
+    arrays = {"x": {"shape": (10,), "dtype": "float64"}, "y": {"shape": (10,), "dtype": "float64"}}
+
+    def graph(kind: str, rows: Any, **attributes: Any) -> TaskGraph:
+        digraph = nx.DiGraph(arrays=arrays)
+        arguments = {"p0": "x"} if kind != "copy" else {"source": "x", "destination": "y"}
+        digraph.add_node("t", kind=kind, arguments=arguments, rows=rows, **attributes)
+        return from_networkx(digraph)
+
+    for kind, attributes in (
+        ("kernel", {"operation": UPDATE}),
+        ("host", {"operation": UPDATE.name.upper, "accesses": {"p0": "update"}}),
+    ):
+        (task,) = graph(kind, {"p0": [2, 5]}, **attributes).tasks
+        assert (task.rows, task.accesses[0].rows, task.accesses[0].mode) == ({"p0": (2, 5)}, (2, 5), AccessMode.UPDATE)
+    (task,) = graph("copy", {"source": (0, 3), "destination": (7, 10)}).tasks
+    assert task.rows == {"source": (0, 3), "destination": (7, 10)}
+    with pytest.raises(ArgumentError, match=r"x\[5:20\] is beyond the array"):
+        graph("kernel", {"p0": (5, 20)}, operation=UPDATE)
+    for wrong in ({"p0": 3}, {"p0": (1, 2, 3)}, {"p0": ("a", 2)}, {"other": (1, 2)}):
+        with pytest.raises(GraphError, match=r"node 't'.*rows of"):
+            graph("kernel", wrong, operation=UPDATE)
 
 
 def test_there_and_back_with_host_tasks_copies_data_and_priorities() -> None:

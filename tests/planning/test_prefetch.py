@@ -3,18 +3,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 
 import numpy as np
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import touching
+from strategies import Case, tight_cases, touching
 
+from syclsched.errors import MemoryLimitError
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.platform import HOST, Device, Link, MemorySpace, Platform
 from syclsched.model.schedule import Assignment, Schedule
+from syclsched.planning import build as building
 from syclsched.planning import build_plan, verify
 from syclsched.planning.prefetch import start_times
 from syclsched.planning.steps import ragged
@@ -112,3 +116,25 @@ def test_nothing_starts_before_what_it_depends_on_has_finished(
         mine = [n for n in range(count) if lane[n] == number]
         ordered = sorted(mine, key=lambda n: (start_s[n], finish_s[n])) if kinds[number] else mine
         assert all(finish_s[a] <= start_s[b] for a, b in pairwise(ordered))
+
+
+@settings(max_examples=60, deadline=None)
+@given(tight_cases())
+def test_running_ahead_evicts_nothing_that_would_have_stayed(case: Case) -> None:
+    given_ = building.asked(case.graph, case.platform, case.schedule, case.durations_s)
+    try:
+        draft = building.drafted(given_, limited=True)
+    except MemoryLimitError:
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(building, "issue_early", lambda *_: None)
+        in_order = building.finished(given_, draft).plan()
+    plan = building.finished(given_, draft).plan()
+    verify(plan, case.graph)
+    done, expected = (Counter((i.kind, i.task, i.uses) for _, i in p.instructions()) for p in (plan, in_order))
+    copies, expected_copies = (Counter({k: n for k, n in c.items() if k[0] == "copy"}) for c in (done, expected))
+    assert copies == expected_copies
+    kinds, expected_kinds = (Counter(kind for kind, _, _ in c.elements()) for c in (done, expected))
+    assert kinds == expected_kinds  # and no more memory is got and given back
+    for space in case.platform.spaces:
+        assert not space.capacity_bytes or plan.peak_bytes.get(space.name, 0) <= space.capacity_bytes

@@ -18,6 +18,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Operation, Parameter, Split, Work
 from syclsched.rewrites import Cut, Recipe, replay
 from syclsched.rewrites.chunking import cut
+from syclsched.rewrites.regions import find_regions
 
 ROWS = 7
 
@@ -148,6 +149,39 @@ def test_impossible_cuts_are_refused(tasks: tuple[str, ...], rows: tuple[int, ..
     graph, _ = dense_pair()
     with pytest.raises(GraphError, match=complaint):
         replay(graph, Recipe(cuts=(Cut(tasks, rows),)))
+
+
+def test_arrays_touched_in_parts_stay_whole() -> None:
+    graph = TaskGraph()
+    x, y, z = (graph.array(name, data=np.arange(1200.0)) for name in "xyz")
+    graph.kernel(get("scale"), name="part", x=x[0:4], alpha=2.0)
+    graph.kernel(get("copy"), name="c", y=y, x=x)
+    graph.kernel(get("copy"), name="d", y=z, x=y)
+    assert {t.name for region in find_regions(graph) for t in region.tasks} == {"d"}
+    with pytest.raises(GraphError, match="in parts already"):
+        cut(graph, [Cut(("c",), (600, 600))])
+    assert_same_results(graph, cut(graph, [Cut(("d",), (600, 600))]).graph)
+
+
+def test_names_that_look_like_chunks_are_told_apart() -> None:
+    graph = TaskGraph()
+    x = graph.array("x", data=np.arange(8))
+    for name in ("s", "s[0:4]", "s[0:4]''", "s[4:8]"):
+        graph.kernel(get("scale"), name=name, x=x, alpha=2)
+    found = cut(graph, [Cut(("s",), (4, 4))])
+    names = {t.name for t in found.graph.tasks}
+    assert found.tasks["s"] == found.recipe.holders("s", names) == ("s[0:4]'''", "s[4:8]'")
+    assert all(found.recipe.holders(name, names) == (name,) for name in graph.order() if name != "s")
+    assert_same_results(graph, found.graph)
+
+
+def test_too_many_edges_are_refused() -> None:
+    graph = TaskGraph()
+    for name in "ab":
+        graph.kernel(get("scale"), name=name, x=graph.array(name, (8_000,)), alpha=2.0)
+    graph.edge("a", "b")
+    with pytest.raises(GraphError, match="explicit edges"):
+        cut(graph, [Cut((name,), (1,) * 8_000) for name in "ab"])
 
 
 def test_an_operation_that_writes_what_it_does_not_cut_is_refused() -> None:

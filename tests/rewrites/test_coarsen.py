@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from rewrites.samples import assert_same_results, device, graphs, platform
 
 from syclsched.costs import CostModel
+from syclsched.errors import GraphError
 from syclsched.kernels import get
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
-from syclsched.rewrites import Recipe, coarsen, replay
+from syclsched.rewrites import Merge, Recipe, coarsen, replay
 from syclsched.rewrites.cluster import MAX_STEPS
 from syclsched.rewrites.granularity import granularity
 
@@ -148,17 +149,56 @@ def test_what_runs_elsewhere_is_not_drawn_in() -> None:
     assert [t.name for t in found.graph.tasks] == ["t0+t1+t2", "look", "last"]
 
 
-def test_host_functions_are_merged_along_chains_only() -> None:
+def test_what_can_fail_stays_alone() -> None:
+    """So that the error names the task, and what does not depend on it is done."""
     graph = TaskGraph("host")
-    v = graph.array("v", data=np.zeros(4))
+    v, x = graph.array("v", data=np.zeros(4)), graph.array("x", data=np.eye(4))
+    status = graph.array("status", (1,), "int32", temporary=True)
     for i in range(3):
-        graph.host(lambda v: None, name=f"chain{i}", v=v.update())
-    for i in range(40):
-        graph.host(lambda w: None, name=f"apart{i}", w=graph.array(f"w{i}", (4,)).write())
+        graph.host(lambda v: None, name=f"h{i}", v=v.update())
+    graph.kernel(get("scale"), name="s0", x=x, alpha=2.0)
+    graph.kernel(get("scale"), name="s1", x=x, alpha=2.0)
+    graph.kernel(get("potrf"), name="p", a=x, status=status)
+    graph.kernel(get("scale"), name="s2", x=x, alpha=2.0)
     found = coarsen(graph, PLATFORMS[0], CostModel(PLATFORMS[0]))
-    assert len(found.graph) == 41
-    assert found.tasks["chain0"] == found.tasks["chain2"]
-    assert found.graph.task(found.tasks["chain0"][0]).kind == "host"
+    assert [t.name for t in found.graph.tasks] == ["h0", "h1", "h2", "s0+s1", "p", "s2"]
+
+
+def test_rows_of_arrays_are_left_as_they_are() -> None:
+    graph = chain(4)
+    part = graph.arrays["y"][10:20]
+    graph.kernel(get("scale"), name="part0", x=part, alpha=3)
+    graph.kernel(get("scale"), name="part1", x=part, alpha=3)
+    found = coarsen(graph, PLATFORMS[0], CostModel(PLATFORMS[0]))
+    assert [t.name for t in found.graph.tasks] == ["t0+...+t3 (4)", "part0", "part1"]
+    with pytest.raises(GraphError, match="cannot be merged"):
+        replay(graph, Recipe(merges=(Merge(("part0", "part1"), (), "parts"),)))
+
+
+def test_a_name_that_is_taken_is_not_given_again() -> None:
+    graph = chain(2)
+    z = graph.array("z", (100,), "int64")
+    graph.host(lambda z: None, name="t0+t1", z=z.write())
+    found = coarsen(graph, PLATFORMS[0], CostModel(PLATFORMS[0]))
+    assert {t.name for t in found.graph.tasks} == {"t0+t1 #2", "t0+t1"}
+    assert found.recipe.holders("t0", {t.name for t in found.graph.tasks}) == ("t0+t1 #2",)
+
+
+@pytest.mark.parametrize(
+    ("merge", "complaint"),
+    [
+        (Merge(("t0", "t0"), (), "m"), "merged twice"),
+        (Merge(("t0", "nobody"), (), "m"), "no task 'nobody'"),
+        (Merge(("t1", "t0"), (), "m"), "turns a dependency round"),
+        (Merge(("t0", "t2"), (), "m"), "closes a circle"),
+        (Merge(("t0", "t1"), (), "t2"), "is taken"),
+        (Merge(("t0", "t1"), (("opencl-c",),), "m"), "not implementations"),
+        (Merge(("t0", "t1"), (("opencl-c", "magic"),), "m"), "not implementations"),
+    ],
+)
+def test_impossible_merges_are_refused(merge: Merge, complaint: str) -> None:
+    with pytest.raises(GraphError, match=complaint):
+        replay(chain(3), Recipe(merges=(merge,)))
 
 
 def test_a_device_each_likes_best_is_worth_more_than_a_task_saved() -> None:

@@ -67,7 +67,7 @@ def chain(length: int, rows: int = 1000) -> tuple[TaskGraph, dict[str, Any]]:
 def test_a_merged_task_is_one_instruction_and_spans_all_its_steps(device: str, names: tuple[str, ...]) -> None:
     platform, live = live_here()
     graph, data = chain(6)
-    merged = replay(graph, Recipe(merges=(Merge(tuple(t.name for t in graph.tasks), (names,)),))).graph
+    merged = replay(graph, Recipe(merges=(Merge(tuple(t.name for t in graph.tasks), (names,), "all"),))).graph
     with execute(plan_on(merged, platform, device), merged, live) as run:
         np.testing.assert_array_equal(run.result("y"), sequential(graph, data)["y"])
         trace = run.trace()
@@ -86,7 +86,7 @@ def test_a_status_of_a_step_reaches_the_caller() -> None:
     status = graph.array("status", (1,), "int32", temporary=True)
     graph.kernel(MIX, name="mix", x=x, y=y, a=1)
     graph.kernel(JUDGE, name="judge", x=y, status=status)
-    merged = replay(graph, Recipe(merges=(Merge(("mix", "judge"), (("opencl-c", "opencl-c"),)),))).graph
+    merged = replay(graph, Recipe(merges=(Merge(("mix", "judge"), (("opencl-c", "opencl-c"),), "mix+judge"),))).graph
     with execute(plan_on(merged, platform, "cpu"), merged, live) as run, pytest.raises(TaskFailedError) as failure:
         run.wait()
     assert failure.value.task == "mix+judge"

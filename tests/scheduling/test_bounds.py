@@ -11,7 +11,14 @@ from hypothesis import given, settings
 from scheduling.instances import PEFT_COSTS, PEFT_EDGES, TOPCUOGLU_COSTS, TOPCUOGLU_EDGES
 from scheduling.random_problems import problems
 
-from syclsched.scheduling.bounds import Bound, area_multipliers, lower_bound, quick_bound_s
+from syclsched.scheduling.bounds import (
+    CHEAP_LP_VARIABLES,
+    Bound,
+    area_multipliers,
+    lower_bound,
+    plan_bound_s,
+    quick_bound_s,
+)
 from syclsched.scheduling.matrices import problem_from_arrays, problem_from_matrices
 from syclsched.scheduling.policies.heft import Heft
 from syclsched.scheduling.problem import Problem, makespan_s
@@ -76,3 +83,11 @@ def test_multipliers_make_devices_of_their_own_kind_of_work_equal() -> None:
 def test_nothing_to_do_is_done_at_once() -> None:
     bound = Bound(0.0, 0.0, 0.0, 0.0)
     assert (bound.best_s, bound.gap(0.0), bound.gap(1.0)) == (0.0, 0.0, math.inf)
+
+
+def test_plans_carry_the_relaxation_where_it_is_cheap() -> None:
+    small = problem_from_matrices(TOPCUOGLU_COSTS, TOPCUOGLU_EDGES)
+    assert plan_bound_s(small) == lower_bound(small).best_s > lower_bound(small, lp=False).best_s
+    tasks = CHEAP_LP_VARIABLES // 4 + 2
+    large = problem_from_matrices([[1.0, 2.0]] * tasks, {(i, i + 1): 1.0 for i in range(tasks - 1)})
+    assert plan_bound_s(large) == lower_bound(large, lp=False).best_s

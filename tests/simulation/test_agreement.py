@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from simulation.plans import random_plans
 from simulation.reference import reference_times
 from strategies import Case, cases
@@ -40,6 +41,6 @@ def test_on_random_plans(plan: Plan) -> None:
     agree(plan)
 
 
-@given(cases())
+@given(st.one_of(cases(), cases(ranges=True)))
 def test_on_plans_of_random_graphs(case: Case) -> None:
     agree(build_plan(case.graph, case.platform, case.schedule, case.durations_s))

@@ -41,6 +41,14 @@ def test_the_bound_is_marked_in_its_group() -> None:
     assert "lower bound" in make_bars([Bar("p", "a", 2.0, 1.5)], "t").get_suptitle()
 
 
+def test_a_line_leads_to_the_worst() -> None:
+    bars = [Bar("p", "a", 2.0, worst_s=3.0), Bar("p", "b", 2.5), Bar("p", "c", 4.0, worst_s=4.0)]
+    (axis,) = make_bars(bars, "t").axes
+    (line,) = axis.collections
+    assert [segment.tolist() for segment in line.get_segments()] == [[[2.0, 0.0], [3.0, 0.0]]]
+    assert axis.get_xlim()[1] > 4.0
+
+
 @pytest.mark.parametrize(
     "bars", [[], [Bar("", "", 0.0)], [Bar("$x$", "a_{", 1.0)], [Bar("p", f"l{i}", i + 1.0) for i in range(60)]]
 )

@@ -7,7 +7,8 @@ from syclsched.scheduling.dynamic.central import Eager, Priority
 from syclsched.scheduling.dynamic.family import DYNAMIC_POLICIES, DynamicPolicies, Foreseen
 from syclsched.scheduling.dynamic.hybrid import Hybrid
 from syclsched.scheduling.dynamic.locality import Locality
-from syclsched.scheduling.dynamic.loop import DynamicRun, Logged, run_dynamic
+from syclsched.scheduling.dynamic.loop import run_dynamic
+from syclsched.scheduling.dynamic.outcome import DynamicRun, Interrupted, Logged, Undone
 from syclsched.scheduling.dynamic.state import Decision, DynamicPolicy, Known, Lane, State
 from syclsched.scheduling.dynamic.stealing import WorkStealing
 
@@ -20,12 +21,14 @@ __all__ = [
     "Eager",
     "Foreseen",
     "Hybrid",
+    "Interrupted",
     "Known",
     "Lane",
     "Locality",
     "Logged",
     "Priority",
     "State",
+    "Undone",
     "WorkStealing",
     "run_dynamic",
 ]

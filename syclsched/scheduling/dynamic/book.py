@@ -40,7 +40,7 @@ class Book:
     state : State
         What the policy sees.
     able : tuple of frozenset of int
-        For each task the devices that can run it.
+        For each task the devices that can run it and have not failed.
     """
 
     def __init__(self, problem: Problem, known: Known, sorts_queues: bool) -> None:
@@ -58,7 +58,9 @@ class Book:
             drift=[1.0] * devices,
             deviation=0.0,
         )
-        self.able = tuple([frozenset([d for d, s in enumerate(row) if s < math.inf]) for row in known.seconds])
+        self.able: tuple[frozenset[int], ...] = tuple(
+            [frozenset([d for d, s in enumerate(row) if s < math.inf]) for row in known.seconds]
+        )
         self._sorts_queues = sorts_queues
         self._successors = rows(tables.succ_start, tables.succ_task)
         self._waiting: list[int] = np.diff(tables.pred_start).tolist()
@@ -103,6 +105,34 @@ class Book:
         lane = state.lanes[processor]
         lane.running = task
         lane.until_s = start_s + state.seconds(task, state.known.device_of[processor])
+
+    def interrupt(self, task: int, processor: int) -> None:
+        """Note that a task was stopped on its lane, and can start again."""
+        state = self.state
+        state.lanes[processor].running = NOTHING
+        if state.known.planned is not None:
+            insort(state.lanes[state.known.planned[task]].ahead, task, key=state.known.level.__getitem__)
+        self.arrive(task)
+
+    def unbind(self, task: int) -> None:
+        """Put a task that is in some lane's queue back among those that can start."""
+        self._take(task)
+        self.arrive(task)
+
+    def withdraw(self, task: int) -> None:
+        """Note that a task that could start never will."""
+        self._take(task)
+
+    def fail(self, device: int) -> None:
+        """Note that a device is gone, after what ran there was interrupted: nothing is bound to its lanes any more."""
+        state = self.state
+        state.gone.add(device)
+        state.ready_on[device] = 0
+        self.able = tuple([devices - {device} for devices in self.able])
+        for processor, lane in enumerate(state.lanes):
+            if state.known.device_of[processor] == device:
+                for task in tuple(lane.queue):
+                    self.unbind(task)
 
     def end(self, task: int, processor: int, measured_s: float) -> list[int]:
         """Note that a task has ended and how long it took; return those for which it was the last to wait for."""

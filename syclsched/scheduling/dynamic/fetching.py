@@ -10,7 +10,7 @@ import numpy as np
 from syclsched.scheduling.dynamic.known import rows
 from syclsched.scheduling.dynamic.state import State
 from syclsched.scheduling.problem import Problem
-from syclsched.scheduling.tables import NOTHING
+from syclsched.scheduling.tables import NOTHING, Floats
 from syclsched.scheduling.timetable import Copies
 
 
@@ -26,10 +26,29 @@ class Fetcher:
         What is run.
     state : State
         Its run; changed here as far as it concerns items.
+    copy_factor : ndarray of float64, shape (I,), optional
+        By item, how many times as long as stated its copies take.
+    follows_results : bool, optional
+        Whether to look after results that are wanted somewhere where there are no channels, too.
+
+    Attributes
+    ----------
+    lost : set of int
+        The items that were somewhere and are nowhere any more.
     """
 
-    def __init__(self, problem: Problem, state: State) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        state: State,
+        *,
+        copy_factor: Floats | None = None,
+        follows_results: bool = False,
+    ) -> None:
         tables = problem.tables
+        self.lost: set[int] = set()
+        self._factor = [1.0] * len(tables.item_bytes) if copy_factor is None else copy_factor.tolist()
+        self._follows_results = follows_results
         self._state, self._has_channels = state, problem.has_channels
         self._channel = tables.channel.tolist()
         self._channel_free_s: dict[int, float] = {}
@@ -37,6 +56,8 @@ class Fetcher:
         self._replaces = rows(tables.make_start, tables.make_replaces)
         self._inputs = [(i, space) for i, space in enumerate(tables.item_space.tolist()) if space != NOTHING]
         self._wanted: dict[int, list[int]] = {}
+        #: Without channels copies of results are nobody else's business: by item and space, from where and when there.
+        self._sent: dict[int, dict[int, tuple[int, float]]] = {}
         for item, space in zip(tables.want_item.tolist(), tables.want_space.tolist(), strict=True):
             self._wanted.setdefault(item, []).append(space)
         self._goals = self._planned_devices(tables.item_producer.shape[0])
@@ -49,7 +70,7 @@ class Fetcher:
 
     def made_by(self, task: int, device: int) -> None:
         """Note the items that a task has made on a device, and bring them to where they are wanted."""
-        reached = self._state.known.reaches[device]
+        reached = self._reached(device)
         for item, replaced in zip(self._makes[task], self._replaces[task], strict=True):
             self._appear(item, reached[0] if replaced == NOTHING else self._read_in(replaced, reached))
 
@@ -60,11 +81,69 @@ class Fetcher:
 
     def ready_s(self, task: int, device: int) -> float:
         """Return when all that a task reads is on a device, after `fetch`; not before now."""
-        known, last_s = self._state.known, self._state.now_s
+        return max(self._state.now_s, self.there_s(task, device))
+
+    def there_s(self, task: int, device: int) -> float:
+        """Return since when all that a task reads is on a device; infinity if some of it is not."""
+        known, last_s = self._state.known, 0.0
         for item in known.reads[task]:
             there = self._state.where[item]
             last_s = max(last_s, min([there.get(space, math.inf) for space in known.reaches[device]]))
         return last_s
+
+    def results_s(self) -> float:
+        """Return when all results that are wanted somewhere are there; infinity if some never will be."""
+        wishes = [(item, space) for item, spaces in self._wanted.items() for space in spaces]
+        return max([self._result_s(item).get(space, math.inf) for item, space in wishes], default=0.0)
+
+    def arrivals_s(self) -> list[float]:
+        """Return when results came, or will come, to where they are wanted; without those that never will."""
+        wishes = [(item, space) for item, spaces in self._wanted.items() for space in spaces]
+        return [self._result_s(item)[space] for item, space in wishes if space in self._result_s(item)]
+
+    def lost_results(self) -> set[int]:
+        """Return the items that were made, are wanted somewhere, and will never be there."""
+        made = self._state.origin
+        away = {i for i, spaces in self._wanted.items() if not all(space in self._result_s(i) for space in spaces)}
+        return {item for item in away if made[item] != NOTHING or item in self.lost}
+
+    def is_lost(self, task: int) -> bool:
+        """Return whether something that a task reads is lost."""
+        return any(item in self.lost for item in self._state.known.reads[task])
+
+    def spoil(self, task: int, device: int) -> None:
+        """Note that a task was stopped while it ran: what it overwrites in place is neither old nor new."""
+        reached = self._reached(device)
+        for replaced in self._replaces[task]:
+            if replaced != NOTHING and self._state.origin[replaced] != NOTHING:
+                self._vanish(replaced, self._read_in(replaced, reached))
+
+    def lose(self, space: int) -> None:
+        """Note that a space is lost now: what lies there, and the copies from or to it that have not ended."""
+        state = self._state
+        state.lost_spaces.add(space)
+        kept = []
+        for made in self._copies:
+            item, source, destination, _, end_s = made
+            if end_s > state.now_s and space in (source, destination):
+                state.where[item].pop(destination, None)
+            else:
+                kept.append(made)
+        self._copies = kept
+        for item in range(len(state.where)):
+            self._vanish(item, space)
+        self._channel_free_s = {}
+        for _, source, destination, _, end_s in kept:
+            for channel in self._channel[source][destination]:
+                if channel != NOTHING:
+                    self._channel_free_s[channel] = max(end_s, self._channel_free_s.get(channel, 0.0))
+        for item in self._wanted:
+            sent = self._sent.get(item, {})
+            for wanted, (source, end_s) in tuple(sent.items()):
+                if wanted == space or (source == space and end_s > state.now_s):
+                    del sent[wanted]
+            if state.origin[item] != NOTHING:
+                self._send(item)
 
     def copies(self) -> Copies | None:
         """Return the copies that were made; None where there are no channels."""
@@ -89,17 +168,48 @@ class Fetcher:
         state = self._state
         state.origin[item] = space
         state.where[item][space] = state.now_s
-        for wanted in self._wanted.get(item, ()):
-            if self._has_channels:  # else it needs no decision
-                self._copy(item, wanted)
+        self._send(item)
         for device in self._goals[item]:
-            self._bring(item, device)
+            if device not in state.gone:
+                self._bring(item, device)
+
+    def _send(self, item: int) -> None:
+        """Have a result brought to where it is wanted, unless it is there or on its way."""
+        for wanted in self._wanted.get(item, ()):
+            if self._has_channels:
+                self._copy(item, wanted)
+            elif self._follows_results and wanted not in self._state.lost_spaces:
+                end_s = self._slot(item, wanted)[1]
+                if end_s < math.inf:
+                    self._sent.setdefault(item, {}).setdefault(wanted, (self._state.origin[item], end_s))
+
+    def _result_s(self, item: int) -> dict[int, float]:
+        """Return the spaces in which a result is, or to which it is on its way, and when it is there."""
+        if self._has_channels:
+            return self._state.where[item]
+        return {space: end_s for space, (_, end_s) in self._sent.get(item, {}).items()}
+
+    def _vanish(self, item: int, space: int) -> None:
+        """Note that an item is no longer in a space; later copies are made from where it has been longest."""
+        there = self._state.where[item]
+        there.pop(space, None)
+        if self._state.origin[item] == space:
+            self._state.origin[item] = min(there, key=lambda s: (there[s], s), default=NOTHING)
+            if not there:
+                self.lost.add(item)
+
+    def _reached(self, device: int) -> tuple[int, ...]:
+        """Return the spaces that a device can address and that are not lost, its home first."""
+        reached = self._state.known.reaches[device]
+        if not self._state.lost_spaces:
+            return reached
+        return tuple([space for space in reached if space not in self._state.lost_spaces])
 
     def _bring(self, item: int, device: int) -> None:
         """Copy an item to the space that a device reaches in which it will be first, if it is in none of them yet."""
         state = self._state
-        reached = state.known.reaches[device]
-        if any(space in state.where[item] for space in reached):
+        reached = self._reached(device)
+        if state.origin[item] == NOTHING or any(space in state.where[item] for space in reached):
             return
         ends = [self._slot(item, space)[1] for space in reached]
         first = min(range(len(reached)), key=ends.__getitem__)
@@ -114,14 +224,16 @@ class Fetcher:
         if state.known.nbytes[item]:
             for channel in self._channel[origin][space]:
                 begin_s = max(begin_s, self._channel_free_s.get(channel, 0.0))
-        return begin_s, begin_s + state.known.copy_s(item, origin, space)
+        return begin_s, begin_s + state.known.copy_s(item, origin, space) * self._factor[item]
 
     def _copy(self, item: int, space: int) -> None:
         """Copy an item to a space, unless it is there or on its way."""
         state = self._state
-        if space in state.where[item]:
+        if space in state.where[item] or space in state.lost_spaces:
             return
         start_s, end_s = self._slot(item, space)
+        if end_s == math.inf:
+            return  # there is no way
         state.where[item][space] = end_s
         if state.known.nbytes[item]:
             origin = state.origin[item]

@@ -11,6 +11,10 @@ nothing any more, and
    lane would (transfers included, estimates corrected by each device's measured drift) the one that the plan has first.
 
 As long as tasks take what they should, within the bound, the run is the plan.
+
+Where a device has failed the plan means nothing any more either, whatever the bound (but infinity, which is to follow
+the plan come what may); and a task whose lane is gone, or whose data can no longer be brought there, is bound to the
+lane that should end it first.
 """
 
 from __future__ import annotations
@@ -56,10 +60,11 @@ class Hybrid:
 
     def decide(self, state: State) -> list[Decision]:
         """Bind what has become ready as planned; then have idle lanes start tasks by the rule."""
-        planned = state.known.planned or ()
-        if state.ready:
-            return [Decision(task, planned[task], False) for task in state.ready]
-        left = state.deviation > self.bound
+        failed = bool(state.gone) and self.bound < math.inf
+        bound = [Decision(task, p, False) for task in state.ready if (p := _lane_for(state, task, failed)) != NOTHING]
+        if bound:
+            return bound[:1] if failed else bound  # after a failure each changes what is best for the next
+        left = failed or state.deviation > self.bound
         idle = [p for p, lane in enumerate(state.lanes) if lane.running == NOTHING]
         queues = [(p, state.lanes[p].queue) for p in idle if state.lanes[p].queue]
         starts = [Decision(q[0], p, True) for p, q in queues if left or q[0] == state.lanes[p].ahead[0]]
@@ -67,6 +72,23 @@ class Hybrid:
             return starts
         helped = ((_first_to_take(state, p), p) for p in idle)
         return next(([Decision(task, p, True)] for task, p in helped if task != NOTHING), [])
+
+
+def _lane_for(state: State, task: int, failed: bool) -> int:
+    """Return the lane of a task: the planned one or, where that cannot be, the one that should end it first."""
+    planned = (state.known.planned or ())[task]
+    device_of = state.known.device_of
+    if not state.gone or state.can_run(task, device_of[planned]):
+        return planned
+    if not failed:
+        return NOTHING
+
+    def end_s(processor: int) -> float:
+        start_s = max(state.free_s(processor), state.arrival_s(task, device_of[processor]))
+        return start_s + state.seconds(task, device_of[processor])
+
+    able = [p for p, device in enumerate(device_of) if state.can_run(task, device)]
+    return min(able, key=lambda p: (end_s(p), p), default=NOTHING)
 
 
 def _first_to_take(state: State, thief: int) -> int:

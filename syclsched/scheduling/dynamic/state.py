@@ -8,7 +8,7 @@ carries them out and keeps the state up to date.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from syclsched.scheduling.problem import Problem
@@ -112,6 +112,10 @@ class State:
         For each device how many times longer than estimated its tasks take, as measured so far.
     deviation : float
         How far off the estimates of the tasks that have ended were: sum of deviations over sum of estimates.
+    gone : set of int, optional
+        The devices that have failed.
+    lost_spaces : set of int, optional
+        The spaces that were lost with them.
     """
 
     known: Known
@@ -124,9 +128,16 @@ class State:
     released_by: list[int]
     drift: list[float]
     deviation: float
+    gone: set[int] = field(default_factory=set)
+    lost_spaces: set[int] = field(default_factory=set)
 
     def seconds(self, task: int, device: int) -> float:
-        """Return what a task should take on a device, corrected by what has been measured there."""
+        """Return what a task should take on a device, corrected by what has been measured there.
+
+        Infinity where it cannot run, or cannot any more.
+        """
+        if device in self.gone:
+            return math.inf
         return self.known.seconds[task][device] * self.drift[device]
 
     def busy_s(self, processor: int) -> float:
@@ -150,7 +161,7 @@ class State:
             there = self.where[item]
             if not any(space in there for space in reached):
                 origin = self.origin[item]
-                total_s += min([known.copy_s(item, origin, space) for space in reached])
+                total_s += min([self._copy_s(item, origin, space) for space in reached])
         return total_s
 
     def arrival_s(self, task: int, device: int) -> float:
@@ -163,7 +174,7 @@ class State:
             if first_s == math.inf:
                 origin = self.origin[item]
                 made_s = there[origin] if there[origin] > self.now_s else self.now_s
-                first_s = made_s + min([known.copy_s(item, origin, space) for space in reached])
+                first_s = made_s + min([self._copy_s(item, origin, space) for space in reached])
             last_s = max(last_s, first_s)
         return last_s
 
@@ -179,7 +190,13 @@ class State:
 
     def can_run(self, task: int, device: int) -> bool:
         """Return whether a device can run a ready task and its data can be brought there."""
-        return self.known.seconds[task][device] < math.inf and self.transfer_s(task, device) < math.inf
+        return self.seconds(task, device) < math.inf and self.transfer_s(task, device) < math.inf
+
+    def _copy_s(self, item: int, source: int, destination: int) -> float:
+        """Return the seconds of a copy; infinity if there is no way, or its end is lost."""
+        if destination in self.lost_spaces:
+            return math.inf
+        return self.known.copy_s(item, source, destination)
 
 
 class Decision(NamedTuple):

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a task costs besides its work: a bound plan beside loops written by hand, all in one run, alternating.
+
+    python benchmarks/dispatch.py [--tasks 2000] [--runs 21]
+
+Kernels do nothing, with 16 work-items and 3 arrays. Chain, independent, stencil and random graphs on one in-order lane
+of the CPU device, and on two lanes with edges between them. The rivals do the same: a loop in C over
+``DPCTLQueue_SubmitRange`` (built here with ``cc``), a loop in Python over ``SyclQueue.submit_async``, and
+``numba_dpex.call_kernel_async``. On one lane they use an in-order queue without event lists; on two, one out-of-order
+queue with them (kernels of in-order queues do not honour event lists on OpenCL devices, see
+``syclsched/devices/fences.py``). Times go from the first submission until all is done.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import random
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ITEMS = 16
+SOURCE = "__kernel void nothing(__global double *out, __global const double *a, __global const double *b) {}"
+#: Of those that are slow, so few are timed.
+FEW = 200
+
+
+def edges(shape: str, tasks: int, width: int = 16) -> list[list[int]]:
+    """Return the tasks each task waits for."""
+    chance = random.Random(1)
+    before: list[list[int]] = []
+    for task in range(tasks):
+        step, place = divmod(task, width)
+        if shape == "chain":
+            before.append([task - 1] if task else [])
+        elif shape == "independent":
+            before.append([])
+        elif shape == "stencil":
+            near = (p for p in (place - 1, place, place + 1) if 0 <= p < width)
+            before.append([(step - 1) * width + p for p in near] if step else [])
+        else:
+            before.append(sorted(chance.sample(range(task), min(task, 2))) if task else [])
+    return before
+
+
+def graph_of(before: list[list[int]]) -> Any:
+    """Return a task graph: each task writes an array of its own and reads those of two tasks before it."""
+    from syclsched.model.access import AccessMode
+    from syclsched.model.graph import TaskGraph
+    from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Work
+
+    operation = Operation(
+        "nothing",
+        (Parameter("out", AccessMode.WRITE), Parameter("a", AccessMode.READ), Parameter("b", AccessMode.READ)),
+        (
+            Implementation(
+                "opencl-c", "opencl-c", lambda _: OpenCLSource(SOURCE, "nothing"), launch=lambda s, d: Launch((ITEMS,))
+            ),
+        ),
+        lambda signature: Work(flops=0.0, bytes=0.0),
+    )
+    graph = TaskGraph("nothing")
+    first = graph.array("first", (ITEMS,), "float64")
+    arrays = [graph.array(f"a{i}", (ITEMS,), "float64") for i in range(len(before))]
+    for task, waits in enumerate(before):
+        a, b = ([arrays[w] for w in waits[:2]] + [first, first])[:2]
+        graph.kernel(operation, name=f"t{task}", out=arrays[task], a=a, b=b)
+        for more in waits[2:]:
+            graph.edge(f"t{more}", f"t{task}")
+    return graph
+
+
+def plan_of(graph: Any, platform: Any, lanes: int) -> Any:
+    """Return a plan that puts tasks on lanes in turn."""
+    from syclsched.model.schedule import Assignment, Schedule
+    from syclsched.planning import build_plan
+
+    placed = tuple(
+        Assignment(name, "cpu", position % lanes, "opencl-c", float(position), position + 1.0)
+        for position, name in enumerate(graph.order())
+    )
+    return build_plan(graph, platform, Schedule("by hand", placed), dict.fromkeys(graph.order(), 1e-6))
+
+
+class Rivals:
+    """Loops written by hand, over one kernel and a piece of memory for each task."""
+
+    def __init__(self, live: Any, before: list[list[int]], lanes: int) -> None:
+        import dpctl
+        from dpctl.program import create_program_from_source
+
+        from syclsched.devices import memory
+
+        queue = live.queue("cpu")
+        make = dpctl.SyclQueue
+        context, device = queue.sycl_context, queue.sycl_device
+        self.queue = make(context, device, property=["in_order"] if lanes == 1 else [])
+        self.before = before if lanes > 1 else [[] for _ in before]
+        self.kernel = create_program_from_source(self.queue, SOURCE).get_sycl_kernel("nothing")
+        self.memory = [memory.allocate(self.queue, 8 * ITEMS, "shared") for _ in range(len(before) + 1)]
+        self.arrays = [[task, *([*waits[:2], -1, -1][:2])] for task, waits in enumerate(before)]
+        self._compiled_loop()
+        self._numba_kernel()
+
+    def _compiled_loop(self) -> None:
+        here = Path(__file__).with_name("dispatch_loop.c")
+        self._folder = tempfile.TemporaryDirectory()
+        built = Path(self._folder.name) / "loop.so"
+        subprocess.run(["cc", "-O2", "-shared", "-fPIC", str(here), "-o", str(built)], check=True)
+        self._loop = ctypes.CDLL(str(built)).run_by_hand
+        interface = ctypes.CDLL("libDPCTLSyclInterface.so.0", mode=os.RTLD_NOLOAD)
+        names = ("DPCTLQueue_SubmitRange", "DPCTLEvent_Wait", "DPCTLEvent_Delete")
+        functions = [ctypes.cast(getattr(interface, name), ctypes.c_void_p) for name in names]
+        count = len(self.before)
+        starts = np.cumsum([0, *[len(waits) for waits in self.before]]).astype(np.int64)
+        listed = np.array([w for waits in self.before for w in waits] or [0], np.int64)
+        self._kept = (
+            (ctypes.c_void_p * 1)(self.queue.addressof_ref()),
+            np.zeros(count, np.int64),
+            np.array(self.arrays, np.int64) % len(self.memory),
+            (ctypes.c_void_p * len(self.memory))(*[each._pointer for each in self.memory]),
+            starts,
+            listed,
+            (ctypes.c_void_p * count)(),
+        )
+        queues, lane, arrays, pointers, _, _, events = self._kept
+        pointer = ctypes.c_void_p
+        self._arguments = (
+            *functions,
+            pointer(self.kernel.addressof_ref()),
+            queues,
+            *(pointer(each.ctypes.data) for each in (lane, arrays)),
+            pointers,
+            *(pointer(each.ctypes.data) for each in (starts, listed)),
+            ctypes.c_int64(count),
+            ctypes.c_size_t(ITEMS),
+            events,
+        )
+
+    def _numba_kernel(self) -> None:
+        import dpctl.tensor as dpt
+        import numba_dpex as dpex
+
+        @dpex.kernel
+        def nothing(item, out, a, b):  # type: ignore[no-untyped-def]
+            pass
+
+        self.numba_kernel = nothing
+        self.numba_arrays = [dpt.empty(ITEMS, dtype="f8", sycl_queue=self.queue) for _ in range(3)]
+
+    def in_c(self) -> None:
+        """Submit and wait in C."""
+        self._loop(*self._arguments)
+
+    def in_python(self) -> None:
+        """Submit with dpctl, and wait."""
+        events: list[Any] = []
+        submit, kernel, memory, size = self.queue.submit_async, self.kernel, self.memory, [ITEMS]
+        for waits, (out, a, b) in zip(self.before, self.arrays, strict=True):
+            depends = [events[w] for w in waits]
+            events.append(submit(kernel, [memory[out], memory[a], memory[b]], size, None, depends))
+        self.queue.wait()
+
+    def in_numba_dpex(self) -> None:
+        """Submit some with numba-dpex, and wait."""
+        import numba_dpex as dpex
+
+        kept = [
+            dpex.call_kernel_async(self.numba_kernel, dpex.Range(ITEMS), (), *self.numba_arrays) for _ in range(FEW)
+        ]
+        for _, event in kept:
+            event.wait()
+
+
+def seconds(action: Callable[[], object]) -> float:
+    """Return how long something takes."""
+    begun = time.perf_counter()
+    action()
+    return time.perf_counter() - begun
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", type=int, default=2000)
+    parser.add_argument("--runs", type=int, default=21)
+    given = parser.parse_args()
+
+    from syclsched import discover
+    from syclsched.api import with_lanes
+    from syclsched.devices import open_devices
+    from syclsched.execution import bind
+
+    platform = with_lanes(discover("cpu"), 2)
+    print("microseconds a task, median (least); ratios of medians")
+    titles = "".join(f" {name:>16s}" for name in ("bound plan", "C", "Python", "numba-dpex"))
+    print(f"{'graph':22s}{titles}  to C  to Python  to numba-dpex")
+    with open_devices(platform) as live:
+        for lanes in (1, 2):
+            for shape in ("chain", "independent", "stencil", "random"):
+                before = edges(shape, given.tasks)
+                graph = graph_of(before)
+                rivals = Rivals(live, before, lanes)
+                with bind(plan_of(graph, platform, lanes), graph, live, trace=False) as runner:
+                    assert runner.replayed, runner.why_not_replayed
+                    inputs = {"first": np.zeros(ITEMS)}
+                    actions: list[tuple[Callable[[], object], int]] = [
+                        (lambda runner=runner, inputs=inputs: runner.run(inputs).wait(), given.tasks),
+                        (rivals.in_c, given.tasks),
+                        (rivals.in_python, given.tasks),
+                        (rivals.in_numba_dpex, FEW),
+                    ]
+                    for action, _ in actions:
+                        action()
+                    times = [[seconds(action) / count * 1e6 for action, count in actions] for _ in range(given.runs)]
+                columns = list(zip(*times, strict=True))
+                middle = [statistics.median(column) for column in columns]
+                cells = " ".join(f"{m:7.2f} ({min(c):6.2f})" for m, c in zip(middle, columns, strict=True))
+                name = f"{shape}, {lanes} lane{'s' * (lanes > 1)}"
+                to_c, to_python, of_numba = middle[0] / middle[1], middle[0] / middle[2], middle[3] / middle[0]
+                print(f"{name:22s} {cells}  {to_c:4.2f}  {to_python:9.2f}  1/{of_numba:.1f}")
+
+
+if __name__ == "__main__":
+    main()

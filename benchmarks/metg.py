@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Minimum effective task granularity, METG(50 %), after Task Bench: the shortest tasks that are at least half work.
+
+    python benchmarks/metg.py [--width 4] [--steps 250] [--pattern stencil_1d] [--picture metg.png]
+
+A graph of ``width`` columns and ``steps`` rows; a task computes for a while on one core, and waits for tasks of the row
+before as the pattern says. The same graph runs with ever shorter tasks. Efficiency is a runner's rate of computation
+over its own best; METG(50 %) is the granularity (time x cores / tasks) at which it falls to one half, interpolated
+(Slaughter et al., "Task Bench: a parameterized benchmark for evaluating parallel runtime performance", SC 2020).
+
+Runners: a bound plan on one and on two one-core lanes of the CPU device; the same plan dispatched; a loop over
+``SyclQueue.submit_async`` with event lists on an out-of-order queue; Python's thread pool, and Dask's threads where
+Dask is installed, whose tasks are compiled by numba and release the GIL.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import math
+import os
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+# Read by the OpenCL CPU runtime when it loads: one worker thread makes every queue one core.
+os.environ.setdefault("CL_CONFIG_CPU_TBB_NUM_WORKERS", "1")
+
+#: Below this efficiency there is nothing but overhead to see.
+_LEAST_SHOWN = 0.01
+
+PATTERNS = ("stencil_1d", "trivial", "fft", "tree", "random_nearest")
+SOURCE = """
+__kernel void compute(__global double *out, __global const double *before, long turns) {
+    double x = before[0];
+    for (long i = 0; i < turns; ++i)
+        x = x * 0.999999 + 1e-6;
+    out[0] = x;
+}
+"""
+
+
+def before(pattern: str, step: int, place: int, width: int) -> list[int]:
+    """Return the places of the row before that a task waits for; at least its own column's."""
+    if step == 0:
+        return []
+    if pattern == "stencil_1d":
+        return [p for p in (place - 1, place, place + 1) if 0 <= p < width]
+    if pattern == "fft":
+        return sorted({place, place ^ (1 << ((step - 1) % max(1, width.bit_length() - 1)))} & set(range(width)))
+    if pattern == "tree":
+        return [place // 2] if step < width.bit_length() else [place]
+    if pattern == "random_nearest":
+        return [p for p in range(max(0, place - 2), min(width, place + 3)) if p == place or (step * 31 + p * 17) % 2]
+    return [place]
+
+
+class Case:
+    """One graph, with memory for it, run in several ways with tasks of any length."""
+
+    def __init__(self, pattern: str, width: int, steps: int) -> None:
+        self.pattern, self.width, self.steps = pattern, width, steps
+        self.waits = [[before(pattern, step, place, width) for place in range(width)] for step in range(steps)]
+
+    @property
+    def tasks(self) -> int:
+        """How many there are."""
+        return self.width * self.steps
+
+    def graph(self, turns: int) -> Any:
+        """Return it as a task graph: every column has two arrays that it writes in turn."""
+        from syclsched.model.access import AccessMode
+        from syclsched.model.graph import TaskGraph
+        from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Work
+
+        operation = Operation(
+            "compute",
+            (Parameter("out", AccessMode.WRITE), Parameter("before", AccessMode.READ), Parameter("turns")),
+            (
+                Implementation(
+                    "opencl-c", "opencl-c", lambda _: OpenCLSource(SOURCE, "compute"), launch=lambda s, d: Launch((1,))
+                ),
+            ),
+            lambda signature: Work(flops=0.0, bytes=0.0),
+        )
+        graph = TaskGraph(self.pattern)
+        arrays = [[graph.array(f"a{p}_{k}", data=np.zeros(1)) for k in range(2)] for p in range(self.width)]
+        for step, row in enumerate(self.waits):
+            for place, waits in enumerate(row):
+                out, source = arrays[place][step % 2], arrays[place][(step + 1) % 2]
+                graph.kernel(operation, name=f"t{step}_{place}", out=out, before=source, turns=turns)
+                for other in waits:
+                    if other != place:
+                        graph.edge(f"t{step - 1}_{other}", f"t{step}_{place}")
+        return graph
+
+    def plan(self, graph: Any, platform: Any, lanes: int) -> Any:
+        """Return a plan with neighbouring columns on one lane."""
+        from syclsched.model.schedule import Assignment, Schedule
+        from syclsched.planning import build_plan
+
+        placed = []
+        for position, name in enumerate(graph.order()):
+            place = int(name.rpartition("_")[2])
+            placed.append(Assignment(name, "cpu", place * lanes // self.width, "opencl-c", position, position + 1.0))
+        return build_plan(graph, platform, Schedule("by hand", tuple(placed)), dict.fromkeys(graph.order(), 1e-6))
+
+
+def by_plan(case: Case, platform: Any, live: Any, lanes: int, *, bound: bool) -> Callable[[int], float]:
+    """Return what runs the case by a plan and gives its seconds."""
+    from syclsched.execution import bind, execute
+
+    def seconds(turns: int) -> float:
+        graph = case.graph(turns)
+        plan = case.plan(graph, platform, lanes)
+        if not bound:
+            begun = time.perf_counter()
+            with execute(plan, graph, live, trace=False) as run:
+                run.wait()
+                return time.perf_counter() - begun
+        with bind(plan, graph, live, trace=False) as runner:
+            assert runner.replayed, runner.why_not_replayed
+            runner.run().wait()
+            begun = time.perf_counter()
+            runner.run().wait()
+            return time.perf_counter() - begun
+
+    return seconds
+
+
+def by_dpctl(case: Case, live: Any) -> Callable[[int], float]:
+    """Return a loop by hand, with event lists on an out-of-order queue."""
+    import ctypes
+
+    import dpctl
+    from dpctl.program import create_program_from_source
+
+    from syclsched.devices import memory
+
+    other = live.queue("cpu")
+    queue = dpctl.SyclQueue(other.sycl_context, other.sycl_device)
+    kernel = create_program_from_source(queue, SOURCE).get_sycl_kernel("compute")
+    pieces = [[memory.allocate(queue, 8, "shared") for _ in range(2)] for _ in range(case.width)]
+
+    def seconds(turns: int) -> float:
+        count, one = ctypes.c_longlong(turns), [1]
+        begun = time.perf_counter()
+        last: list[Any] = []
+        for step, row in enumerate(case.waits):
+            last = [
+                queue.submit_async(
+                    kernel, [pieces[p][step % 2], pieces[p][(step + 1) % 2], count], one, None, [last[w] for w in waits]
+                )
+                for p, waits in enumerate(row)
+            ]
+        queue.wait()
+        return time.perf_counter() - begun
+
+    return seconds
+
+
+def compiled_task() -> Callable[..., float]:
+    """Return the task as a function that releases the GIL."""
+    import numba
+
+    @numba.njit(nogil=True)
+    def compute(x: float, turns: int) -> float:
+        for _ in range(turns):
+            x = x * 0.999999 + 1e-6
+        return x
+
+    compute(0.0, 1)
+    return compute  # type: ignore[no-any-return]
+
+
+def by_threads(case: Case) -> Callable[[int], float]:
+    """Return the thread pool of Python's library."""
+    compute = compiled_task()
+
+    def task(turns: int, waits: Sequence[Future[float]]) -> float:
+        for each in waits:
+            each.result()
+        return compute(0.0, turns)
+
+    def seconds(turns: int) -> float:
+        with ThreadPoolExecutor(2) as pool:
+            begun = time.perf_counter()
+            last: list[Future[float]] = []
+            for row in case.waits:
+                last = [pool.submit(task, turns, [last[w] for w in waits]) for waits in row]
+            for each in last:
+                each.result()
+            return time.perf_counter() - begun
+
+    return seconds
+
+
+def by_dask(case: Case) -> Callable[[int], float]:
+    """Return Dask's threaded scheduler."""
+    from dask.threaded import get  # type: ignore[import-not-found]
+
+    compute = compiled_task()
+
+    def seconds(turns: int) -> float:
+        def task(*_: float) -> float:
+            return compute(0.0, turns)
+
+        graph = {
+            (step, place): (task, *[(step - 1, w) for w in waits])
+            for step, row in enumerate(case.waits)
+            for place, waits in enumerate(row)
+        }
+        begun = time.perf_counter()
+        get(graph, [(case.steps - 1, place) for place in range(case.width)], num_workers=2)
+        return time.perf_counter() - begun
+
+    return seconds
+
+
+def metg(points: Sequence[tuple[float, float]]) -> float:
+    """Return the seconds at which efficiency falls to one half, from granularity and efficiency, longest first."""
+    for (coarse, high), (fine, low) in pairwise(points):
+        if high >= 0.5 > low:
+            share = (high - 0.5) / (high - low)
+            return math.exp(math.log(coarse) + share * (math.log(fine) - math.log(coarse)))
+    return math.nan
+
+
+def draw(curves: dict[str, list[tuple[float, float]]], title: str, path: Path) -> None:
+    """Draw efficiency over granularity."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(8, 5))
+    for name, points in curves.items():
+        shown = [(granularity * 1e6, efficiency) for granularity, efficiency in points if efficiency > _LEAST_SHOWN]
+        axes.plot(*zip(*shown, strict=True), marker="o", markersize=3, label=name)
+    axes.axhline(0.5, color="0.6", linewidth=1, linestyle="--")
+    axes.set(xscale="log", yscale="log", xlabel="granularity, us a task and core", ylabel="efficiency", title=title)
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(path)
+    print(f"{path} written")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--width", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=250)
+    parser.add_argument("--pattern", choices=PATTERNS, default="stencil_1d")
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--picture", type=Path)
+    given = parser.parse_args()
+
+    from syclsched import discover
+    from syclsched.api import with_lanes
+    from syclsched.devices import open_devices
+
+    case = Case(given.pattern, given.width, given.steps)
+    platform = with_lanes(discover("cpu"), 2)
+    with ExitStack() as stack:
+        live = stack.enter_context(open_devices(platform))
+        runners: dict[str, tuple[Callable[[int], float], int]] = {
+            "bound plan, two lanes": (by_plan(case, platform, live, 2, bound=True), 2),
+            "bound plan, one lane": (by_plan(case, platform, live, 1, bound=True), 1),
+            "dispatched, two lanes": (by_plan(case, platform, live, 2, bound=False), 2),
+            "dpctl loop by hand": (by_dpctl(case, live), 2),
+            "Python thread pool": (by_threads(case), 2),
+        }
+        if importlib.util.find_spec("dask") is not None:
+            runners["Dask threads"] = (by_dask(case), 2)
+        else:
+            print("Dask is not installed: left out")
+        turns = [round(10 * 2**k) for k in range(17)]
+        times: dict[str, dict[int, float]] = {name: {} for name in runners}
+        for count in reversed(turns):
+            for name, (seconds, _) in runners.items():
+                times[name][count] = statistics.median(seconds(count) for _ in range(given.repeat))
+    # The best rate is each runner's own: their kernels come from different compilers.
+    curves = {}
+    print(f"{given.pattern}, {given.width} x {given.steps} tasks")
+    for name, (_, cores) in runners.items():
+        best = max(case.tasks * count / (cores * t) for count, t in times[name].items())
+        points = [(t * cores / case.tasks, case.tasks * count / (cores * t) / best) for count, t in times[name].items()]
+        curves[name] = points
+        least = min(granularity for granularity, _ in points)
+        print(f"{name:24s} METG(50 %) {metg(points) * 1e6:8.1f} us; shortest tasks {least * 1e6:.1f} us")
+    if given.picture:
+        draw(curves, f"{given.pattern}, width {given.width}", given.picture)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes differently than planned, as typed: noise, wrong costs, devices that slow down or fail, shared links."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syclsched.errors import ArgumentError, PlanError
+
+if TYPE_CHECKING:
+    from syclsched.model.platform import Platform
+    from syclsched.simulation import Disturbance, Event, Noise
+
+_PANEL = "What goes differently than planned"
+
+NoiseSigma = Annotated[
+    float | None,
+    typer.Option(
+        "--noise",
+        metavar="SIGMA",
+        help="Multiply what each task and copy takes by a random factor with mean 1: lognormal, SIGMA is that of its "
+        "logarithm: with 0.1 most are within 10 %, with 0.3 within 30 %.",
+        rich_help_panel=_PANEL,
+    ),
+]
+Wrong = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--wrong",
+        metavar="FAMILY=FACTOR",
+        help="Costs are misjudged: tasks of a family ('gemm=2', copies are 'copy=1.5') take FACTOR times as long as "
+        "planned; 'random:3': every task anything from a third to three times as long. May be repeated.",
+        rich_help_panel=_PANEL,
+    ),
+]
+Slow = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--slow",
+        metavar="DEVICE@TIME=FACTOR",
+        help="From a time on, work on a device takes FACTOR times as long: 'max1550@2ms=4'; '=1' is back to normal. "
+        "Seconds, or with a unit (s, ms, us, ns). May be repeated.",
+        rich_help_panel=_PANEL,
+    ),
+]
+Fail = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fail",
+        metavar="DEVICE@TIME",
+        help="At a time a device is gone, and what is in its memory: 'a770@500us'. Static plans stop there; dynamic "
+        "policies go on elsewhere with what is left. May be repeated.",
+        rich_help_panel=_PANEL,
+    ),
+]
+Contention = Annotated[
+    str | None,
+    typer.Option(
+        "--contention",
+        metavar="HOW",
+        help="What copies on one link do to each other: none, one-port (one after another) or fair (they share its "
+        "bandwidth). By default as the platform says.",
+        rich_help_panel=_PANEL,
+    ),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option("--seed", min=0, metavar="N", help="Of all that is random (0).", rich_help_panel=_PANEL),
+]
+Runs = Annotated[
+    int | None,
+    typer.Option(
+        "--runs",
+        min=1,
+        max=100_000,
+        metavar="N",
+        help="Repeat with as many seeds, from --seed on, and show median, MAD (median absolute deviation) and worst.",
+        rich_help_panel=_PANEL,
+    ),
+]
+
+_UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
+_NUMBER = re.compile(r"\s*([0-9.]+(?:[eE][+-]?[0-9]+)?)\s*([^\W\d]*)\s*")
+_CONTENTIONS = ("none", "one-port", "fair")
+_RANDOM = "random"
+
+
+def disturbance_of(
+    sigma: float | None, wrong: Sequence[str] | None, slow: Sequence[str] | None, fail: Sequence[str] | None
+) -> Disturbance | None:
+    """Return what goes differently than planned.
+
+    Parameters
+    ----------
+    sigma, wrong, slow, fail
+        As typed; None for what was not said.
+
+    Returns
+    -------
+    Disturbance or None
+        None if nothing was said.
+
+    Raises
+    ------
+    ArgumentError
+        If something cannot be read, or was said twice; says how it is written.
+    """
+    from syclsched.simulation import Disturbance
+
+    if sigma is None and not wrong and not slow and not fail:
+        return None
+    return Disturbance(_noise(sigma, wrong or ()), (*map(_slow_down, slow or ()), *map(_failure, fail or ())))
+
+
+def seeds_of(disturbance: Disturbance | None, sigma: float | None, seed: int | None, runs: int | None) -> range:
+    """Return the seeds to run with.
+
+    Parameters
+    ----------
+    disturbance : Disturbance or None
+        What goes differently.
+    sigma, seed, runs
+        As typed.
+
+    Returns
+    -------
+    range
+        One for each run.
+
+    Raises
+    ------
+    ArgumentError
+        If seeds or runs were asked for and nothing depends on them.
+    """
+    # A sigma of 0 is the start of a sweep, not a mistake.
+    draws = sigma is not None or (disturbance is not None and disturbance.noise.random)
+    for option, value in (("--seed", seed), ("--runs", runs)):
+        if value is not None and not draws:
+            raise ArgumentError("nothing is random", where=option, hint="Add --noise SIGMA or --wrong random:FACTOR")
+    first = seed or 0
+    return range(first, first + (runs or 1))
+
+
+def with_contention(platform: Platform, how: str | None) -> Platform:
+    """Return a platform on which copies share links as was asked for.
+
+    Parameters
+    ----------
+    platform : Platform
+        Any.
+    how : str or None
+        As typed.
+
+    Returns
+    -------
+    Platform
+        The same if nothing was said.
+
+    Raises
+    ------
+    ArgumentError
+        If it is no way of sharing.
+    """
+    if how is None:
+        return platform
+    if how not in _CONTENTIONS:
+        raise ArgumentError(f"{how!r} is no way to share links", where="--contention", hint="none, one-port or fair")
+    return replace(platform, contention=how)  # type: ignore[arg-type]  # it is one of them
+
+
+def check_names(disturbance: Disturbance | None, families: Iterable[str], platforms: Iterable[Platform]) -> None:
+    """Refuse families and devices that are nowhere.
+
+    Parameters
+    ----------
+    disturbance : Disturbance or None
+        What goes differently.
+    families : iterable of str
+        Those of the graph.
+    platforms : iterable of Platform
+        All that are compared.
+
+    Raises
+    ------
+    ArgumentError
+        If nothing has a name that was typed; lists those there are.
+    """
+    if disturbance is None:
+        return
+    from syclsched.simulation import SlowDown
+    from syclsched.simulation.noise import COPIES
+
+    known = sorted({*families, COPIES})
+    for family in disturbance.noise.families:
+        if family not in known:
+            raise ArgumentError(f"no task is of family {family!r}", where="--wrong", hint=f"There are {_some(known)}")
+    devices = list(dict.fromkeys(device.name for platform in platforms for device in platform.devices))
+    for event in disturbance.events:
+        if event.device not in devices:
+            where = "--slow" if isinstance(event, SlowDown) else "--fail"
+            raise ArgumentError(f"there is no device {event.device!r}", where=where, hint=f"There are {_some(devices)}")
+
+
+def on_platform(disturbance: Disturbance | None, platform: Platform) -> tuple[Disturbance | None, tuple[Event, ...]]:
+    """Return what of a disturbance concerns a platform, and the events of devices that it does not have.
+
+    Parameters
+    ----------
+    disturbance : Disturbance or None
+        What goes differently.
+    platform : Platform
+        One of several.
+
+    Returns
+    -------
+    disturbance : Disturbance or None
+        With the events of this platform's devices.
+    others : tuple of SlowDown or Failure
+        The rest, which mean nothing here.
+    """
+    if disturbance is None:
+        return None, ()
+    here = {device.name for device in platform.devices}
+    events = tuple(event for event in disturbance.events if event.device in here)
+    return replace(disturbance, events=events), tuple(e for e in disturbance.events if e.device not in here)
+
+
+def seconds_of(text: str, option: str) -> float:
+    """Read a time such as ``0.5``, ``2.5ms`` or ``300us``.
+
+    Parameters
+    ----------
+    text : str
+        As typed; seconds where there is no unit.
+    option : str
+        Which option, for the message.
+
+    Returns
+    -------
+    float
+        Seconds, zero or more.
+
+    Raises
+    ------
+    ArgumentError
+        If it is no time.
+    """
+    match = _NUMBER.fullmatch(text)
+    if match is not None and match[2] in _UNITS:
+        try:
+            return float(match[1]) * _UNITS[match[2]]
+        except ValueError:
+            pass  # such as 1.2.3: said below, as any other text
+    raise ArgumentError(f"{text!r} is not a time", where=option, hint="Seconds, or with a unit: 0.5, 20ms, 300us")
+
+
+def _noise(sigma: float | None, wrong: Sequence[str]) -> Noise:
+    from syclsched.simulation import Noise
+
+    families: dict[str, float] = {}
+    spread = 1.0
+    for text in wrong:
+        if text.startswith(f"{_RANDOM}:"):
+            if spread != 1.0:
+                raise ArgumentError("'random' is there twice", where="--wrong", hint="Once, with one factor")
+            spread = _factor(
+                text.partition(":")[2], text, "--wrong", "FAMILY=FACTOR or random:FACTOR, as gemm=2, random:3"
+            )
+            continue
+        family, equals, factor = text.rpartition("=")
+        if not equals or not family.strip():
+            raise ArgumentError(
+                f"{text!r} cannot be read", where="--wrong", hint="FAMILY=FACTOR or random:FACTOR, as gemm=2, random:3"
+            )
+        if family.strip() in families:
+            raise ArgumentError(f"family {family.strip()!r} is there twice", where="--wrong", hint="Once for a family")
+        families[family.strip()] = _factor(factor, text, "--wrong", "FAMILY=FACTOR, as gemm=2")
+    try:
+        return Noise(sigma=sigma or 0.0, families=families, spread=spread)
+    except PlanError as error:
+        where = "--noise" if error.what.startswith("sigma") else "--wrong"
+        raise ArgumentError(error.what, where=where, hint=error.hint) from None
+
+
+def _slow_down(text: str) -> Event:
+    from syclsched.simulation import SlowDown
+
+    shape = "DEVICE@TIME=FACTOR, as max1550@2ms=4"
+    rest, equals, factor = text.rpartition("=")
+    if not equals:
+        raise ArgumentError(f"{text!r} cannot be read", where="--slow", hint=shape)
+    device, at_s = _when(rest, text, "--slow", shape)
+    return SlowDown(device, at_s, _factor(factor, text, "--slow", shape))
+
+
+def _failure(text: str) -> Event:
+    from syclsched.simulation import Failure
+
+    return Failure(*_when(text, text, "--fail", "DEVICE@TIME, as a770@500us"))
+
+
+def _when(text: str, whole: str, option: str, shape: str) -> tuple[str, float]:
+    device, at, time = text.rpartition("@")
+    if not at or not device.strip():
+        raise ArgumentError(f"{whole!r} cannot be read", where=option, hint=shape)
+    return device.strip(), seconds_of(time, option)
+
+
+def _factor(text: str, whole: str, option: str, shape: str) -> float:
+    try:
+        factor = float(text)
+    except ValueError:
+        raise ArgumentError(f"{text!r} in {whole!r} is not a factor", where=option, hint=shape) from None
+    if not 0.0 < factor < math.inf:
+        raise ArgumentError(f"the factor in {whole!r} must be positive and finite", where=option, hint=shape)
+    return factor
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")

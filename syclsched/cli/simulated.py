@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Showing what was simulated: the table, JSON, chart and pictures, of a plan or of what several policies made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from syclsched.cli import mishaps as mis
+from syclsched.cli.compare import draw, refuse_if_nothing
+from syclsched.cli.output import read_text, write_pictures
+from syclsched.errors import ArgumentError, FormatError
+from syclsched.model.units import plural
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from syclsched.cli.comparing import Row
+    from syclsched.model.plan import Plan
+    from syclsched.model.trace import Trace
+    from syclsched.simulation import Disturbance
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What is tried.
+
+    Parameters
+    ----------
+    disturbance : Disturbance or None
+        What goes differently than planned.
+    seeds : range
+        Of the disturbed runs.
+    contention : str or None
+        How copies share links, where it is not as the platform says.
+    """
+
+    disturbance: Disturbance | None
+    seeds: range
+    contention: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How it is shown: as JSON or as a table, and what is written where.
+
+    Parameters
+    ----------
+    json_output : bool
+        Whether JSON is printed instead of the table.
+    chart_file, trace_file, gantt_file : Path or None
+        Where to; None if not asked for.
+    console : rich.console.Console
+        For all that is not JSON.
+    """
+
+    json_output: bool
+    chart_file: Path | None
+    trace_file: Path | None
+    gantt_file: Path | None
+    console: Console
+
+
+def simulate_plan(path: str, what: Tried, shown: Shown) -> None:
+    """Verify and simulate a plan, and show what becomes of it.
+
+    Parameters
+    ----------
+    path : str
+        Of the plan.
+    what : Tried
+        What is tried.
+    shown : Shown
+        How it is shown.
+
+    Raises
+    ------
+    ArgumentError, FormatError, PlanError
+        If it is no plan, a plan that must not be run, or has nothing of a name that was typed.
+    """
+    from syclsched.cli.comparing import row_of
+    from syclsched.planning import verify
+    from syclsched.simulation import predict, repeat
+    from syclsched.tracing import make_report, render_report
+
+    plan = _read(path)
+    plan = replace(plan, platform=mis.with_contention(plan.platform, what.contention))
+    mis.check_names(what.disturbance, {task.family for task in plan.tasks}, [plan.platform])
+    verify(plan)
+    plan = predict(plan)
+    trials = None if what.disturbance is None else repeat(plan, what.disturbance, what.seeds)
+    row = row_of(plan, trials, plan.platform.name, plan.policy, 0.0)
+    if not shown.json_output:
+        render_report(make_report(_trace(plan, what), plan), shown.console)
+    if shown.json_output or trials is not None or shown.chart_file is not None:
+        title = f"{plan.name}: {plural(len(plan.tasks), 'task')}"
+        show_all(
+            [(row, plan)], title, len(plan.tasks), plan.name, what, replace(shown, trace_file=None, gantt_file=None)
+        )
+    write_pictures(_trace(plan, what), None, shown.trace_file, shown.gantt_file, shown.console)
+
+
+def show_all(
+    found: Sequence[tuple[Row, Plan | None]],
+    title: str,
+    tasks: int,
+    name: str,
+    what: Tried,
+    shown: Shown,
+    remarks: Sequence[str] = (),
+    *,
+    platforms: bool = True,
+) -> None:
+    """Show rows, and draw what was asked for of the best.
+
+    Parameters
+    ----------
+    found : sequence of (Row, Plan or None)
+        In any order of platforms.
+    title : str
+        Above the table.
+    tasks : int
+        How many the graph has.
+    name : str
+        The graph's.
+    what : Tried
+        What was tried.
+    shown : Shown
+        How it is shown.
+    remarks : sequence of str, optional
+        What else to say.
+    platforms : bool, optional
+        Whether the table says which platform a row is of.
+
+    Raises
+    ------
+    PlanError
+        If there is no plan at all.
+    """
+    from rich.text import Text
+
+    from syclsched.cli.comparing import document, show
+
+    rows = [row for row, _ in found]
+    if shown.json_output:
+        print(json.dumps(document(name, tasks, rows, **_described(what)), indent=1))
+    else:
+        show(rows, title, shown.console, platforms=platforms)
+    for remark in remarks:
+        shown.console.print(Text(remark), soft_wrap=True)
+    refuse_if_nothing(rows)
+    if shown.chart_file is not None:
+        draw(rows, name, shown.chart_file, shown.console)
+    if shown.trace_file is not None or shown.gantt_file is not None:
+        _draw_best(found, what, shown)
+
+
+def _draw_best(found: Sequence[tuple[Row, Plan | None]], what: Tried, shown: Shown) -> None:
+    """Write trace and Gantt chart of the best: disturbed as in its first run, if it was planned before it ran."""
+    from rich.text import Text
+
+    from syclsched.planner.trials import decides_in_the_loop
+
+    ranked = sorted(
+        ((row, plan) for row, plan in found if plan is not None),
+        key=lambda pair: (pair[0].counts_s is None, pair[0].counts_s or pair[0].makespan_s or 0.0),
+    )
+    row, plan = ranked[0]
+    if what.disturbance is not None and decides_in_the_loop(row.policy):
+        shown.console.print(Text(f"drawn is what {row.policy} does when nothing goes differently"), soft_wrap=True)
+        what = replace(what, disturbance=None)
+    write_pictures(_trace(plan, what), None, shown.trace_file, shown.gantt_file, shown.console)
+
+
+def _trace(plan: Plan, what: Tried) -> Trace:
+    """Return the first run."""
+    from syclsched.simulation import simulate
+
+    here, _ = mis.on_platform(what.disturbance, plan.platform)
+    if here is None:
+        return simulate(plan)
+    return simulate(plan, noise=here.noise, events=here.events, seed=what.seeds[0])
+
+
+def _described(what: Tried) -> dict[str, Any]:
+    """Return what was tried as JSON data; nothing if everything went as planned."""
+    said: dict[str, Any] = {} if what.contention is None else {"contention": what.contention}
+    if what.disturbance is None:
+        return said
+    from syclsched.simulation import SlowDown
+
+    noise = what.disturbance.noise
+    events = [
+        {"device": e.device, "at_s": e.at_s, "factor": e.factor}
+        if isinstance(e, SlowDown)
+        else {"device": e.device, "at_s": e.at_s, "failure": True}
+        for e in what.disturbance.events
+    ]
+    return {
+        **said,
+        "noise": {"sigma": noise.sigma, "families": dict(noise.families), "spread": noise.spread},
+        "events": events,
+        "seeds": [what.seeds[0], len(what.seeds)],
+    }
+
+
+def _read(path: str) -> Plan:
+    from syclsched import workloads
+    from syclsched.model.plan import Plan
+
+    if path in workloads.names():
+        raise ArgumentError(
+            "it is a graph and no plan", where=path, hint="Say for what hardware: --platform cpu,max1550,a770"
+        )
+    try:
+        return Plan.from_json(read_text(Path(path)), where=path)
+    except FormatError as error:
+        raise FormatError(
+            error.what,
+            where=error.where,
+            hint=f"{error.hint}; for a graph, say for what hardware: --platform cpu,max1550,a770",
+        ) from None

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands of the compiled submission loop as C has them, and what becomes of those that are submitted together."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+
+class CommandStructure(ctypes.Structure):
+    """``struct command`` of ``_submit.h``."""
+
+    _fields_ = [
+        ("kind", ctypes.c_int64),
+        ("lane", ctypes.c_int64),
+        ("slot", ctypes.c_int64),
+        ("waits", ctypes.c_void_p),
+        ("waits_count", ctypes.c_size_t),
+        ("kernel", ctypes.c_void_p),
+        ("arguments", ctypes.c_void_p),
+        ("types", ctypes.c_void_p),
+        ("arguments_count", ctypes.c_size_t),
+        ("global_range", ctypes.c_size_t * 3),
+        ("local_range", ctypes.c_size_t * 3),
+        ("dimensions", ctypes.c_size_t),
+        ("to", ctypes.c_void_p),
+        ("source", ctypes.c_void_p),
+        ("nbytes", ctypes.c_size_t),
+    ]
+
+
+class Command:
+    """One submission, ready for the loop; holds what it points to."""
+
+    __slots__ = ("_kept", "_structure", "address", "slot")
+
+    def __init__(self, structure: CommandStructure, kept: tuple[Any, ...]) -> None:
+        self.slot = int(structure.slot)
+        self._structure = structure
+        self._kept = kept
+        self.address = ctypes.addressof(structure)
+
+    @property
+    def parts(self) -> tuple[Command, ...]:
+        """What is submitted: itself."""
+        return (self,)
+
+
+class CommandSequence(Command):
+    """Several submissions of one instruction, one after another on its lane.
+
+    Parameters
+    ----------
+    slot : int
+        Where the last one's event goes.
+    parts : tuple of Command
+        At least one.
+    """
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, slot: int, parts: tuple[Command, ...]) -> None:
+        self.slot = slot
+        self._parts = parts
+
+    @property
+    def parts(self) -> tuple[Command, ...]:
+        """What is submitted, in order."""
+        return self._parts
+
+
+class Batch:
+    """What became of commands that were given to the loop.
+
+    Parameters
+    ----------
+    done : int
+        How many were submitted: fewer than given if one was refused or the loop was stopped.
+    submit_ns : list of int
+        The host's clock at each submission.
+    fences : int
+        How many fences were submitted besides.
+    made, made_count
+        Their events, in order of submission, for `SubmissionLoop.wait`.
+    further : int, optional
+        How many submissions there were besides one for each command, and the fences.
+    """
+
+    __slots__ = ("done", "fences", "further", "made", "made_count", "submit_ns")
+
+    def __init__(
+        self, done: int, submit_ns: list[int], fences: int, made: Any, made_count: int, further: int = 0
+    ) -> None:
+        self.further = further
+        self.done = done
+        self.submit_ns = submit_ns
+        self.fences = fences
+        self.made = made
+        self.made_count = made_count

@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan bound to devices once and run many times with new data."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Iterable, Mapping
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+from syclsched.devices.command_list import CommandList
+from syclsched.devices.submission_library import load_library
+from syclsched.devices.submission_loop import SubmissionLoop
+from syclsched.errors import ExecutionError
+from syclsched.execution.batches import Commands
+from syclsched.execution.buffers import NumpyArray
+from syclsched.execution.clock import Anchor, ClockMap, take_anchor
+from syclsched.execution.lanes import queue_of
+from syclsched.execution.program import MEMORY_KINDS, Buffer, Node
+from syclsched.execution.replay import Replay
+from syclsched.execution.run import Run
+from syclsched.execution.start import Prepared, prepare, start
+from syclsched.execution.straight import allocations, why_not_straight
+from syclsched.execution.work import compile_work
+from syclsched.execution.worker import Worker
+from syclsched.model.graph import TaskGraph
+from syclsched.model.plan import Plan
+from syclsched.model.platform import HOST
+
+
+class Runner:
+    """A plan that is ready to be run, again and again; made by `bind`. Use it in a ``with`` statement, or `close` it.
+
+    The plan is verified and its kernels are compiled once. Where all its work can be submitted at once (`replayed`),
+    its memory is got once, too, and every run hands its submissions to the devices from C, hundreds in one call.
+
+    One run is on its way at a time: `run` waits for the one before. Results of a replayed run are in the runner's
+    memory; they can be read until the next run begins.
+
+    Parameters
+    ----------
+    plan, graph, live, trace, owns_devices
+        As for `bind`.
+    """
+
+    def __init__(
+        self, plan: Plan, graph: TaskGraph, live: Any, *, trace: bool = True, owns_devices: bool = False
+    ) -> None:
+        self.plan = plan
+        self._prepared = prepare(plan, graph)
+        self._live = live
+        self._trace = trace
+        self._owns_devices = owns_devices
+        self._lock = threading.Lock()
+        self._last: Run | None = None
+        self._closed = False
+        #: Done when the last of the coroutines that asked for a run has had its turn.
+        self._turn: asyncio.Future[None] | None = None
+        queues = {lane.name: queue for lane in plan.lanes if (queue := queue_of(lane, live)) is not None}
+        self._executables = compile_work(self._prepared.program, self._prepared.work, queues)
+        library = load_library()
+        self.why_not_replayed = (
+            "the package was built without its C parts, or they are switched off"
+            if library is None
+            else why_not_straight(self._prepared.program, self._executables)
+        )
+        self._bound = None
+        if library is not None and self.why_not_replayed is None:
+            self._bound = _Bound(self._prepared, self._executables, library, queues, live)
+            self._finalizer = weakref.finalize(self, self._bound.close)
+
+    @property
+    def replayed(self) -> bool:
+        """Whether runs are handed to the devices from C; `why_not_replayed` says why not."""
+        return self._bound is not None
+
+    def run(self, inputs: Mapping[str, Any] | None = None) -> Run:
+        """Start a run with new data, and return at once.
+
+        Parameters
+        ----------
+        inputs : Mapping[str, array-like], optional
+            As for `execute`.
+
+        Returns
+        -------
+        Run
+            On its way.
+
+        Raises
+        ------
+        UnknownArrayError, ArgumentError
+            If inputs are missing, unknown, or of another shape or dtype.
+        ExecutionError
+            If the runner is closed.
+        """
+        with self._lock:
+            if self._closed:
+                raise ExecutionError("the runner is closed", where=f"plan {self.plan.name!r}")
+            values = self._prepared.values(inputs)
+            if self._bound is None:
+                self._last = start(self._prepared, self._live, values, trace=self._trace)
+            else:
+                if self._last is not None:
+                    self._last.join()
+                    self._last.close()
+                replay = self._bound.replay(values, record=self._trace)
+                self._last = Run(replay, self._live, values, joined=self._prepared.joined)
+            return self._last
+
+    async def run_async(self, inputs: Mapping[str, Any] | None = None) -> Run:
+        """Run with new data, and wait in a coroutine, without a thread of its own.
+
+        Coroutines take turns: each run waits for those asked for before.
+
+        Parameters
+        ----------
+        inputs : Mapping[str, array-like], optional
+            As for `execute`.
+
+        Returns
+        -------
+        Run
+            Through. Its results can be read until the next run begins: before the next ``await``.
+
+        Raises
+        ------
+        TaskFailedError, RunCancelledError, ExecutionError
+            As `Run.wait`, and as `run`.
+        """
+        mine = asyncio.get_running_loop().create_future()
+        before, self._turn = self._turn, mine
+        try:
+            if before is not None and not before.done():
+                await asyncio.wait([before])
+            return await self.run(inputs)
+        finally:
+            if not mine.done():
+                mine.set_result(None)
+
+    def __call__(
+        self, inputs: Mapping[str, Any] | None = None, results: Iterable[str] | None = None
+    ) -> dict[str, NumpyArray]:
+        """Run with new data, wait, and return results.
+
+        Parameters
+        ----------
+        inputs : Mapping[str, array-like], optional
+            As for `execute`.
+        results : iterable of str, optional
+            Names of arrays; by default all that tasks write and whose values are kept.
+
+        Returns
+        -------
+        dict of str to numpy.ndarray
+            The caller's own.
+        """
+        names = self._prepared.results if results is None else tuple(results)
+        with self.run(inputs) as run:
+            run.wait()
+            return {name: run.result(name) for name in names}
+
+    def close(self) -> None:
+        """Wait for the last run, and give the memory back; close the devices if they are the runner's own."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            if self._last is not None:
+                self._last.close()
+            if self._bound is not None:
+                self._finalizer.detach()
+                self._bound.close()
+            if self._owns_devices:
+                self._live.close()
+
+    def __enter__(self) -> Runner:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        how = "closed" if self._closed else "replayed" if self.replayed else f"dispatched: {self.why_not_replayed}"
+        return f"<Runner of {self.plan.name!r}: {how}>"
+
+
+class _Bound:
+    """Memory, queues and commands of a plan whose work can be submitted at once."""
+
+    def __init__(
+        self, prepared: Prepared, executables: Mapping[int, Any], library: Any, queues: dict[str, Any], live: Any
+    ) -> None:
+        self._prepared = prepared
+        self._live = live
+        plan, program = prepared.plan, prepared.program
+        lanes = {index: queues[lane.name] for index, lane in enumerate(plan.lanes) if lane.name in queues}
+        self._queues = queues
+        self._anchors: dict[str, Anchor] = {}
+        self._worker = Worker(f"syclsched {plan.name} replay")
+        self._given: dict[str, NumpyArray] = {}
+        self._buffers = prepared.new_buffers(live, _totals(plan))
+        self._loop = SubmissionLoop(library, lanes, program.slots)
+        self._loop.go_native()
+        self._commands = Commands(self._loop, program, prepared.work, dict(executables), self._buffers, lanes)
+        self._list: CommandList | None = None
+        users: dict[Buffer, dict[int, Any]] = {}
+        self._buffers.prepare(allocations(plan), users)
+        for buffer in allocations(plan):
+            self._buffers.allocate(buffer)
+        nodes = [program.nodes[i.id] for _, i in plan.instructions() if i.kind not in MEMORY_KINDS]
+        self._nodes = nodes
+        self._reads_input = [node for node in nodes if any(use.space == HOST for use in node.instruction.uses)]
+
+    def replay(self, values: Mapping[str, NumpyArray], *, record: bool) -> Replay:
+        """Return a run with these inputs, not yet started."""
+        self._give(values)
+        if self._list is None:
+            self._list = CommandList(self._loop, [self._command(node) for node in self._nodes])
+        if record and not self._anchors:
+            self._anchors = self._read_clocks()
+        return Replay(
+            self._prepared.program,
+            self._prepared.work,
+            self._list,
+            self._loop,
+            self._buffers,
+            self._worker,
+            self._clock_maps,
+            record=record,
+        )
+
+    def close(self) -> None:
+        """Give everything back."""
+        self._worker.stop()
+        self._loop.close()
+        self._buffers.clear()
+
+    def _give(self, values: Mapping[str, NumpyArray]) -> None:
+        """Put inputs where the commands read them: only where they lie elsewhere than before do commands change."""
+        moved = {
+            name
+            for name in self._prepared.inputs
+            if name not in self._given or self._given[name].ctypes.data != values[name].ctypes.data
+        }
+        self._given = {name: values[name] for name in self._prepared.inputs}
+        for name in self._prepared.inputs:
+            if name in moved:
+                self._buffers.add_input(name, values[name], private=False)
+        if moved and self._list is not None:
+            for node in self._reads_input:
+                self._list.replace(self._command(node))
+
+    def _command(self, node: Node) -> Any:
+        command = self._commands.get(node)
+        assert command is not None, node.instruction
+        return command
+
+    def _read_clocks(self) -> dict[str, Anchor]:
+        by_device: dict[str, Anchor] = {}
+        for index, lane in enumerate(self._prepared.plan.lanes):
+            if lane.name in self._queues and lane.device not in by_device:
+                by_device[lane.device] = take_anchor(self._queues[lane.name], partial(self._loop.stamp, index))
+        return by_device
+
+    def _clock_maps(self) -> dict[str, ClockMap]:
+        now = self._read_clocks()
+        return {
+            lane.name: ClockMap(self._anchors[lane.device], now[lane.device])
+            for lane in self._prepared.plan.lanes
+            if lane.name in self._queues
+        }
+
+
+def _totals(plan: Plan) -> dict[str, int]:
+    """Return the bytes of all buffers together, by space."""
+    totals: dict[str, int] = {}
+    for (_, space), nbytes in allocations(plan).items():
+        totals[space] = totals.get(space, 0) + nbytes
+    return totals
+
+
+def bind(plan: Plan, graph: TaskGraph, live: Any, *, trace: bool = True, owns_devices: bool = False) -> Runner:
+    """Verify a plan and make it ready to be run many times with new data.
+
+    Parameters
+    ----------
+    plan : Plan
+        From the planner, or read from a file.
+    graph : TaskGraph
+        The graph it was made for.
+    live : LiveDevices
+        The plan's devices, from `syclsched.devices.open_devices`.
+    trace : bool, optional
+        Keep times of every run for `Run.trace`.
+    owns_devices : bool, optional
+        Close ``live`` with the runner.
+
+    Returns
+    -------
+    Runner
+        Its `Runner.run` starts a run.
+
+    Raises
+    ------
+    RaceError, IncompletePlanError, MemoryLimitError, DeviceNotFoundError
+        As `execute`.
+    """
+    return Runner(plan, graph, live, trace=trace, owns_devices=owns_devices)

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One run of a plan whose every submission was prepared: handed to the compiled loop as it is, hundreds in one call.
+
+It has the same face as the dispatcher, so that a `Run` does not know which of the two is behind it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+from syclsched.devices.command_list import CommandList
+from syclsched.devices.commands import Batch
+from syclsched.devices.submission_loop import SubmissionLoop
+from syclsched.errors import ExecutionError, SyclschedError
+from syclsched.execution.buffers import BufferTable, LiveBuffer
+from syclsched.execution.clock import ClockMap
+from syclsched.execution.failures import Failures, note_device_failures, task_failed
+from syclsched.execution.program import Buffer, Program
+from syclsched.execution.records import Counts, Outcome, Record
+from syclsched.execution.statuses import failed_status, statuses_behind
+from syclsched.execution.work import Work
+from syclsched.execution.worker import Worker
+
+
+class BorrowedBuffers:
+    """The buffers of a bound plan as one run sees them: gone when the next one begins.
+
+    Parameters
+    ----------
+    table : BufferTable
+        The bound plan's.
+    """
+
+    def __init__(self, table: BufferTable) -> None:
+        self._table: BufferTable | None = table
+
+    def get(self, buffer: Buffer) -> LiveBuffer | None:
+        """Return a buffer, or None if it is not there any more."""
+        return None if self._table is None else self._table.get(buffer)
+
+    def __getitem__(self, buffer: Buffer) -> LiveBuffer:
+        found = self.get(buffer)
+        if found is None:
+            raise KeyError(buffer)
+        return found
+
+    def __contains__(self, buffer: Buffer) -> bool:
+        return self.get(buffer) is not None
+
+    def clear(self) -> None:
+        """See them no more; they stay the bound plan's."""
+        self._table = None
+
+
+class Replay:
+    """Runs a bound plan, once.
+
+    Parameters
+    ----------
+    program : Program
+        What is done.
+    work : Mapping[int, Work]
+        By instruction number.
+    commands : CommandList
+        All its submissions.
+    loop : SubmissionLoop
+        Theirs.
+    buffers : BufferTable
+        The bound plan's, with the inputs in it.
+    worker : Worker
+        The thread that waits for the devices; where they compute on the host's cores it lends them one.
+    clocks : callable
+        Returns the device clocks' maps by lane name, when a trace is asked for.
+    record : bool
+        Whether to keep what a trace needs.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        work: Mapping[int, Work],
+        commands: CommandList,
+        loop: SubmissionLoop,
+        buffers: BufferTable,
+        worker: Worker,
+        clocks: Callable[[], Mapping[str, ClockMap]],
+        *,
+        record: bool,
+    ) -> None:
+        self.program = program
+        self.buffers = BorrowedBuffers(buffers)
+        self.counts = Counts()
+        self.failures = Failures(program.tasks)
+        self.finished = threading.Event()
+        self.error: SyclschedError | None = None
+        self.cancelled = False
+        self.recording = record
+        self.when_finished: Callable[[], None] | None = None
+        self._work = work
+        self._with_status = [number for number, piece in work.items() if piece.status is not None]
+        self._commands = commands
+        self._loop = loop
+        self._worker = worker
+        self._clocks = clocks
+        self._peak_bytes = dict(buffers.peak_bytes)
+        self._lock = threading.Lock()
+        self._over = False
+        self._through = self._all = False
+        self._batches: list[Batch] = []
+        self._outcomes: dict[int, Outcome] = {}
+        self._submit_ns: dict[int, int] = {}
+        self._device_ns: dict[int, tuple[int, int]] = {}
+
+    # --- as the dispatcher ------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Submit everything; returns when that is done."""
+        begun_ns, processor_ns = time.perf_counter_ns(), time.thread_time_ns()
+        try:
+            done = self._commands.submit()
+            self._all = done == len(self._commands)
+            if not self._all:
+                self._submit_rest(done)
+            self._through = not self.cancelled
+        finally:
+            self.counts.submission_ns = time.perf_counter_ns() - begun_ns
+            self.counts.dispatch_ns = time.thread_time_ns() - processor_ns
+            self.counts.submissions = len(self._commands)
+            self.counts.barriers = self._commands.fences
+            self.counts.events = len(self.program.waited_for)
+            self.counts.peak_bytes = self._peak_bytes
+            self._worker.post(self._finish)
+
+    def cancel(self) -> None:
+        """Submit nothing more; what was submitted ends. Returns at once."""
+        with self._lock:
+            if not self._over:
+                self.cancelled = True
+                self._loop.stop()
+
+    def wait_submitted(self, number: int, timeout_s: float | None) -> bool:
+        """Return True: everything is submitted before the caller gets to ask."""
+        return True
+
+    def event(self, number: int) -> Any:
+        """Return the event of an instruction, None if it has completed or was never submitted."""
+        with self._lock:
+            return None if self._over or not self._loop.has_event(number) else self._loop.event(number)
+
+    def passed(self, number: int) -> bool:
+        """Return whether an instruction has been submitted."""
+        with self._lock:
+            return self._through or (not self._over and self._loop.has_event(number))
+
+    def is_complete(self, number: int) -> bool:
+        """Return whether an instruction has completed or was cancelled."""
+        with self._lock:
+            return self._over or not self._loop.has_event(number) or self._loop.is_complete(number)
+
+    @property
+    def through(self) -> bool:
+        """Whether everything was done."""
+        return self._through
+
+    def statuses_behind(self, array: str) -> list[Work]:
+        """Return the tasks with a status that an array's last value depends on, in the plan's order."""
+        return statuses_behind(self.program, self._work, array)
+
+    def join(self, timeout_s: float | None = None) -> None:
+        """Wait for the run to end."""
+        self.finished.wait(timeout_s)
+
+    @cached_property
+    def clocks(self) -> Mapping[str, ClockMap]:
+        """Maps of the device clocks by lane name."""
+        return self._clocks()
+
+    @cached_property
+    def records(self) -> dict[int, Record]:
+        """What each instruction did, once the run is over."""
+        found = {}
+        for number, submit_ns in self._submit_ns.items():
+            found[number] = Record(submit_ns, self._outcomes.get(number, "done"), device_ns=self._device_ns.get(number))
+        return found
+
+    def _submit_rest(self, done: int) -> None:
+        """Go on after a submission that was refused, without what depends on it; or end what was cancelled."""
+        for command in self._commands.from_submission(done):
+            instruction = self.program.nodes[command.slot].instruction
+            if self.cancelled or self.failures.cancels(instruction):
+                self._outcomes[command.slot] = "cancelled"
+            else:
+                batch = self._loop.submit([command])
+                self._batches.append(batch)
+                if batch.done:
+                    self._submit_ns[command.slot] = batch.submit_ns[0]
+                    continue
+                self._outcomes[command.slot] = "cancelled" if self._loop.stopped else "failed"
+                if not self._loop.stopped:
+                    cause = ExecutionError("the runtime refuses it")
+                    self.failures.record(instruction, task_failed(instruction, cause, "could not be submitted:"))
+            self.failures.lost(instruction)
+            self._submit_ns[command.slot] = time.perf_counter_ns()
+
+    # --- the end, on the worker -------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        try:
+            self._commands.wait()
+            for batch in self._batches:
+                self._loop.wait(batch)
+            submitted = self._submitted()
+            self._outcomes |= note_device_failures(self.failures, self.program.plan, self._loop.failed())
+            if self.recording:
+                times = self._commands.submit_ns()
+                self._submit_ns = {number: times[number] for number in submitted} | self._submit_ns
+                self._device_ns = dict(zip(submitted, self._loop.times(submitted), strict=True))
+            there = set(submitted) if self._with_status else ()
+            for number in self._with_status:
+                error = failed_status(self._work[number], self.buffers) if number in there else None
+                if error is not None:
+                    self.failures.record(self.program.nodes[number].instruction, error)
+                    self._outcomes[number] = "failed"
+        except BaseException as error:
+            self.error = self.error or ExecutionError(
+                f"the run could not be ended: {type(error).__name__}: {error}",
+                where=f"plan {self.program.plan.name!r}",
+            )
+        finally:
+            with self._lock:
+                self._over = True
+                self._loop.begin_again()
+            self.finished.set()
+            if self.when_finished is not None:
+                self.when_finished()
+                self.when_finished = None
+
+    def _submitted(self) -> list[int]:
+        numbers = [command.slot for command in self._commands.commands]
+        return numbers if self._all else [number for number in numbers if self._loop.has_event(number)]

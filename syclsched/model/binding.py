@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is passed to a task, checked against its operation's parameters when the task is added."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from syclsched.errors import ArgumentError, UnknownArrayError
+from syclsched.model.access import Access, AccessMode, RowRange, rows_name
+from syclsched.model.operation import Operation, Parameter, Scalar, Shape, Signature
+from syclsched.model.task import ArrayRows, LogicalArray, Task
+
+#: What can be passed for a parameter.
+Argument = LogicalArray | ArrayRows | Access | Scalar
+
+#: Returns the declared array of a name, or refuses; given the name and where it is asked for.
+Lookup = Callable[[str, str], LogicalArray]
+
+
+class Bound(NamedTuple):
+    """The arguments of a task as its fields: see `Task`."""
+
+    accesses: tuple[Access, ...]
+    arguments: Mapping[str, str]
+    signature: Signature
+    rows: Mapping[str, RowRange]
+
+
+def bind(operation: Operation, given: Mapping[str, Argument], lookup: Lookup, where: str) -> Bound:
+    """Return the arguments of a task.
+
+    Parameters
+    ----------
+    operation : Operation
+        What the task computes.
+    given : Mapping[str, LogicalArray, ArrayRows, Access or number]
+        By parameter name.
+    lookup : callable
+        Returns the declared array of a name.
+    where : str
+        The task, for errors.
+
+    Returns
+    -------
+    Bound
+        Checked.
+
+    Raises
+    ------
+    ArgumentError
+        If a parameter is missing or unknown, there are no such rows, or a shape, dtype or access mode does not fit.
+    UnknownArrayError
+        If an array is not declared or has been freed.
+    """
+    known = {p.name for p in operation.parameters}
+    for missing in sorted(known - given.keys()):
+        raise ArgumentError(f"argument {missing!r} is missing", where=where)
+    for unknown in sorted(given.keys() - known):
+        raise ArgumentError(f"unknown argument {unknown!r}", where=where, hint=f"It takes {', '.join(sorted(known))}")
+    accesses: dict[str, dict[RowRange | None, AccessMode]] = {}
+    arguments: dict[str, str] = {}
+    ranges: dict[str, RowRange] = {}
+    shapes: dict[str, Shape] = {}
+    dtypes: dict[str, str] = {}
+    scalars: dict[str, Scalar] = {}
+    for parameter in operation.parameters:
+        value = given[parameter.name]
+        if parameter.mode is None:
+            scalars[parameter.name] = _scalar(value, parameter, where)
+            continue
+        array, rows = _array(value, parameter, lookup, where)
+        arguments[parameter.name] = array.name
+        earlier = accesses.get(array.name)
+        if earlier is None:
+            accesses[array.name] = {rows: parameter.mode}
+        else:
+            _check_overlap(array.name, rows, parameter.mode, earlier, where)
+            earlier[rows] = parameter.mode
+        if rows is None:
+            shapes[parameter.name] = array.shape
+        else:
+            ranges[parameter.name], shapes[parameter.name] = rows, part_shape(array.shape, rows)
+        dtypes[parameter.name] = array.dtype
+    signature = Signature(shapes, dtypes, scalars)
+    _check_signature(operation, signature, where)
+    touched = tuple([Access(name, mode, rows) for name, each in accesses.items() for rows, mode in each.items()])
+    return Bound(touched, arguments, signature, ranges)
+
+
+def declare(name: str, shape: Iterable[int] | None, dtype: Any, data: Any, *, temporary: bool) -> LogicalArray:
+    """Return an array as it is declared.
+
+    Parameters
+    ----------
+    name : str
+        Of the array.
+    shape : iterable of int or None
+        That of ``data`` if not given.
+    dtype : dtype-like or None
+        That of ``data`` if not given, else float64.
+    data : array-like or None
+        Its initial value.
+    temporary : bool
+        See `LogicalArray`.
+
+    Returns
+    -------
+    LogicalArray
+        One that can lie in device memory.
+
+    Raises
+    ------
+    ArgumentError
+        If shape and dtype are missing or impossible.
+    """
+    where = f"array {name!r}"
+    if shape is None and data is None:
+        raise ArgumentError("neither shape nor data is given", where=where)
+    try:
+        extent = tuple(int(n) for n in (data.shape if shape is None else shape))
+        kind = np.dtype(dtype if dtype is not None else (data.dtype if data is not None else "float64"))
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"shape {shape!r} or dtype {dtype!r} is not one", where=where) from error
+    if any(n < 0 for n in extent) or kind.hasobject:
+        raise ArgumentError(
+            f"shape {extent} with dtype {kind.name} cannot lie in device memory",
+            where=where,
+            hint="Give non-negative extents and a numeric dtype",
+        )
+    return LogicalArray(name, extent, kind.name, temporary)
+
+
+def part_shape(shape: Shape, rows: RowRange | None) -> Shape:
+    """Return the shape of some rows of an array of a shape; None stands for all."""
+    return shape if rows is None else (rows[1] - rows[0], *shape[1:])
+
+
+def takes(task: Task, parameter: str, array: LogicalArray) -> bool:
+    """Return whether an array, or the rows of it that a task is passed, are what the task's signature says.
+
+    Parameters
+    ----------
+    task : Task
+        Any.
+    parameter : str
+        One of its array parameters.
+    array : LogicalArray
+        What is declared under the name that is passed.
+    """
+    rows, signature = task.rows.get(parameter), task.signature
+    if signature is None or (rows is not None and not (array.shape and 0 <= rows[0] < rows[1] <= array.shape[0])):
+        return False
+    found = (part_shape(array.shape, rows), array.dtype)
+    return found == (signature.shapes[parameter], signature.dtypes[parameter])
+
+
+def check_data(array: LogicalArray, data: Any) -> None:
+    """Raise `ArgumentError` unless ``data`` has the shape and dtype of ``array``.
+
+    Parameters
+    ----------
+    array : LogicalArray
+        What is declared.
+    data : array-like
+        What is given.
+    """
+    if tuple(data.shape) != array.shape or np.dtype(data.dtype).name != array.dtype:
+        raise ArgumentError(
+            f"data of shape {tuple(data.shape)} and dtype {np.dtype(data.dtype).name} is given for an array "
+            f"of shape {array.shape} and dtype {array.dtype}",
+            where=f"array {array.name!r}",
+        )
+
+
+def _array(value: object, parameter: Parameter, lookup: Lookup, where: str) -> tuple[LogicalArray, RowRange | None]:
+    """Return the array that is passed, and which of its rows; None for the whole."""
+    if isinstance(value, Access):
+        declared, rows = lookup(value.array, where), value.rows
+        if value.mode is not parameter.mode:
+            assert parameter.mode is not None
+            raise ArgumentError(
+                f"argument {parameter.name!r} is a {parameter.mode.value} of the operation, not a {value.mode.value}",
+                where=where,
+            )
+    elif isinstance(value, (LogicalArray, ArrayRows)):
+        whole, rows = (value, None) if isinstance(value, LogicalArray) else (value.array, value.rows)
+        declared = lookup(whole.name, where)
+        if whole is not declared and (whole.shape, whole.dtype) != (declared.shape, declared.dtype):
+            raise UnknownArrayError(f"array {whole.name!r} belongs to another graph", where=where)
+    else:
+        raise ArgumentError(f"argument {parameter.name!r} must be an array of the graph, not {value!r}", where=where)
+    return declared, None if rows is None else existing(rows, declared, f"{where}, argument {parameter.name!r}")
+
+
+def existing(rows: RowRange, array: LogicalArray, where: str) -> RowRange | None:
+    """Return a range of rows that exist; None if they are all.
+
+    Parameters
+    ----------
+    rows : (int, int)
+        First row and one past the last.
+    array : LogicalArray
+        The whole.
+    where : str
+        Who asks for them, for errors.
+
+    Raises
+    ------
+    ArgumentError
+        If the range is empty or goes beyond the array.
+    """
+    start, stop = rows
+    extent = array.shape[0] if array.shape else 0
+    if not 0 <= start <= extent or not 0 <= stop <= extent:
+        raise ArgumentError(
+            f"{rows_name(array.name, rows)} is beyond the array, which has {extent} rows",
+            where=where,
+            hint="Ranges are not cut short as in NumPy: give one within the array",
+        )
+    if rows == (0, extent):
+        return None
+    if start >= stop:
+        raise ArgumentError(
+            f"{rows_name(array.name, rows)} has no rows",
+            where=where,
+            hint="Leave the task out where there is nothing to do",
+        )
+    return rows
+
+
+def _check_overlap(
+    array: str, rows: RowRange | None, mode: AccessMode, before: Mapping[RowRange | None, AccessMode], where: str
+) -> None:
+    """Refuse rows of an array that the task is passed twice, if one of the two is written."""
+    for taken, earlier in before.items():
+        if not (mode.writes or earlier.writes):
+            continue
+        both = rows or taken
+        if rows is not None and taken is not None:
+            both = max(rows[0], taken[0]), min(rows[1], taken[1])
+            if both[0] >= both[1]:
+                continue
+        what = f"array {array!r} is" if both is None else f"rows {rows_name(array, both)} are"
+        raise ArgumentError(
+            f"{what} passed twice, and one of the two is written",
+            where=where,
+            hint="Use an operation with a single update parameter, or copy the array first",
+        )
+
+
+def _scalar(value: object, parameter: Parameter, where: str) -> Scalar:
+    if isinstance(value, (bool, int, np.integer)):
+        return int(value)
+    if isinstance(value, (float, np.floating)):
+        return float(value)
+    raise ArgumentError(f"argument {parameter.name!r} must be a number, not {value!r}", where=where)
+
+
+def _check_signature(operation: Operation, signature: Signature, where: str) -> None:
+    """Raise `ArgumentError` if shapes, dtypes or scalars do not fit the operation."""
+
+    def refuse(what: str) -> NoReturn:
+        raise ArgumentError(what, where=where)
+
+    for parameter in operation.arrays:
+        shape, dtype = signature.shapes[parameter.name], signature.dtypes[parameter.name]
+        if parameter.ndim is not None and len(shape) != parameter.ndim:
+            refuse(f"argument {parameter.name!r} must have {parameter.ndim} dimensions, its shape is {shape}")
+        if parameter.dtypes and dtype not in parameter.dtypes:
+            refuse(f"argument {parameter.name!r} must be {' or '.join(parameter.dtypes)}, it is {dtype}")
+        if parameter.like is not None and dtype != signature.dtypes[parameter.like]:
+            other = signature.dtypes[parameter.like]
+            refuse(f"argument {parameter.name!r} must have the dtype of {parameter.like!r} ({other}), it is {dtype}")
+    wrong = operation.check(signature) if operation.check is not None else None
+    if wrong is not None:
+        refuse(wrong)

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dynamic and hybrid policies in the loop: what they make of a graph when things go differently than planned.
+
+Such a policy decides while tasks run, so there is no plan before the run. It is tried on the scheduler's clock
+(`syclsched.scheduling.dynamic`), which knows nothing of submission, hand-offs and interference. Its decisions are then
+made a plan and simulated like any other, under the same disturbance, so that its makespan can be compared with those of
+static plans. After a failure there is no such plan, as some work was started twice or not done: the makespan is then
+that of the scheduler's clock, and on top what simulation added to the same policy's run without disturbances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from syclsched.costs import CostModel, History
+from syclsched.errors import PolicyError
+from syclsched.model.graph import TaskGraph
+from syclsched.model.plan import Plan
+from syclsched.model.platform import Platform
+from syclsched.planner.builder import Builder, with_metrics
+from syclsched.planning import verify
+from syclsched.planning.measures import measure
+from syclsched.scheduling import Problem, Timetable, get
+from syclsched.scheduling.bounds import plan_bound_s
+from syclsched.scheduling.dynamic import DYNAMIC_POLICIES, DynamicPolicy, DynamicRun, Hybrid, run_dynamic
+from syclsched.scheduling.portfolio import Entry
+from syclsched.scheduling.tables import NOTHING
+from syclsched.simulation import Disturbance, Failure, Trial, Trials, repeat
+from syclsched.simulation.noise import copy_factors, task_factors
+
+#: Follows the plan of another policy, HEFT if not said, and deviates from it by rule.
+HYBRID = "hybrid"
+
+#: The policies that decide while tasks run, as users type them; the last also as ``hybrid:POLICY``.
+LOOP_POLICIES: tuple[str, ...] = (*(policy.name for policy in DYNAMIC_POLICIES), HYBRID)
+
+
+def decides_in_the_loop(name: str) -> bool:
+    """Return whether a name is that of a policy that decides while tasks run.
+
+    Parameters
+    ----------
+    name : str
+        As users type it.
+
+    Returns
+    -------
+    bool
+        True for those of `LOOP_POLICIES` and ``hybrid:POLICY``.
+    """
+    return name in LOOP_POLICIES or name.startswith(f"{HYBRID}:")
+
+
+def loop_policy(name: str, problem: Problem) -> DynamicPolicy:
+    """Return a policy that decides while tasks run.
+
+    Parameters
+    ----------
+    name : str
+        One of `LOOP_POLICIES`, or ``hybrid:POLICY`` for a hybrid that follows another policy than HEFT.
+    problem : Problem
+        What is to be run; its times are the estimates.
+
+    Returns
+    -------
+    DynamicPolicy
+        For this problem.
+
+    Raises
+    ------
+    PolicyError
+        If there is none of that name.
+    """
+    for policy in DYNAMIC_POLICIES:
+        if policy.name == name:
+            return policy
+    hybrid, _, base = name.partition(":")
+    if hybrid != HYBRID:
+        raise PolicyError(f"no dynamic policy {name!r}", hint=f"There are {', '.join(LOOP_POLICIES)}")
+    return Hybrid(get(base or "heft").schedule(problem))
+
+
+def try_in_the_loop(
+    graph: TaskGraph,
+    platform: Platform,
+    policy: str,
+    *,
+    disturbance: Disturbance | None = None,
+    seeds: Iterable[int] = (0,),
+    history: History | None = None,
+) -> tuple[Plan, Trials | None]:
+    """Run a graph under a policy that decides while tasks run.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        What is run.
+    platform : Platform
+        Where.
+    policy : str
+        See `loop_policy`.
+    disturbance : Disturbance, optional
+        What goes differently than the policy believes.
+    seeds : iterable of int, optional
+        Of the disturbed runs.
+    history : History, optional
+        Measured task times.
+
+    Returns
+    -------
+    Plan
+        What the policy does when everything goes as it believes, simulated and verified.
+    Trials or None
+        The disturbed runs; None without a disturbance.
+
+    Raises
+    ------
+    PolicyError
+        If there is no such policy, or the data of a task cannot be brought to where it can run.
+    CapabilityError, PlanError
+        If a task can run nowhere, or no plan can be made of what the policy did.
+    """
+    graph.validate()
+    builder = Builder(graph, platform, CostModel(platform, history))
+    problem = builder.problem()
+    decider = loop_policy(policy, problem)
+    calm = run_dynamic(problem, decider)
+    plan = _plan(builder, policy, calm.timetable)
+    verify(plan, graph)
+    added_s = max(0.0, plan.makespan_s - calm.makespan_s)
+    carried = with_metrics(plan, measure(plan, platform), plan_bound_s(problem))
+    if disturbance is None:
+        return carried, None
+    runs = []
+    for seed in seeds:
+        run = _disturbed(problem, decider, plan, disturbance, seed)
+        if any(isinstance(event, Failure) for event in disturbance.events):
+            runs.append(_as_trial(problem, run, added_s))
+        else:
+            runs += repeat(_plan(builder, policy, run.timetable), disturbance, [seed]).runs
+    return carried, Trials(tuple(runs))
+
+
+def _plan(builder: Builder, policy: str, timetable: Timetable) -> Plan:
+    """Return the simulated plan of what a policy did, with the durations that it believed."""
+    plan = builder.build(Entry(policy, "", builder.problem(), timetable, timetable.makespan_s))
+    return replace(plan, platform=builder.platform.without_profiles())
+
+
+def _disturbed(problem: Problem, policy: DynamicPolicy, plan: Plan, disturbance: Disturbance, seed: int) -> DynamicRun:
+    """Run a policy that believes the problem, where each task takes what it takes in any plan with this seed."""
+    noise, tables = disturbance.noise, problem.tables
+    by_name = dict(zip((task.name for task in plan.tasks), task_factors(plan.tasks, noise, seed).tolist(), strict=True))
+    factors = np.array([by_name[name] for name in problem.names])
+    seconds = tables.seconds * factors[:, None]
+    return run_dynamic(
+        replace(problem, tables=tables._replace(seconds=seconds)),
+        policy,
+        estimated_s=tables.seconds,
+        copy_factor=copy_factors(plan.tasks, len(tables.item_bytes), noise, seed),
+        events=disturbance.events,
+    )
+
+
+def _as_trial(problem: Problem, run: DynamicRun, added_s: float) -> Trial:
+    undone = tuple(problem.names[each.task] for each in run.undone)
+    arrays = ((problem.item_array[item], item) for item in run.lost_items)
+    lost = tuple(dict.fromkeys(problem.item_name(i) if a == NOTHING else problem.arrays[a] for a, i in arrays))
+    return Trial(run.makespan_s + added_s, undone, lost)

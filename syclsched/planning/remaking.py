@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which temporaries are given up where memory is short, to be made again when they are next read.
+
+An array that must leave a space is saved to the host's memory and brought back, or its value is given up and the task
+that wrote it is done once more right before the next reader: rematerialisation, as of activations in training (Griewank
+and Walther 2000; Chen et al. 2016, https://arxiv.org/abs/1604.06174). It pays where the task takes less time than two
+copies. What the task reads must be there again by then, and be the same: until then it counts as read, so that it is
+neither forgotten nor the first to go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from syclsched.model.plan import PlannedTask
+from syclsched.model.platform import HOST, Device, Platform
+from syclsched.model.schedule import Assignment
+from syclsched.planning.record import GraphRecord
+from syclsched.planning.residency import Residency
+from syclsched.planning.steps import READING, WRITING
+from syclsched.planning.uses import Touch, Upcoming
+
+#: So many tasks at most are done again for one value that is given up.
+MOST_AGAIN: Final = 32
+
+
+class Maker(NamedTuple):
+    """The task that wrote an array, where, and its position in the global order."""
+
+    task: PlannedTask
+    assignment: Assignment
+    position: int
+
+
+@dataclass(slots=True)
+class _Estimate:
+    """What making a value again takes: seconds, the arrays that are made, and what they read by when."""
+
+    seconds: float
+    made: set[str]
+    reads: list[tuple[str, Touch]]
+
+
+class Remaking:
+    """Values that are given up, and who makes them again.
+
+    Parameters
+    ----------
+    graph : GraphRecord
+        The graph.
+    devices : Mapping[str, Device]
+        By name.
+    durations_s : Mapping[str, float]
+        Predicted seconds of each task where it is assigned.
+    upcoming : Upcoming
+        What is still to come; reads by tasks that are done again are added to it.
+    memory : Residency
+        What lies where.
+    valid : Mapping[str, sequence of str]
+        Per array the spaces that hold its current value; kept up to date by the caller.
+    seconds : callable
+        Returns the seconds of a copy, given both spaces and the array.
+    """
+
+    def __init__(
+        self,
+        graph: GraphRecord,
+        devices: Mapping[str, Device],
+        durations_s: Mapping[str, float],
+        upcoming: Upcoming,
+        memory: Residency,
+        valid: Mapping[str, Sequence[str]],
+        seconds: Callable[[str, str, str], float],
+    ) -> None:
+        self._devices = devices
+        self._durations_s = durations_s
+        self._upcoming = upcoming
+        self._memory = memory
+        self._valid = valid
+        self._seconds = seconds
+        self._statuses = graph.statuses
+        self._temporary = {a.name for a in graph.arrays if a.temporary and a.rows is None} - graph.statuses
+        self._temporary -= graph.pieces.keys()
+        self._maker: dict[str, Maker] = {}
+        #: Per array that is given up, the reads that were added for its sake.
+        self._given_up: dict[str, list[tuple[str, Touch]]] = {}
+
+    def made(self, maker: Maker) -> None:
+        """Note that a task has been placed."""
+        for access in maker.task.accesses:
+            if WRITING[id(access.mode)]:
+                self._maker[access.array] = maker
+                if access.array in self._given_up:
+                    self.remade(access.array)  # nobody reads the old value any more
+
+    def can_give_up(self, array: str, space: str) -> bool:
+        """Return whether the value of an array that only one space holds could be made again there when needed."""
+        return self._estimate(array, space) is not None
+
+    def gives_up(self, array: str, space: str) -> bool:
+        """Give the value of an array up, if making it again is cheaper than saving it, or if it cannot be saved.
+
+        Parameters
+        ----------
+        array, space : str
+            The array, and the only space that holds its value, from which it is about to go.
+
+        Returns
+        -------
+        bool
+            Whether it is given up.
+        """
+        found = self._estimate(array, space)
+        if found is None:
+            return False
+        # There and back on one link. Other copies on it are not known yet: who makes the plan compares both ways.
+        if self._memory.can_save(array, space) and found.seconds >= (
+            self._seconds(space, HOST, array) + self._seconds(HOST, space, array)
+        ):
+            return False
+        self._given_up[array] = found.reads
+        for needed, touch in found.reads:
+            self._upcoming.expect(needed, touch)
+            self._memory.renew(needed)
+        return True
+
+    def missing(self, task: PlannedTask) -> list[tuple[str, Maker]]:
+        """Return what must be made again before a task can read it: arrays with their makers, in order."""
+        todo = [(a.array, False) for a in task.accesses if READING[id(a.mode)] and a.array in self._given_up]
+        found: dict[str, Maker] = {}
+        while todo:
+            array, ready = todo.pop()
+            if array in found:
+                continue
+            maker = self._maker[array]
+            if ready:
+                found[array] = maker
+                continue
+            todo.append((array, True))
+            todo += [(a, False) for a in _reads(maker.task) if a in self._given_up]
+        return list(found.items())
+
+    def remade(self, array: str) -> None:
+        """Note that an array has been made again."""
+        reads = self._given_up.pop(array)
+        for needed, touch in reads:
+            self._upcoming.forget(needed, touch)
+        self._memory.settle(dict.fromkeys(needed for needed, _ in reads))
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _estimate(self, array: str, space: str) -> _Estimate | None:
+        """Return what it would take to make a value again for its next reader; None if that cannot be done."""
+        if array not in self._temporary:
+            return None
+        reader = self._upcoming.first_reader(array)
+        if reader is None or reader.home != space:
+            return None
+        until = reader.position - reader.position % 2  # just before the reader
+        if until <= self._upcoming.now:
+            return None
+        estimate = _Estimate(0.0, set(), [])
+        return estimate if self._add(estimate, array, space, until) else None
+
+    def _add(self, estimate: _Estimate, array: str, space: str, until: int) -> bool:
+        """Add an array, and whatever must be made again for it, to an estimate; return False if it cannot be made."""
+        todo = [array]
+        while todo:
+            array = todo.pop()
+            if array in estimate.made:
+                continue
+            maker = self._maker.get(array)
+            if maker is None or len(estimate.made) == MOST_AGAIN or not self._repeats(maker, array, space, until):
+                return False
+            estimate.made.add(array)
+            estimate.seconds += self._durations_s[maker.task.name]
+            for needed in _reads(maker.task):
+                estimate.reads.append((needed, Touch(until, space, True, False)))
+                if needed in self._given_up:
+                    todo.append(needed)
+                    continue
+                seconds = self._bring_s(needed, space, until)
+                if seconds is None:
+                    return False
+                estimate.seconds += seconds
+        return True
+
+    def _repeats(self, maker: Maker, array: str, space: str, until: int) -> bool:
+        """Return whether doing a task again just before a position writes the same in the same space, and only that."""
+        task, device = maker.task, self._devices[maker.assignment.device]
+        if not task.repeatable or device.space != space or len(device.reaches) > 1:
+            return False
+        for access in task.accesses:
+            name = access.array
+            written = WRITING[id(access.mode)] and name != array
+            if written and (name not in self._statuses or self._maker[name] is not maker):
+                return False
+            if self._upcoming.written_within(name, maker.position + 1, until):
+                return False
+        return True
+
+    def _bring_s(self, array: str, space: str, until: int) -> float | None:
+        """Return the seconds of copies that are needed for an array to be in a space at a position.
+
+        None if its value is gone for good.
+        """
+        spaces = [s for s in self._valid[array] if self._memory.holds(array, s)]
+        if not spaces:
+            return None
+        others = [self._seconds(s, space, array) for s in spaces if s != space]
+        if len(others) == len(spaces):
+            return min(others)
+        if self._upcoming.next_in(array, space) <= until:
+            return 0.0  # it stays for another reader
+        if others:
+            return min(others)
+        back_s = self._seconds(HOST, space, array)
+        return back_s if self._memory.wanted(array) else back_s + self._seconds(space, HOST, array)
+
+
+def _reads(task: PlannedTask) -> list[str]:
+    return [access.array for access in task.accesses if READING[id(access.mode)]]
+
+
+def pays(
+    graph: GraphRecord, platform: Platform, assignments: Sequence[Assignment], durations_s: Mapping[str, float]
+) -> bool:
+    """Return whether there is any temporary that takes less time to make again than to copy out and back.
+
+    Parameters
+    ----------
+    graph : GraphRecord
+        The graph.
+    platform : Platform
+        Its links.
+    assignments : sequence of Assignment
+        Where each task runs.
+    durations_s : Mapping[str, float]
+        Predicted seconds of each there.
+    """
+    temporary = {a.name: a.nbytes for a in graph.arrays if a.temporary and a.rows is None}
+    tasks = {t.name: t for t in graph.tasks if t.repeatable}
+    links = {
+        device.name: (*platform.route(device.space, HOST), *platform.route(HOST, device.space))
+        for device in platform.devices
+        if device.space != HOST and any(a.device == device.name for a in assignments)
+    }
+    for assignment in assignments:
+        task = tasks.get(assignment.task)
+        if task is not None and assignment.device in links:
+            nbytes = max((temporary.get(a.array, 0) for a in task.accesses if WRITING[id(a.mode)]), default=0)
+            if nbytes and durations_s[task.name] < sum(link.seconds(nbytes) for link in links[assignment.device]):
+                return True
+    return False

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan meets its graph: the graph as the plan has it, rewritten by the plan's own recipe."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+from weakref import WeakKeyDictionary
+
+from syclsched.errors import IncompletePlanError, SyclschedError
+from syclsched.model.graph import TaskGraph
+from syclsched.model.plan import Plan
+from syclsched.model.recipe import Recipe
+from syclsched.rewrites.rewrite import replay
+
+#: What was made last of each graph, and from what: plans are run again and again.
+_known: WeakKeyDictionary[TaskGraph, tuple[str, Recipe, TaskGraph]] = WeakKeyDictionary()
+
+
+def planned_graph(plan: Plan, graph: TaskGraph) -> TaskGraph:
+    """Return a graph as a plan has it.
+
+    Parameters
+    ----------
+    plan : Plan
+        Any, also one read from a file; its recipe is not believed.
+    graph : TaskGraph
+        The graph it was made for, before or after it was rewritten.
+
+    Returns
+    -------
+    TaskGraph
+        With the plan's fingerprint; the graph itself, if it was not rewritten or has been already.
+
+    Raises
+    ------
+    IncompletePlanError
+        If the plan was made for another graph, or its recipe does not make of the graph what it plans.
+    """
+    fingerprint = graph.fingerprint()
+    if fingerprint == plan.fingerprint:
+        return graph
+    if not plan.recipe or fingerprint != plan.original_fingerprint:
+        raise IncompletePlanError(
+            f"the plan was made for another graph than {graph.name!r}",
+            where=f"plan {plan.name!r}",
+            hint="Plan again for this graph and these sizes",
+        )
+    known = _known.get(graph)
+    if known is not None and known[:2] == (fingerprint, plan.recipe):
+        return known[2]
+    made = _replayed(plan, graph)
+    _known[graph] = (fingerprint, plan.recipe, made)
+    return made
+
+
+def _replayed(plan: Plan, graph: TaskGraph) -> TaskGraph:
+    """Do a recipe that may be hostile: nothing is made that could be larger than the plan itself."""
+    chunks = sum(len(cut.tasks) * len(cut.rows) for cut in plan.recipe.cuts)
+    if chunks > len(plan.tasks) + sum(len(merge.tasks) for merge in plan.recipe.merges):
+        _refuse(plan, graph, f"it makes {chunks:,} chunks, more than are planned")
+    try:
+        made = replay(graph, plan.recipe).graph
+        made.validate()
+    except SyclschedError as error:
+        _refuse(plan, graph, str(error), error)
+    if made.fingerprint() != plan.fingerprint:
+        _refuse(plan, graph, "what becomes of it is not what is planned")
+    return made
+
+
+def _refuse(plan: Plan, graph: TaskGraph, why: str, cause: Exception | None = None) -> NoReturn:
+    raise IncompletePlanError(
+        f"its recipe does not fit graph {graph.name!r}: {why}",
+        where=f"plan {plan.name!r}",
+        hint="Plan again for this graph and these sizes",
+    ) from cause

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is worked out of a plan once, and forgotten with the plan."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import Generic, TypeVar
+
+from syclsched.model.plan import Plan
+
+T = TypeVar("T")
+
+
+class Kept(Generic[T]):
+    """A function of a plan that remembers its values for as long as their plans are alive.
+
+    Plans are frozen, so a value stays right; they are told apart by identity, as comparing them takes longer than what
+    is to be saved.
+
+    Parameters
+    ----------
+    function : callable
+        Takes a plan. What it returns must not be changed.
+    """
+
+    def __init__(self, function: Callable[[Plan], T]) -> None:
+        self._function = function
+        self._values: dict[int, tuple[weakref.ref[Plan], T]] = {}
+        update_wrapper(self, function)
+
+    def __call__(self, plan: Plan) -> T:
+        """Return the function's value for a plan."""
+        found = self._values.get(id(plan))
+        if found is not None and found[0]() is plan:
+            return found[1]
+        value = self._function(plan)
+        self.keep(plan, value)
+        return value
+
+    def keep(self, plan: Plan, value: T) -> None:
+        """Remember the value for a plan for which it is known already.
+
+        Parameters
+        ----------
+        plan : Plan
+            Which.
+        value : T
+            What the function would return.
+        """
+        key = id(plan)
+
+        def forget(gone: weakref.ref[Plan]) -> None:
+            if key in self._values and self._values[key][0] is gone:
+                del self._values[key]
+
+        self._values[key] = (weakref.ref(plan, forget), value)

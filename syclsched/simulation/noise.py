@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How true durations differ from planned ones: noise from run to run, and cost models that are wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from operator import attrgetter
+
+import numpy as np
+
+from syclsched.errors import PlanError
+from syclsched.model.plan import Plan, PlannedTask
+from syclsched.simulation.kept import Kept
+from syclsched.simulation.machine import COPY, IMMEDIATE, Floats, Ints, Machine
+
+#: The family of all copies.
+COPIES = "copy"
+
+#: Larger sigmas and spreads are refused: their factors would leave the range of numbers.
+_MOST_SIGMA, _MOST_SPREAD = 10.0, 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """How true durations differ from planned ones; each is a factor on the planned duration.
+
+    Parameters
+    ----------
+    sigma : float, optional
+        Of the logarithm of a lognormal factor with mean 1, drawn for each task and each copy.
+    families : Mapping[str, float], optional
+        Systematic errors: the factor of all tasks of a family; ``copy`` for copies.
+    family_sigma : float, optional
+        Of the logarithm of a lognormal factor with mean 1, drawn once for each family that ``families`` does not name.
+    spread : float, optional
+        Estimates of single tasks are wrong by up to this factor either way: what a task takes more or less is drawn
+        log-uniformly from ``1 / spread`` to ``spread``.
+
+    Raises
+    ------
+    PlanError
+        If a sigma is negative, a factor is not positive and finite, a spread is less than 1, or one is far too large.
+    """
+
+    sigma: float = 0.0
+    families: Mapping[str, float] = field(default_factory=dict)
+    family_sigma: float = 0.0
+    spread: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, value in (("sigma", self.sigma), ("family_sigma", self.family_sigma)):
+            if not 0.0 <= value <= _MOST_SIGMA:
+                raise PlanError(f"{name} is {value!r}", where="noise", hint=f"It is from 0 to {_MOST_SIGMA:g}")
+        for family, factor in self.families.items():
+            if not 0.0 < factor < math.inf:
+                raise PlanError(f"the factor is {factor!r}", where=f"noise of {family!r}", hint="It must be positive")
+        if not 1.0 <= self.spread <= _MOST_SPREAD:
+            raise PlanError(f"spread is {self.spread!r}", where="noise", hint=f"It is from 1 to {_MOST_SPREAD:g}")
+
+    @property
+    def random(self) -> bool:
+        """Whether anything is drawn, so that the seed matters."""
+        return self.sigma > 0.0 or self.family_sigma > 0.0 or self.spread > 1.0
+
+
+def with_noise(plan: Plan, machine: Machine, noise: Noise, seed: int) -> Machine:
+    """Return a machine on which durations are off.
+
+    Parameters
+    ----------
+    plan : Plan
+        What is run.
+    machine : Machine
+        The same for the engine.
+    noise : Noise
+        How far off.
+    seed : int
+        Equal seeds give equal factors: to a task of a graph the same one in every plan of it, to families too.
+
+    Returns
+    -------
+    Machine
+        With other ``duration_s`` and ``latency_s``.
+    """
+    systematic = _family_factors([task.family for task in plan.tasks], noise, seed)
+    # By task, then that of copies, then that of what the plan lists no task for.
+    factor = np.array([*task_factors(plan.tasks, noise, seed), systematic[COPIES], 1.0])[_places(plan)]
+    steps = machine.steps.copy()
+    real = steps[:-1]
+    factor[real["kind"] == IMMEDIATE] = 1.0
+    copies = np.flatnonzero(real["kind"] == COPY)
+    copies = copies[np.argsort(real["order"][copies])]
+    factor[copies] *= _lognormal(noise.sigma, len(copies), seed, 2)
+    real["duration_s"] *= factor
+    real["latency_s"] *= factor
+    return machine._replace(steps=steps)
+
+
+def task_factors(tasks: Sequence[PlannedTask], noise: Noise, seed: int) -> Floats:
+    """Return the factor of each task of a plan, in the plan's order.
+
+    Parameters
+    ----------
+    tasks : sequence of PlannedTask
+        All tasks: other tasks, other factors.
+    noise : Noise
+        How far off.
+    seed : int
+        For what is drawn.
+
+    Returns
+    -------
+    ndarray of float64, shape (T,)
+        What true durations are multiplied with.
+    """
+    systematic = _family_factors([task.family for task in tasks], noise, seed)
+    factors = np.array([systematic[task.family] for task in tasks], dtype=np.float64)
+    factors *= _lognormal(noise.sigma, len(tasks), seed, 1)
+    generator = np.random.default_rng([seed, 3])
+    return factors * noise.spread ** generator.uniform(-1.0, 1.0, len(tasks))
+
+
+def copy_factors(tasks: Sequence[PlannedTask], count: int, noise: Noise, seed: int) -> Floats:
+    """Return factors for copies, where they are not those of a plan.
+
+    Parameters
+    ----------
+    tasks : sequence of PlannedTask
+        All tasks.
+    count : int
+        How many copies.
+    noise, seed
+        As for `task_factors`.
+
+    Returns
+    -------
+    ndarray of float64, shape (count,)
+        What true durations are multiplied with.
+    """
+    systematic = _family_factors([task.family for task in tasks], noise, seed)
+    return systematic[COPIES] * _lognormal(noise.sigma, count, seed, 2)
+
+
+@Kept
+def _places(plan: Plan) -> Ints:
+    """Return for each instruction the position of its task; one more for copies, two more for tasks not listed."""
+    tasks = {task.name: n for n, task in enumerate(plan.tasks)}
+    copy, other = len(tasks), len(tasks) + 1
+    every = chain.from_iterable(map(attrgetter("instructions"), plan.lanes))
+    named = map(attrgetter("kind", "task"), every)
+    return np.array([copy if kind == "copy" else tasks.get(task, other) for kind, task in named], dtype=np.int64)
+
+
+def _family_factors(families: Sequence[str], noise: Noise, seed: int) -> dict[str, float]:
+    """Return the systematic factor of each family, and of copies."""
+    names = sorted({*families, COPIES})
+    drawn = _lognormal(noise.family_sigma, len(names), seed, 0)
+    return {name: noise.families.get(name, float(factor)) for name, factor in zip(names, drawn, strict=True)}
+
+
+def _lognormal(sigma: float, count: int, seed: int, stream: int) -> Floats:
+    generator = np.random.default_rng([seed, stream])
+    factors: Floats = np.exp(generator.normal(-0.5 * sigma * sigma, sigma, count))
+    return factors

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lanes and traces whose many small objects are made when somebody first looks at them.
+
+The engine's results are arrays. Making an object of each instruction takes longer than running it, and often only the
+makespan is asked for: the objects are made on first sight, from columns, which is faster than one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, make_dataclass
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from syclsched.model.plan import Instruction, Lane
+from syclsched.model.trace import Span, Trace
+
+T = TypeVar("T")
+
+# The places that the properties below stand before.
+_INSTRUCTIONS: Any = Lane.__dict__["instructions"]
+_SPANS: Any = Trace.__dict__["spans"]
+
+
+class PendingLane(Lane):
+    """A lane whose instructions are made when they are first read; in all else the lane that it is equal to."""
+
+    __slots__ = ()
+
+    @property
+    def instructions(self) -> tuple[Instruction, ...]:
+        """The instructions, in order."""
+        made: tuple[Instruction, ...] = _made(self, _INSTRUCTIONS)
+        return made
+
+    @instructions.setter
+    def instructions(self, given: Any) -> None:
+        _INSTRUCTIONS.__set__(self, given)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Lane) and all(getattr(self, f.name) == getattr(other, f.name) for f in fields(Lane))
+
+    def __hash__(self) -> int:
+        return hash(Lane(self.name, self.device, self.kind, self.instructions))
+
+
+class PendingTrace(Trace):
+    """A trace whose spans are made when they are first read; in all else the trace that it is equal to."""
+
+    __slots__ = ()
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """The spans, in order of start."""
+        made: tuple[Span, ...] = _made(self, _SPANS)
+        return made
+
+    @spans.setter
+    def spans(self, given: Any) -> None:
+        _SPANS.__set__(self, given)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Trace) and all(getattr(self, f.name) == getattr(other, f.name) for f in fields(Trace))
+
+    __hash__ = None  # type: ignore[assignment]  # it holds a dict, as every trace does
+
+
+def lane_later(lane: Lane, make: Callable[[], tuple[Instruction, ...]]) -> Lane:
+    """Return a lane with other instructions, which are made when they are first read.
+
+    Parameters
+    ----------
+    lane : Lane
+        Its name, device and kind.
+    make : callable
+        Returns the instructions; may be called more than once where threads race, and must then return equals.
+
+    Returns
+    -------
+    Lane
+        Equal to one with the instructions in it.
+    """
+    return PendingLane(lane.name, lane.device, lane.kind, make)  # type: ignore[arg-type]
+
+
+def trace_later(trace: Trace, make: Callable[[], tuple[Span, ...]]) -> Trace:
+    """Return a trace with other spans, which are made when they are first read.
+
+    Parameters
+    ----------
+    trace : Trace
+        All but the spans.
+    make : callable
+        Returns the spans, as for `lane_later`.
+
+    Returns
+    -------
+    Trace
+        Equal to one with the spans in it.
+    """
+    others = {f.name: getattr(trace, f.name) for f in fields(Trace) if f.name != "spans"}
+    return PendingTrace(spans=make, **others)  # type: ignore[arg-type]
+
+
+def objects(kind: type[T], count: int, columns: Mapping[str, Iterable[object]]) -> list[T]:
+    """Return many objects of a frozen dataclass with slots.
+
+    That is what its ``__init__`` does, without a call for each field.
+
+    Parameters
+    ----------
+    kind : type
+        The dataclass; without ``__post_init__``.
+    count : int
+        How many objects.
+    columns : Mapping[str, iterable]
+        For every field its values.
+
+    Returns
+    -------
+    list
+        The objects.
+
+    Raises
+    ------
+    TypeError
+        If a field has no column, or a column no field.
+    """
+    names = [f.name for f in fields(kind)]  # type: ignore[arg-type]
+    if columns.keys() != set(names):
+        raise TypeError(f"a column for each field of {kind.__name__} is needed")
+    opened = _open(kind)  # type: ignore[arg-type]
+    made: list[Any] = [opened(*row) for row in zip(*(columns[name] for name in names), strict=True)]
+    for each in made:
+        each.__class__ = kind
+    if len(made) != count:
+        raise TypeError(f"{count} values are needed for each field of {kind.__name__}")
+    return made
+
+
+@lru_cache(maxsize=16)
+def _open(kind: type) -> Any:
+    """Return a class with the same fields in the same places, but open: they are set without a call for each."""
+    return make_dataclass(f"Open{kind.__name__}", [(f.name, Any) for f in fields(kind)], slots=True, eq=False)
+
+
+def _made(holder: Lane | Trace, place: Any) -> Any:
+    held = place.__get__(holder)
+    if isinstance(held, tuple):
+        return held
+    made = held()
+    place.__set__(holder, made)
+    return made

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan run again and again on the virtual clock under one disturbance, and what that comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from statistics import median
+
+import numpy as np
+
+from syclsched.model.plan import Plan
+from syclsched.simulation.disturbances import Event
+from syclsched.simulation.machine import DONE, IMMEDIATE, NEVER, Ints
+from syclsched.simulation.noise import Noise
+from syclsched.simulation.program import flatten
+from syclsched.simulation.timing import time_machine
+
+
+@dataclass(frozen=True, slots=True)
+class Disturbance:
+    """What goes differently than planned.
+
+    Parameters
+    ----------
+    noise : Noise
+        How durations differ.
+    events : tuple of SlowDown or Failure
+        What goes wrong, and when.
+    """
+
+    noise: Noise = field(default_factory=Noise)
+    events: tuple[Event, ...] = ()
+
+    @property
+    def none(self) -> bool:
+        """Whether everything goes as planned."""
+        return not self.events and self.noise == Noise()
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One disturbed run.
+
+    Parameters
+    ----------
+    makespan_s : float
+        When everything was done that was done.
+    undone : tuple of str
+        Tasks that were not done.
+    lost : tuple of str
+        Arrays that are not what, or where, they should be in the end.
+    """
+
+    makespan_s: float
+    undone: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run did all it had to."""
+        return not self.undone and not self.lost
+
+
+@dataclass(frozen=True, slots=True)
+class Trials:
+    """Disturbed runs with different seeds.
+
+    Parameters
+    ----------
+    runs : tuple of Trial
+        In the order of their seeds; at least one.
+    """
+
+    runs: tuple[Trial, ...]
+
+    @property
+    def makespans_s(self) -> tuple[float, ...]:
+        """The makespans of the runs that did all they had to."""
+        return tuple(run.makespan_s for run in self.runs if run.complete)
+
+    @property
+    def incomplete(self) -> int:
+        """How many runs did not do all they had to."""
+        return len(self.runs) - len(self.makespans_s)
+
+    @property
+    def median_s(self) -> float | None:
+        """Median makespan of the complete runs; None if there is none."""
+        return median(self.makespans_s) if self.makespans_s else None
+
+    @property
+    def mad_s(self) -> float | None:
+        """Median absolute deviation from the median."""
+        middle_s = self.median_s
+        return None if middle_s is None else median(abs(s - middle_s) for s in self.makespans_s)
+
+    @property
+    def worst_s(self) -> float | None:
+        """Longest makespan."""
+        return max(self.makespans_s, default=None)
+
+
+def repeat(plan: Plan, disturbance: Disturbance, seeds: Iterable[int]) -> Trials:
+    """Run a plan once for each seed.
+
+    Parameters
+    ----------
+    plan : Plan
+        Any plan.
+    disturbance : Disturbance
+        What goes differently.
+    seeds : iterable of int
+        At least one.
+
+    Returns
+    -------
+    Trials
+        Equal for equal arguments.
+
+    Raises
+    ------
+    IncompletePlanError
+        If the plan does not end even when nothing goes wrong.
+    DeviceNotFoundError, PlanError
+        If an event is impossible.
+    """
+    machine = flatten(plan)
+    found = []
+    for seed in seeds:
+        steps = time_machine(plan, machine, noise=disturbance.noise, events=disturbance.events, seed=seed)
+        ended = (steps["outcome"] != NEVER) & (steps["kind"] != IMMEDIATE)
+        left = np.flatnonzero(steps["outcome"] != DONE)
+        missing = _undone(plan, left) if len(left) else ((), ())
+        found.append(Trial(float(steps["finish_s"][ended].max(initial=0.0)), *missing))
+    return Trials(tuple(found))
+
+
+def _undone(plan: Plan, left: Ints) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the tasks that were not done, and the arrays that are missing: not made, or not brought where they belong.
+
+    Copies for the sake of a task that was not done are no loss of their own.
+    """
+    every = [i for lane in plan.lanes for i in lane.instructions]
+    rest = [every[n] for n in left.tolist()]
+    tasks = {i.task for i in rest if i.kind in ("launch", "host", "barrier")}
+    undone = [task for task in plan.tasks if task.name in tasks]
+    lasting = {array.name for array in plan.arrays if not array.temporary}
+    written = {a.array for task in undone for a in task.accesses if a.mode.writes}
+    touched = {a.array for task in undone for a in task.accesses}
+    stranded = {use.array for i in rest if i.kind == "copy" for use in i.uses if use.array not in touched}
+    return tuple(task.name for task in undone), tuple(sorted((written & lasting) | stranded))

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that are submitted again and again: the same each time, in portions, with one replaced in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from syclsched.devices import command_list, memory
+from syclsched.devices.command_list import CommandList
+from syclsched.devices.submission_loop import SubmissionLoop
+
+pytestmark = pytest.mark.sycl
+NewLoop = Callable[..., SubmissionLoop]
+
+
+def storage_of(queue: Any, value: int) -> tuple[Any, np.ndarray[Any, Any]]:
+    storage = memory.allocate(queue, 8, "shared")
+    view = memory.as_numpy(storage, (1,), "int64")
+    view[...] = value
+    return storage, view
+
+
+@pytest.mark.parametrize("portion", [1, 2, 128])
+def test_copies_go_on_every_time(
+    queues: list[Any], new_loop: NewLoop, monkeypatch: pytest.MonkeyPatch, portion: int
+) -> None:
+    monkeypatch.setattr(command_list, "PORTION", portion)
+    monkeypatch.setattr(command_list, "MOST_IN_FLIGHT", 2 * portion)
+    places = [storage_of(queues[0], 0) for _ in range(6)]
+    first, second = np.array([1]), np.array([2])
+    loop = new_loop(queues, 10)
+
+    def from_host(source: np.ndarray[Any, Any]) -> Any:
+        return loop.copy(0, 0, [], places[0][0], memory.as_bytes(source), 8)
+
+    commands = [from_host(first)]
+    # From lane to lane: each waits for the one before.
+    commands += [loop.copy(i, i % 2, [i - 1], places[i][0], places[i - 1][0], 8) for i in range(1, 6)]
+    listed = CommandList(loop, commands)
+    assert len(listed) == 6
+    for source in (first, second, first):
+        listed.replace(from_host(source))
+        assert listed.submit() == 6
+        listed.wait()
+        assert [int(view[0]) for _, view in places] == [int(source[0])] * 6
+        times = listed.submit_ns()
+        assert list(times) == list(range(6))
+        assert list(times.values()) == sorted(times.values())
+        assert all(loop.has_event(slot) for slot in range(6))
+        assert loop.failed() == {}
+        loop.begin_again()
+        assert not any(loop.has_event(slot) for slot in range(6))
+
+
+def test_a_stopped_list_says_how_far_it_came_and_begins_again(queues: list[Any], new_loop: NewLoop) -> None:
+    loop = new_loop(queues, 10)
+    listed = CommandList(loop, [loop.fence(i, 0, []) for i in range(5)])
+    loop.stop()
+    assert loop.stopped
+    assert listed.submit() == 0
+    assert [command.slot for command in listed.from_submission(2)] == [2, 3, 4]
+    loop.begin_again()
+    assert listed.submit() == 5
+    listed.wait()

@@ -1,0 +1,382 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bound plans: the same bits run after run with new data, replayed from C or dispatched, and nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import weakref
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from running import ASSIGN, DTYPE, JUDGE, MIX, OPENCL, SPIN, graphs, plan_by, plan_on, plans, sequential
+
+from syclsched.api import with_lanes
+from syclsched.devices import command_list, discover, open_devices
+from syclsched.devices.submission_loop import SubmissionLoop
+from syclsched.errors import (
+    ArgumentError,
+    ExecutionError,
+    RaceError,
+    RunCancelledError,
+    TaskFailedError,
+    WaitTimeoutError,
+)
+from syclsched.execution import Runner, bind, bound, execute
+from syclsched.execution import run as run_module
+from syclsched.execution.replay import Replay
+from syclsched.model.graph import TaskGraph
+from syclsched.model.operation import Implementation, Launch, OpenCLSource
+from syclsched.model.platform import Platform
+
+pytestmark = pytest.mark.sycl
+
+
+@lru_cache(maxsize=4)
+def live_on(sub_devices: int | None) -> tuple[Platform, Any]:
+    platform = with_lanes(discover(sub_devices=sub_devices), 2)
+    return platform, open_devices(platform)
+
+
+@pytest.fixture
+def live() -> tuple[Platform, Any]:
+    return live_on(None)
+
+
+def chain(length: int = 5, size: int = 100) -> TaskGraph:
+    graph = TaskGraph("chain")
+    x, y = graph.array("x", (size,), DTYPE), graph.array("y", (size,), DTYPE)
+    for i in range(length):
+        graph.kernel(MIX, name=f"mix{i}", x=x, y=y, a=i)
+    return graph
+
+
+def inputs_of(graph: TaskGraph, seed: int) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return {name: rng.integers(-(2**40), 2**40, graph.arrays[name].shape) for name in graph.inputs()}
+
+
+@given(data=st.data())
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@pytest.mark.parametrize("sub_devices", [None, 2])
+def test_random_graphs_give_numpys_bits_every_time(sub_devices: int | None, data: st.DataObject) -> None:
+    platform, devices = live_on(sub_devices)
+    graph = data.draw(graphs())
+    plan = data.draw(plans(graph, platform))
+    given_twice = inputs_of(graph, 0)
+    with bind(plan, graph, devices) as runner:
+        for inputs in (given_twice, inputs_of(graph, 1), given_twice):
+            untouched = {name: value.copy() for name, value in inputs.items()}
+            expected = sequential(graph, inputs)
+            with runner.run(inputs) as run:
+                run.wait()
+                for array in plan.arrays:
+                    if not array.temporary and array.rows is None:
+                        np.testing.assert_array_equal(run.result(array.name), expected[array.name], err_msg=array.name)
+                trace = run.trace()
+            for name, value in untouched.items():
+                np.testing.assert_array_equal(inputs[name], value, err_msg=f"input {name} was written to")
+            assert {s.task for s in trace.spans if s.kind != "copy"} == {t.name for t in graph.tasks}
+            assert all(s.outcome == "done" and s.start_s <= s.finish_s <= trace.makespan_s for s in trace.spans)
+
+
+@given(data=st.data())
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@pytest.mark.parametrize("device", ["cpu", "accelerator"])
+def test_kernels_on_two_lanes_are_replayed(device: str, data: st.DataObject) -> None:
+    platform, devices = live_on(None)
+    graph = data.draw(graphs(max_tasks=40))
+    tasks = {t.name: t for t in graph.tasks}
+    assert all(t.operation in (None, MIX, ASSIGN) for t in tasks.values())
+
+    def place(name: str) -> tuple[str, int, str | None]:
+        operation = tasks[name].operation
+        return device, data.draw(st.integers(0, 1)), None if operation is None else operation.implementations[0].name
+
+    plan = plan_by(graph, platform, place)
+    with bind(plan, graph, devices) as runner:
+        library = any(t.operation is ASSIGN for t in tasks.values())
+        assert runner.replayed != library, runner.why_not_replayed
+        for seed in range(3):
+            inputs = inputs_of(graph, seed)
+            expected = sequential(graph, inputs)
+            found = runner(inputs)
+            assert set(found) <= set(expected)
+            for name, value in found.items():
+                np.testing.assert_array_equal(value, expected[name], err_msg=name)
+
+
+def test_a_plan_that_cannot_be_replayed_says_why_and_runs(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    graph = chain(2)
+    graph.host(lambda y: np.add(y, 1, out=y), name="by hand", y=graph.arrays["y"].update())
+    inputs = inputs_of(graph, 3)
+    with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
+        assert not runner.replayed
+        assert "'by hand' is done by the host" in str(runner.why_not_replayed)
+        assert "dispatched" in repr(runner)
+        expected = 3 * (3 * inputs["y"]) + 3 * 0 + inputs["x"] * 0
+        found = runner(inputs, ["y"])["y"]
+        again = runner(inputs, ["y"])["y"]
+        np.testing.assert_array_equal(found, again)
+        assert found.shape == expected.shape
+
+
+def test_a_tampered_plan_is_refused_when_it_is_bound(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    graph = chain(2)
+    plan = plan_by(graph, platform, lambda name: ("cpu", int(name[-1]), "opencl-c"))
+    lanes = tuple(
+        replace(lane, instructions=tuple(replace(i, waits=()) if i.kind == "launch" else i for i in lane.instructions))
+        for lane in plan.lanes
+    )
+    with pytest.raises(RaceError):
+        bind(replace(plan, lanes=lanes), graph, devices)
+
+
+def test_results_are_there_until_the_next_run(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    graph = chain(1)
+    with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
+        first = runner.run(inputs_of(graph, 0))
+        value = first.result("y")
+        second = runner.run(inputs_of(graph, 1))
+        with pytest.raises(ExecutionError, match="closed"):
+            first.result("y")
+        assert not np.array_equal(second.result("y"), value)
+    with pytest.raises(ExecutionError, match="closed"):
+        second.result("y")
+    with pytest.raises(ExecutionError, match="the runner is closed"):
+        runner.run(inputs_of(graph, 0))
+    runner.close()
+
+
+def test_bad_inputs_leave_the_runner_as_it_was(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    graph = chain(1)
+    with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
+        inputs = inputs_of(graph, 0)
+        before = runner(inputs)["y"]
+        with pytest.raises(ArgumentError):
+            runner.run({**inputs, "x": np.zeros(7, DTYPE)})
+        with pytest.raises(ArgumentError):
+            runner.run({"x": inputs["x"]})
+        np.testing.assert_array_equal(runner(inputs)["y"], before)
+
+
+def test_a_failed_status_names_its_task_and_the_next_run_is_fine(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    graph = TaskGraph("judged")
+    x, status = graph.array("x", (4,), "int64"), graph.array("status", (1,), "int32")
+    graph.kernel(JUDGE, name="bad", x=x, status=status)
+    with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
+        assert runner.replayed, runner.why_not_replayed
+        run = runner.run({"x": np.full(4, -1)})
+        with pytest.raises(TaskFailedError, match=r"task 'bad'.*x is negative"):
+            run.wait()
+        assert [s.outcome for s in run.trace().spans if s.kind == "launch"] == ["failed"]
+        runner.run({"x": np.full(4, 1)}).wait()
+
+
+def test_a_refused_kernel_names_its_task_and_what_does_not_depend_on_it_is_done(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    # What the source demands and what the launch says differ: nobody notices until it is submitted.
+    source = OPENCL.replace("__kernel void mix", "__attribute__((reqd_work_group_size(4, 1, 1))) __kernel void mix")
+    kernel = Implementation(
+        "opencl-c", "opencl-c", lambda _: OpenCLSource(source, "mix"), lambda *_: Launch((100,), (10,))
+    )
+    wrong = replace(MIX, name="wrong", implementations=(kernel,))
+    graph = TaskGraph("refused")
+    x = graph.array("x", data=np.arange(100))
+    for name, operation in (("before", MIX), ("bad", wrong), ("after", MIX), ("child", MIX)):
+        y = graph.array(f"y_{name}", data=np.zeros(100, DTYPE))
+        graph.kernel(operation, name=name, x=graph.arrays["y_bad"] if name == "child" else x, y=y, a=1)
+    with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
+        assert runner.replayed, runner.why_not_replayed
+        for _ in range(2):
+            run = runner.run()
+            with pytest.raises(TaskFailedError, match=r"task 'bad' .*could not be submitted"):
+                run.wait()
+            outcome = {s.task: s.outcome for s in run.trace().spans if s.kind == "launch"}
+            assert outcome == {"before": "done", "bad": "failed", "after": "done", "child": "cancelled"}
+            np.testing.assert_array_equal(run.result("y_after"), 2 * np.arange(100))
+            with pytest.raises(TaskFailedError):
+                run.result("y_child")
+
+
+def test_what_fails_on_its_device_takes_its_descendants_along(
+    live: tuple[Platform, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platform, devices = live
+    graph = chain(4)
+    plan = plan_on(graph, platform, "cpu")
+    second = next(i.id for _, i in plan.instructions() if i.task == "mix1")
+    monkeypatch.setattr(SubmissionLoop, "failed", lambda loop: {second: -5})
+    with bind(plan, graph, devices) as runner:
+        run = runner.run(inputs_of(graph, 0))
+        with pytest.raises(TaskFailedError, match=r"task 'mix1'.*status -5"):
+            run.wait()
+        outcome = {s.task: s.outcome for s in run.trace().spans if s.kind == "launch"}
+        assert outcome == {"mix0": "done", "mix1": "failed", "mix2": "cancelled", "mix3": "cancelled"}
+
+
+def test_a_cancelled_run_says_so_and_the_next_one_runs(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    graph = TaskGraph("long")
+    y = graph.array("y", data=np.zeros(1, DTYPE))
+    for i in range(400):
+        graph.kernel(SPIN, name=f"spin{i}", y=y, turns=20_000)
+    running: list[Replay] = []
+    start, submit = Replay.start, SubmissionLoop.submit_listed
+
+    def remembered(replay: Replay) -> None:
+        running.append(replay)
+        start(replay)
+
+    def cancelled_after_some(loop: SubmissionLoop, *arguments: Any) -> Any:
+        if arguments[3] >= 48:  # the number of the first one to be submitted
+            running[0].cancel()
+        return submit(loop, *arguments)
+
+    with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
+        assert runner.replayed, runner.why_not_replayed
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(command_list, "PORTION", 16)
+            patch.setattr(Replay, "start", remembered)
+            patch.setattr(SubmissionLoop, "submit_listed", cancelled_after_some)
+            run = runner.run()
+            with pytest.raises(RunCancelledError):
+                run.wait()
+            outcomes = [s.outcome for s in run.trace().spans]
+            assert outcomes.count("done") == 48
+            assert outcomes.count("cancelled") == len(graph) + 1 - 48
+            with pytest.raises(RunCancelledError):
+                run.result("y")
+        np.testing.assert_array_equal(runner(None, ["y"])["y"], runner(None, ["y"])["y"])
+
+
+def test_a_wait_that_takes_too_long_says_where_the_run_is(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    graph = TaskGraph("long")
+    y, z = graph.array("y", data=np.zeros(1, DTYPE)), graph.array("z", data=np.zeros(1, DTYPE))
+    graph.kernel(SPIN, name="spin", y=y, turns=50_000_000)
+    graph.kernel(MIX, name="after", x=y, y=z, a=1)
+    plan = plan_by(graph, platform, lambda name: ("cpu", int(name == "after"), "opencl-c"))
+    with bind(plan, graph, devices) as runner, runner.run() as run:
+        with pytest.raises(WaitTimeoutError) as error:
+            run.wait(timeout=0.001)
+        run.wait()
+    assert "lane cpu:0 is at task 'spin'" in str(error.value)
+    assert "lane cpu:1 is at task 'after'" in str(error.value)
+    assert "which waits for task 'spin' on cpu:0" in str(error.value)
+
+
+def test_many_threads_take_turns(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    graph = chain(3)
+    wrong: list[str] = []
+    with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
+        lock = threading.Lock()
+
+        def work(seed: int) -> None:
+            inputs = inputs_of(graph, seed)
+            expected = sequential(graph, inputs)["y"]
+            for _ in range(20):
+                with lock:  # results are the runner's until the next run
+                    if not np.array_equal(runner(inputs)["y"], expected):
+                        wrong.append(f"seed {seed}")
+
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not wrong
+
+
+def test_coroutines_take_turns_without_threads_of_their_own(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    graph = chain(3)
+
+    async def one(runner: Runner, seed: int, seen: set[int]) -> bool:
+        inputs = inputs_of(graph, seed)
+        for _ in range(5):
+            run = await runner.run_async(inputs)
+            found = run.result("y")
+            seen.add(threading.active_count())
+            if not np.array_equal(found, sequential(graph, inputs)["y"]):
+                return False
+        return True
+
+    async def all_of_them(runner: Runner) -> tuple[list[bool], set[int]]:
+        seen: set[int] = set()
+        return await asyncio.gather(*[one(runner, seed, seen) for seed in range(8)]), seen
+
+    with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
+        runner(inputs_of(graph, 0))
+        before = threading.active_count()
+        right, seen = asyncio.run(all_of_them(runner))
+    assert all(right)
+    assert max(seen) <= before
+
+
+def test_what_a_coroutine_awaits_raises_what_went_wrong(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    graph = TaskGraph("judged")
+    x, status = graph.array("x", (4,), "int64"), graph.array("status", (1,), "int32")
+    graph.kernel(JUDGE, name="bad", x=x, status=status)
+
+    async def twice(runner: Runner) -> None:
+        with pytest.raises(TaskFailedError, match="task 'bad'"):
+            await runner.run_async({"x": np.full(4, -1)})
+        await runner.run_async({"x": np.full(4, 1)})
+        with pytest.raises(ArgumentError):
+            await runner.run_async({})
+        await runner.run_async({"x": np.full(4, 1)})
+
+    with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
+        asyncio.run(twice(runner))
+
+
+def test_a_dispatched_run_can_be_awaited(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    graph = chain(2)
+    inputs = inputs_of(graph, 0)
+
+    async def awaited() -> Any:
+        with execute(plan_on(graph, platform, "cpu"), graph, devices, inputs) as run:
+            return (await run).result("y")
+
+    np.testing.assert_array_equal(asyncio.run(awaited()), sequential(graph, inputs)["y"])
+
+
+def test_nothing_is_left_behind(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    graph = chain(2)
+    runner = bind(plan_on(graph, platform, "cpu"), graph, devices)
+    runner(inputs_of(graph, 0))
+    tables = weakref.ref(runner._bound._buffers)  # type: ignore[union-attr]
+    runner.close()
+    assert len(tables()) == 0  # type: ignore[arg-type]
+    del runner
+    gc.collect()
+    assert tables() is None
+    assert not [r for r in run_module._unfinished if not r.dispatcher.cancelled]
+
+
+def test_without_the_compiled_loop_it_is_dispatched(
+    live: tuple[Platform, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platform, devices = live
+    monkeypatch.setattr(bound, "load_library", lambda: None)
+    graph = chain(2)
+    with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
+        assert not runner.replayed
+        inputs = inputs_of(graph, 0)
+        np.testing.assert_array_equal(runner(inputs)["y"], sequential(graph, inputs)["y"])

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is made when it is first looked at is what it would have been at once; what is kept goes with its plan."""
+
+from __future__ import annotations
+
+import copy as copying
+import gc
+import pickle
+from dataclasses import replace
+
+import pytest
+from simulation.plans import launch, plan_on, platform_of
+
+from syclsched.model.plan import Instruction, Lane, Plan
+from syclsched.model.serial import from_json, to_json
+from syclsched.model.trace import Span, Trace
+from syclsched.simulation import predict, simulate
+from syclsched.simulation.kept import Kept
+from syclsched.simulation.pending import lane_later, objects, trace_later
+from syclsched.simulation.program import flatten
+
+LANE = Lane("a:0", "a", "compute", (launch(0, 1.0), launch(1, 2.0)))
+SPAN = Span(0, "launch", "t", None, "f", "a:0", "a", "compute", 0.0, 0.0, 1.0, 0.0, 1.0)
+TRACE = Trace("graph", "heft", (SPAN,), 1.0, 1.0)
+
+
+def later(calls: list[int] | None = None) -> Lane:
+    def make() -> tuple[Instruction, ...]:
+        if calls is not None:
+            calls.append(1)
+        return LANE.instructions
+
+    return lane_later(LANE, make)
+
+
+def test_a_lane_is_made_once_when_it_is_looked_at() -> None:
+    calls: list[int] = []
+    lane = later(calls)
+    assert (lane.name, lane.device, lane.kind, calls) == ("a:0", "a", "compute", [])
+    assert lane.instructions is lane.instructions
+    assert calls == [1]
+
+
+def test_a_pending_lane_is_in_all_else_a_lane() -> None:
+    assert later() == LANE
+    plain, pending = replace(LANE), later()
+    assert plain == pending
+    assert later() == later()
+    assert later() != replace(LANE, name="b:0")
+    assert hash(later()) == hash(LANE)
+    assert replace(later(), name="b:0") == replace(LANE, name="b:0")
+    assert pickle.loads(pickle.dumps(later())) == LANE == copying.deepcopy(later())
+    with pytest.raises(AttributeError):
+        later().name = "b"  # type: ignore[misc]
+
+
+def test_a_pending_trace_is_in_all_else_a_trace() -> None:
+    def made() -> Trace:
+        return trace_later(replace(TRACE, spans=()), lambda: (SPAN,))
+
+    assert made() == TRACE
+    plain, pending = replace(TRACE), made()
+    assert plain == pending
+    assert made() != replace(TRACE, name="other")
+    assert to_json(made()) == to_json(TRACE)
+    assert from_json(Trace, to_json(made()), where="here") == TRACE
+    assert replace(made(), name="other").spans == (SPAN,)
+
+
+def test_predicted_plans_are_written_and_read_like_others() -> None:
+    plan = predict(plan_on(platform_of("a"), a__0=[launch(0, 1.0), launch(1, 2.0)]))
+    assert [(i.start_s, i.finish_s) for i in plan.lanes[0].instructions] == [(0.0, 1.0), (1.0, 3.0)]
+    assert Plan.from_json(plan.to_json()) == plan
+    assert predict(plan) == plan
+    assert {s.predicted_finish_s for s in simulate(plan).spans} == {1.0, 3.0}
+
+
+def test_objects_are_those_that_init_makes() -> None:
+    columns = {
+        "name": ["a", "b"],
+        "device": ["d", "d"],
+        "kind": ["copy", "host"],
+        "instructions": [(), (launch(0, 1.0),)],
+    }
+    assert objects(Lane, 2, columns) == [Lane("a", "d", "copy"), Lane("b", "d", "host", (launch(0, 1.0),))]
+    with pytest.raises(TypeError, match="each field of Lane"):
+        objects(Lane, 2, {"name": ["a", "b"]})
+
+
+def test_what_is_kept_of_a_plan_goes_with_it() -> None:
+    plan = plan_on(platform_of("a"), a__0=[launch(0, 1.0)])
+    asked: list[str] = []
+
+    @Kept
+    def ask(of: Plan) -> str:
+        asked.append(of.name)
+        return of.name.upper()
+
+    assert (ask(plan), ask(plan), asked) == ("BY HAND", "BY HAND", ["by hand"])
+    assert ask(replace(plan)) == "BY HAND"
+    assert len(asked) == 2
+    gc.collect()
+    assert list(ask._values) == [id(plan)]
+    del plan
+    gc.collect()
+    assert not ask._values
+
+
+def test_a_predicted_plan_needs_no_flattening_again() -> None:
+    plan = plan_on(platform_of("a"), a__0=[launch(0, 1.0)])
+    assert flatten(predict(plan)) is flatten(plan)
+    assert flatten(replace(plan)) is not flatten(plan)
