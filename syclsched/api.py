@@ -167,6 +167,8 @@ def plan(
     minimize: str = "makespan",
     subject_to: Iterable[str] = (),
     rewrite: str = "auto",
+    budget_s: float | None = None,
+    seed: int = 0,
 ) -> Plan:
     """Plan a graph for a platform; see `syclsched.planner.plan_graph`.
 
@@ -189,6 +191,11 @@ def plan(
         ``none`` plans the graph as it is; ``coarsen`` merges tiny tasks first, ``split`` cuts large ones, ``both`` does
         both. ``auto`` plans as it is and with both, and keeps the better; with a named policy it is ``none``. The plan
         runs with the graph given here, whatever was done.
+    budget_s : float, optional
+        Seconds that the search of ``auto`` may take; by default it makes a number of moves that depends on the graph,
+        so that the same plan comes out every time.
+    seed : int, optional
+        Of the search's random numbers.
 
     Returns
     -------
@@ -196,6 +203,7 @@ def plan(
         Verified, with predicted times.
     """
     from contextlib import ExitStack
+    from time import perf_counter
 
     from syclsched.planner import plan_graph
     from syclsched.profiling import HistoryStore
@@ -204,7 +212,16 @@ def plan(
     with ExitStack() as stack:
         known = history if history is not None else stack.enter_context(HistoryStore())
         return plan_graph(
-            graph, platform, policy=policy, history=known, minimize=minimize, subject_to=limits, rewrite=rewrite
+            graph,
+            platform,
+            policy=policy,
+            history=known,
+            minimize=minimize,
+            subject_to=limits,
+            rewrite=rewrite,
+            budget_s=budget_s,
+            clock=None if budget_s is None else perf_counter,
+            seed=seed,
         )
 
 

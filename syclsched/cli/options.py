@@ -143,6 +143,18 @@ SubjectTo = Annotated[
         rich_help_panel=_WHERE,
     ),
 ]
+Budget = Annotated[
+    float | None,
+    typer.Option(
+        "--budget",
+        metavar="SECONDS",
+        min=0.0,
+        help="How long auto may search for a better plan; by default a number of moves that depends on the graph, so "
+        "that the same plan comes out every time. 0 for no search.",
+        rich_help_panel=_WHERE,
+    ),
+]
+
 Rewrite = Annotated[
     str,
     typer.Option(

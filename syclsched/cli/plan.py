@@ -38,6 +38,7 @@ def plan_command(
     minimize: opt.Minimize = "makespan",
     subject_to: opt.SubjectTo = None,
     rewrite: opt.Rewrite = "auto",
+    budget: opt.Budget = None,
     devices: opt.Devices = None,
     sub_devices: opt.SubDevices = None,
     lanes: opt.Lanes = None,
@@ -103,7 +104,7 @@ def plan_command(
         given.graph, policy=policy, devices=devices, sub_devices=sub_devices, lanes=lanes,
         one_core_lanes=one_core_lanes, described=platform, given=None, calibrate=calibrate and not given.from_file,
         needs_devices=False, console=console, minimize=minimize, subject_to=subject_to or (),
-        rewrite=rewrite,
+        rewrite=rewrite, budget_s=budget,
     ) as planned:  # fmt: skip
         plan = planned.plan
     print(plan)

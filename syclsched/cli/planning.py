@@ -46,6 +46,7 @@ def plan_for(
     minimize: str = "makespan",
     subject_to: Sequence[str] = (),
     rewrite: str = "auto",
+    budget_s: float | None = None,
 ) -> Iterator[Planned]:
     """Plan a graph, or take the plan that is given; devices are closed at the end.
 
@@ -65,7 +66,7 @@ def plan_for(
         Whether the plan is to be run.
     console : rich.console.Console
         For progress.
-    minimize, subject_to, rewrite
+    minimize, subject_to, rewrite, budget_s
         As typed; a plan that is given is taken as it is.
 
     Yields
@@ -77,7 +78,9 @@ def plan_for(
     from syclsched.planner import graph_to_time
     from syclsched.profiling import HistoryStore
 
-    asked: dict[str, Any] = {"minimize": minimize, "subject_to": tuple(subject_to), "rewrite": rewrite}
+    asked: dict[str, Any] = {
+        "minimize": minimize, "subject_to": tuple(subject_to), "rewrite": rewrite, "budget_s": budget_s,
+    }  # fmt: skip
 
     with ExitStack() as stack:
         if given is not None:

@@ -43,6 +43,7 @@ def run_command(
     minimize: opt.Minimize = "makespan",
     subject_to: opt.SubjectTo = None,
     rewrite: opt.Rewrite = "auto",
+    budget: opt.Budget = None,
     devices: opt.Devices = None,
     sub_devices: opt.SubDevices = None,
     lanes: opt.Lanes = None,
@@ -105,7 +106,7 @@ def run_command(
     with plan_for(
         workload.graph, policy=policy, devices=devices, sub_devices=sub_devices, lanes=lanes,
         one_core_lanes=one_core_lanes, described=platform, given=given, calibrate=calibrate, needs_devices=not dry_run,
-        console=console, minimize=minimize, subject_to=subject_to or (), rewrite=rewrite,
+        console=console, minimize=minimize, subject_to=subject_to or (), rewrite=rewrite, budget_s=budget,
     ) as planned:  # fmt: skip
         if save_plan is not None:
             write_text(save_plan, planned.plan.to_json())

@@ -80,7 +80,6 @@ class SubmissionLoop:
         # The second half is for the first events of sequences, with which they begin.
         self._slots = slots
         self._events = (_Event * (2 * slots))()
-        self._mine: set[int] = set()
         self._stop = ctypes.c_int32(0)
         self._made: list[tuple[Any, int]] = []
         self._native: NativeOpenCL | None = None
@@ -229,7 +228,6 @@ class SubmissionLoop:
         )
         self._made.append((made, made_count.value))
         if count == len(commands):
-            self._mine.update([command.slot for command in commands[:done]])
             return Batch(done, submit_ns[:done], made_count.value - done, made, made_count.value)
         return self._batch_of_sequences(commands, parts, done, submit_ns, made, made_count.value)
 
@@ -278,7 +276,6 @@ class SubmissionLoop:
         """Give back all events, which must have completed, and be ready for the same commands again."""
         self._give_back_events()
         ctypes.memset(self._events, 0, ctypes.sizeof(self._events))
-        self._mine.clear()
         self._stop.value = 0
 
     def _batch_of_sequences(
@@ -295,7 +292,6 @@ class SubmissionLoop:
         begun = sum(1 for start in starts[:-1] if start < done)
         times = [submit_ns[start] for start in starts[:begun]]
         batch = Batch(begun, times, made_count - done, made, made_count, done - begun)
-        self._mine.update([command.slot for command in commands[:begun]])
         if begun and done < starts[begun]:
             slot = commands[begun - 1].slot
             self._events[slot] = self._events[parts[done - 1].slot]
@@ -380,10 +376,6 @@ class SubmissionLoop:
         while (slot := self._library.next_failed(self._events, slot + 1, self._slots)) >= 0:
             found[slot] = self._library.status(self._address(slot))
         return found
-
-    def holds(self, slot: int) -> bool:
-        """Return whether the loop submitted something for a slot."""
-        return slot in self._mine
 
     def times(self, slots: Sequence[int]) -> list[tuple[int, int]]:
         """Return start and end of finished commands, in nanoseconds of their device's clock."""

@@ -478,8 +478,7 @@ class Dispatcher:
             lane.stop()
         self._room.stop()
         self._room.reap()
-        self._read_failures()
-        self._read_times()
+        self._read_outcomes()
         if self.recording and self._lanes and self.error is None:
             self._anchor()
         self._events.close()
@@ -492,30 +491,27 @@ class Dispatcher:
         self._executables.clear()
         self.counts.peak_bytes = dict(self.buffers.peak_bytes)
 
-    def _read_failures(self) -> None:
-        codes = {} if self._loop_in_c is None else self._loop_in_c.failed()
-        for number, outcome in note_device_failures(self.failures, self.program.plan, codes).items():
+    def _read_outcomes(self) -> None:
+        """Find what failed after it had been submitted, and the device times of the rest, while there are events."""
+        loop = self._loop_in_c
+        if loop is None:
+            return
+        for number, outcome in note_device_failures(self.failures, self.program.plan, loop.failed()).items():
             if number in self.records:
                 self.records[number].outcome = outcome
-
-    def _read_times(self) -> None:
-        """Read the device times of what the compiled loop submitted, while its events are there."""
-        if self._loop_in_c is None or not self.recording:
-            return
-        # What Python submitted to the same queues, too: SYCL's events may have another clock.
-        records = {n: r for n, r in self.records.items() if r.first_event is None and self._loop_in_c.has_event(n)}
-        for record, times in zip(records.values(), self._loop_in_c.times(list(records)), strict=True):
-            record.device_ns = times
+        if self.recording:
+            # What Python submitted to the same queues, too: SYCL's events may have another clock.
+            records = {n: r for n, r in self.records.items() if r.first_event is None and loop.has_event(n)}
+            for record, times in zip(records.values(), loop.times(list(records)), strict=True):
+                record.device_ns = times
 
     def _read_statuses(self) -> None:
         for number, piece in sorted(self._work.items()):
-            ran = number in self._events and not self.failures.lost_task(piece.task.name)
-            if piece.status is None or not ran:
+            if piece.status is None or number not in self._events or self.failures.lost_task(piece.task.name):
                 continue
             error = failed_status(piece, self.buffers)
             if error is not None:
-                instruction = self.program.nodes[number].instruction
-                self.failures.record(instruction, error)
+                self.failures.record(self.program.nodes[number].instruction, error)
                 if number in self.records:
                     self.records[number].outcome = "failed"
 

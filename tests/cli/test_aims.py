@@ -70,3 +70,16 @@ def test_the_gap_of_a_table_is_that_of_the_plan(capsys: pytest.CaptureFixture[st
     (row,) = json.loads(call(capsys, "compare", *small, "--policies", "heft", "--json").out)["rows"]
     assert (row["bound_s"], row["makespan_s"]) == (plan.lower_bound_s, plan.makespan_s)
     assert row["gap"] == plan.gap
+
+
+def test_a_budget_is_seconds_of_search(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    makespans = []
+    for budget in ("0", "0.3"):
+        out = tmp_path / "plan.json"
+        done = call(capsys, "plan", *GRAPH, "--budget", budget, "--out", out)
+        assert done.code == 0, done.err
+        plan = Plan.from_json(out.read_text())
+        makespans.append(plan.makespan_s)
+        assert budget != "0" or not any(c.policy.startswith("refined") for c in plan.candidates)
+    assert makespans[1] <= makespans[0]
+    assert call(capsys, "plan", *GRAPH, "--budget", "-1").code == 2

@@ -73,7 +73,7 @@ def test_a_sequence_is_done_in_order_and_has_one_event(queue: Any, loop: Submiss
     assert batch.made_count == 7 + batch.fences
     assert len(batch.submit_ns) == 4
     assert batch.submit_ns == sorted(batch.submit_ns)
-    assert all(loop.holds(slot) and loop.is_complete(slot) for slot in range(4))
+    assert all(loop.has_event(slot) and loop.is_complete(slot) for slot in range(4))
     np.testing.assert_array_equal(mixed.y, mixed.after(6))
 
 
@@ -91,7 +91,7 @@ def test_a_run_that_was_stopped_submits_no_sequence(queue: Any, loop: Submission
     loop.stop()
     batch = loop.submit([loop.sequence(0, 0, [], [mixed.kernel] * 3)])
     assert (batch.done, batch.submit_ns) == (0, [])
-    assert not loop.holds(0)
+    assert not loop.has_event(0)
 
 
 def test_a_first_step_that_is_refused_leaves_the_rest_to_be_tried_otherwise(queue: Any, loop: SubmissionLoop) -> None:

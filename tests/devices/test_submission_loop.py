@@ -161,8 +161,8 @@ def test_stops_before_the_next_one(queues: list[Any], new_loop: NewLoop) -> None
     assert loop.submit([loop.fence(0, 0, [])]).done == 1
     loop.stop()
     assert loop.submit([loop.fence(1, 0, []), loop.fence(2, 0, [])]).done == 0
-    assert loop.holds(0)
-    assert not loop.holds(1)
+    assert loop.has_event(0)
+    assert not loop.has_event(1)
 
 
 def test_says_how_far_it_came(queues: list[Any], new_loop: NewLoop) -> None:
