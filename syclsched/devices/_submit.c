@@ -43,13 +43,13 @@ int64_t syclsched_submit(const struct lane *lanes, int64_t lanes_count, const st
             ref fence = lane->way->fence(lane, depends, unfinished);
             if (!fence)
                 break;
-            made[made_here++] = (struct event){fence, lane};
+            made[made_here++] = (struct event){fence, lane, command->slot};
             unfinished = 0;
         }
         ref event = lane->way->submit(lane, command, depends, unfinished);
         if (!event)
             break;
-        events[command->slot] = made[made_here++] = (struct event){event, lane};
+        events[command->slot] = made[made_here++] = (struct event){event, lane, command->slot};
     }
     for (int64_t i = 0; i < lanes_count; ++i)
         if (lanes[i].way)
@@ -71,7 +71,7 @@ int32_t syclsched_status(const struct event *event)
     return event->lane->way->status(event->lane, event->event);
 }
 
-/* Return the first slot from `begin` on whose command failed, or -1. */
+/* Return the first event from `begin` on whose command failed, or -1. */
 int64_t syclsched_next_failed(const struct event *events, int64_t begin, int64_t count)
 {
     for (int64_t i = begin; i < count; ++i)
@@ -98,4 +98,4 @@ void syclsched_delete(const struct event *events, int64_t count)
 }
 
 /* Raised whenever a structure or function here changes, so that an older build is never called. */
-const int64_t syclsched_submit_version = 3;
+const int64_t syclsched_submit_version = 4;

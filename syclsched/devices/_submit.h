@@ -60,6 +60,7 @@ struct lane {
 struct event {
     ref event;
     const struct lane *lane;
+    int64_t slot; /* of the command it was made for */
 };
 
 extern const struct way syclsched_way_dpctl;

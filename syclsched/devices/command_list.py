@@ -54,8 +54,16 @@ class CommandList:
         self.commands[self._position[command.slot]] = command
 
     def from_submission(self, number: int) -> list[Command]:
-        """Return the command of the submission with this number, and those after it."""
-        return [command for command in self.commands if self._first_part[command.slot] + len(command.parts) > number]
+        """Return the commands of which nothing comes before the submission with this number."""
+        return [command for command in self.commands if self._first_part[command.slot] >= number]
+
+    def begun_at(self, number: int) -> Command | None:
+        """Return the command of which this submission is one of those after the first; None if it is a first one."""
+        for command in self.commands:
+            first = self._first_part[command.slot]
+            if first < number < first + len(command.parts):
+                return command
+        return None
 
     def submit(self) -> int:
         """Submit everything, without the GIL.

@@ -167,12 +167,10 @@ class NativeOpenCL:
         -------
         dpctl.SyclEvent
         """
-        from dpctl import SyclEvent
-
         made = self._new(_SIZEOF_EVENT)
         self._make_event(made, native, queue.sycl_context.addressof_ref(), _BACKEND_OPENCL)
         try:
-            return SyclEvent(_capsule(made, b"SyclEventRef", None))  # takes a copy
+            return sycl_event_at(made)
         finally:
             self._delete_event(made)
 
@@ -216,6 +214,13 @@ def load_native() -> NativeOpenCL | None:
         return NativeOpenCL()
     except (OSError, AttributeError):
         return None
+
+
+def sycl_event_at(address: int) -> Any:
+    """Return a copy of the event that a ``DPCTLSyclEventRef`` points to, as ``dpctl.SyclEvent``."""
+    from dpctl import SyclEvent
+
+    return SyclEvent(_capsule(address, b"SyclEventRef", None))
 
 
 # --- inside ---------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from syclsched.oneapi.built import find_submission_loop
 SWITCH = "SYCLSCHED_NATIVE"
 
 #: Of the structures and functions, as the C sources have it.
-VERSION = 3
+VERSION = 4
 
 #: As dpctl's own modules load it.
 _INTERFACE = "libDPCTLSyclInterface.so.0"

@@ -11,7 +11,7 @@ from typing import Any
 from syclsched.devices.commands import Batch, Command, CommandSequence, CommandStructure
 from syclsched.devices.executables import KernelSubmission
 from syclsched.devices.fences import must_fence, scratch_for
-from syclsched.devices.native_opencl import NativeOpenCL, load_native
+from syclsched.devices.native_opencl import NativeOpenCL, load_native, sycl_event_at
 from syclsched.devices.submission_library import Library
 from syclsched.errors import ExecutionError
 
@@ -47,7 +47,7 @@ class _Lane(ctypes.Structure):
 
 
 class _Event(ctypes.Structure):
-    _fields_ = [("event", ctypes.c_void_p), ("lane", ctypes.c_void_p)]
+    _fields_ = [("event", ctypes.c_void_p), ("lane", ctypes.c_void_p), ("slot", ctypes.c_int64)]
 
 
 class SubmissionLoop:
@@ -81,7 +81,8 @@ class SubmissionLoop:
         self._slots = slots
         self._events = (_Event * (2 * slots))()
         self._stop = ctypes.c_int32(0)
-        self._made: list[tuple[Any, int]] = []
+        #: Address and number of events that were made together, and what holds them.
+        self._made: list[tuple[int, int, Any]] = []
         self._native: NativeOpenCL | None = None
         self._native_queues: dict[int, int] = {}
         self._native_kernels: dict[int, int] = {}
@@ -226,7 +227,7 @@ class SubmissionLoop:
             ctypes.byref(made_count),
             ctypes.byref(self._stop),
         )
-        self._made.append((made, made_count.value))
+        self._made.append((ctypes.addressof(made), made_count.value, made))
         if count == len(commands):
             return Batch(done, submit_ns[:done], made_count.value - done, made, made_count.value)
         return self._batch_of_sequences(commands, parts, done, submit_ns, made, made_count.value)
@@ -265,7 +266,7 @@ class SubmissionLoop:
             ctypes.byref(made_count),
             ctypes.byref(self._stop),
         )
-        self._made.append((ctypes.byref(made, at * ctypes.sizeof(_Event)), made_count.value))
+        self._made.append((ctypes.addressof(made) + at * ctypes.sizeof(_Event), made_count.value, made))
         return done, made_count.value
 
     def wait_for(self, made: Any, begin: int, count: int) -> None:
@@ -346,17 +347,15 @@ class SubmissionLoop:
         if self._native is not None and lane in self._native_queues:
             handle = self._native.event(event)
             self._adopted.append(handle)
-        self._events[slot] = _Event(handle, ctypes.addressof(self._lanes[lane]))
+        self._events[slot] = _Event(handle, ctypes.addressof(self._lanes[lane]), slot)
 
     def event(self, slot: int) -> Any:
         """Return the event of a slot as ``dpctl.SyclEvent``."""
-        from dpctl import SyclEvent
-
         held = self._events[slot]
         lane = (held.lane - ctypes.addressof(self._lanes)) // ctypes.sizeof(_Lane)
         if self._native is not None and lane in self._native_queues:
             return self._native.sycl_event(held.event, self._queues[lane])
-        return SyclEvent(_capsule(held.event, b"SyclEventRef", None))
+        return sycl_event_at(held.event)
 
     def has_event(self, slot: int) -> bool:
         """Return whether there is an event for a slot."""
@@ -372,9 +371,12 @@ class SubmissionLoop:
         What waits for one that failed may run all the same.
         """
         found: dict[int, int] = {}
-        slot = -1
-        while (slot := self._library.next_failed(self._events, slot + 1, self._slots)) >= 0:
-            found[slot] = self._library.status(self._address(slot))
+        # Those of `_events` were not all made here, and a sequence's have made room for each other.
+        for address, count, _ in (*self._made, (self._address(0), self._slots, None)):
+            position = -1
+            while (position := self._library.next_failed(address, position + 1, count)) >= 0:
+                event = _Event.from_address(address + position * ctypes.sizeof(_Event))
+                found.setdefault(event.slot % self._slots, self._library.status(ctypes.byref(event)))
         return found
 
     def times(self, slots: Sequence[int]) -> list[tuple[int, int]]:
@@ -405,8 +407,8 @@ class SubmissionLoop:
             self._native = None
 
     def _give_back_events(self) -> None:
-        for made, count in self._made:
-            self._library.delete(made, count)
+        for address, count, _ in self._made:
+            self._library.delete(address, count)
         self._made.clear()
         if self._native is not None:
             for handle in self._adopted:
@@ -419,7 +421,10 @@ class SubmissionLoop:
         if self._native is None or lane not in self._native_queues:
             return reference
         if reference not in self._native_kernels:
-            self._native_kernels[reference] = self._native.kernel(kernel)
+            try:
+                self._native_kernels[reference] = self._native.kernel(kernel)
+            except OSError as error:
+                raise ExecutionError(str(error), where=f"lane {lane}") from error
         return self._native_kernels[reference]
 
     def _address(self, slot: int) -> int:
@@ -430,9 +435,6 @@ class SubmissionLoop:
 
 #: Of a list of events.
 _NO_LIMIT = 1 << 62
-_capsule = ctypes.pythonapi.PyCapsule_New
-_capsule.restype = ctypes.py_object
-_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 
 
 def _three(extents: Sequence[int]) -> Any:

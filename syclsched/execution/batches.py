@@ -71,7 +71,10 @@ class Commands:
                 allocations[self._buffers.memory_of(buffer)] <= 1 and self._buffers.early(buffer) is not None
                 for buffer in uses
             ):
-                command = self._make(node)
+                try:
+                    command = self._make(node)
+                except Exception:  # tried again when it is to be submitted, where its error has a place to go
+                    command = None
                 if command is not None:
                     self._made[number] = command
 

@@ -19,11 +19,12 @@ from syclsched.execution.batches import Commands
 from syclsched.execution.buffers import NumpyArray
 from syclsched.execution.clock import Anchor, ClockMap, take_anchor
 from syclsched.execution.lanes import queue_of
-from syclsched.execution.program import MEMORY_KINDS, Buffer, Node
+from syclsched.execution.program import MEMORY_KINDS, Node
 from syclsched.execution.replay import Replay
 from syclsched.execution.run import Run
 from syclsched.execution.start import Prepared, prepare, start
 from syclsched.execution.straight import allocations, why_not_straight
+from syclsched.execution.waiting import wait_flag
 from syclsched.execution.work import compile_work
 from syclsched.execution.worker import Worker
 from syclsched.model.graph import TaskGraph
@@ -54,7 +55,7 @@ class Runner:
         self._live = live
         self._trace = trace
         self._owns_devices = owns_devices
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._last: Run | None = None
         self._closed = False
         #: Done when the last of the coroutines that asked for a run has had its turn.
@@ -71,6 +72,7 @@ class Runner:
         if library is not None and self.why_not_replayed is None:
             self._bound = _Bound(self._prepared, self._executables, library, queues, live)
             self._finalizer = weakref.finalize(self, self._bound.close)
+            self._finalizer.atexit = False  # runs are ended by their own
 
     @property
     def replayed(self) -> bool:
@@ -101,14 +103,15 @@ class Runner:
             if self._closed:
                 raise ExecutionError("the runner is closed", where=f"plan {self.plan.name!r}")
             values = self._prepared.values(inputs)
+            if self._last is not None:
+                self._last.join()
             if self._bound is None:
                 self._last = start(self._prepared, self._live, values, trace=self._trace)
             else:
                 if self._last is not None:
-                    self._last.join()
                     self._last.close()
                 replay = self._bound.replay(values, record=self._trace)
-                self._last = Run(replay, self._live, values, joined=self._prepared.joined)
+                self._last = Run(replay, self._live, values, joined=self._prepared.joined, keep=self)
             return self._last
 
     async def run_async(self, inputs: Mapping[str, Any] | None = None) -> Run:
@@ -131,14 +134,27 @@ class Runner:
         TaskFailedError, RunCancelledError, ExecutionError
             As `Run.wait`, and as `run`.
         """
-        mine = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        mine = loop.create_future()
         before, self._turn = self._turn, mine
+        if before is not None and before.get_loop() is not loop:
+            before = None  # coroutines of another event loop: `run` waits for them
+        run: Run | None = None
         try:
             if before is not None and not before.done():
                 await asyncio.wait([before])
-            return await self.run(inputs)
+            run = self.run(inputs)
+            return await run
+        except asyncio.CancelledError:
+            if run is not None:
+                run.cancel()
+            raise
         finally:
-            if not mine.done():
+            if run is not None:
+                run.settle(mine)  # at once, if it has ended
+            elif before is not None and not before.done():
+                before.add_done_callback(lambda _: mine.set_result(None))
+            else:
                 mine.set_result(None)
 
     def __call__(
@@ -159,7 +175,7 @@ class Runner:
             The caller's own.
         """
         names = self._prepared.results if results is None else tuple(results)
-        with self.run(inputs) as run:
+        with self._lock, self.run(inputs) as run:
             run.wait()
             return {name: run.result(name) for name in names}
 
@@ -170,6 +186,7 @@ class Runner:
                 return
             self._closed = True
             if self._last is not None:
+                self._last.join()
                 self._last.close()
             if self._bound is not None:
                 self._finalizer.detach()
@@ -202,6 +219,7 @@ class _Bound:
         lanes = {index: queues[lane.name] for index, lane in enumerate(plan.lanes) if lane.name in queues}
         self._queues = queues
         self._anchors: dict[str, Anchor] = {}
+        self._current: Replay | None = None
         self._worker = Worker(f"syclsched {plan.name} replay")
         self._given: dict[str, NumpyArray] = {}
         self._buffers = prepared.new_buffers(live, _totals(plan))
@@ -209,22 +227,27 @@ class _Bound:
         self._loop.go_native()
         self._commands = Commands(self._loop, program, prepared.work, dict(executables), self._buffers, lanes)
         self._list: CommandList | None = None
-        users: dict[Buffer, dict[int, Any]] = {}
-        self._buffers.prepare(allocations(plan), users)
-        for buffer in allocations(plan):
-            self._buffers.allocate(buffer)
+        try:
+            self._buffers.prepare(allocations(plan), {})
+            for buffer in allocations(plan):
+                self._buffers.allocate(buffer)
+        except BaseException:
+            self.close()
+            raise
         nodes = [program.nodes[i.id] for _, i in plan.instructions() if i.kind not in MEMORY_KINDS]
         self._nodes = nodes
         self._reads_input = [node for node in nodes if any(use.space == HOST for use in node.instruction.uses)]
 
     def replay(self, values: Mapping[str, NumpyArray], *, record: bool) -> Replay:
         """Return a run with these inputs, not yet started."""
+        if self._current is not None:
+            wait_flag(self._current.finished, None)
         self._give(values)
         if self._list is None:
             self._list = CommandList(self._loop, [self._command(node) for node in self._nodes])
         if record and not self._anchors:
             self._anchors = self._read_clocks()
-        return Replay(
+        self._current = Replay(
             self._prepared.program,
             self._prepared.work,
             self._list,
@@ -234,6 +257,7 @@ class _Bound:
             self._clock_maps,
             record=record,
         )
+        return self._current
 
     def close(self) -> None:
         """Give everything back."""
@@ -248,13 +272,12 @@ class _Bound:
             for name in self._prepared.inputs
             if name not in self._given or self._given[name].ctypes.data != values[name].ctypes.data
         }
-        self._given = {name: values[name] for name in self._prepared.inputs}
-        for name in self._prepared.inputs:
-            if name in moved:
-                self._buffers.add_input(name, values[name], private=False)
+        for name in moved:
+            self._buffers.add_input(name, values[name], private=False)
         if moved and self._list is not None:
             for node in self._reads_input:
                 self._list.replace(self._command(node))
+        self._given = {name: values[name] for name in self._prepared.inputs}
 
     def _command(self, node: Node) -> Any:
         command = self._commands.get(node)
@@ -269,7 +292,8 @@ class _Bound:
         return by_device
 
     def _clock_maps(self) -> dict[str, ClockMap]:
-        now = self._read_clocks()
+        idle = self._current is None or self._current.finished.is_set()
+        now = self._read_clocks() if idle else self._anchors  # a busy queue would answer late
         return {
             lane.name: ClockMap(self._anchors[lane.device], now[lane.device])
             for lane in self._prepared.plan.lanes

@@ -65,6 +65,7 @@ class Dispatcher:
         self.error: SyclschedError | None = None
         self.cancelled = False
         self.recording = record
+        self.lasting = True
         #: Called on the thread, last of all.
         self.when_finished: Callable[[], None] | None = None
         self._work = work
@@ -136,6 +137,10 @@ class Dispatcher:
     def passed(self, number: int) -> bool:
         """Return whether an instruction has been submitted, completed or cancelled."""
         return number in self._events
+
+    def any_failed(self) -> bool:
+        """Return whether something has failed on its device after it was submitted, and is yet to be noted."""
+        return self._events.any_failed()
 
     def is_complete(self, number: int) -> bool:
         """Return whether an instruction has completed, was cancelled, or had nothing to do."""

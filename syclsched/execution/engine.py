@@ -55,6 +55,10 @@ class Engine(Protocol):
         """Whether everything was done: nothing was cancelled."""
 
     @property
+    def lasting(self) -> bool:
+        """Whether the buffers are the run's own, so that their memory may be given out."""
+
+    @property
     def recording(self) -> bool:
         """Whether there will be a trace."""
 
@@ -86,6 +90,9 @@ class Engine(Protocol):
 
     def statuses_behind(self, array: str) -> list[Work]:
         """Return the tasks with a status that an array's last value depends on, in the plan's order."""
+
+    def any_failed(self) -> bool:
+        """Return whether something has failed on its device after it was submitted, and is yet to be noted."""
 
     def is_complete(self, number: int) -> bool:
         """Return whether an instruction has completed, was cancelled, or had nothing to do."""

@@ -26,6 +26,7 @@ class EventTable:
     def __init__(self, loop: SubmissionLoop | None = None) -> None:
         self._loop = loop
         self._found: dict[int, Any] = {}
+        self._objects: dict[int, Any] = {}
         self._lock = threading.Lock()
         self._closed = False
 
@@ -51,7 +52,9 @@ class EventTable:
             if self._closed:
                 return None
             assert self._loop is not None
-            event = self._found[number] = self._loop.event(number)
+            event = self._objects.get(number)
+            if event is None:
+                event = self._objects[number] = self._loop.event(number)
             return event
 
     def is_complete(self, number: int) -> bool:
@@ -63,6 +66,11 @@ class EventTable:
             with self._lock:
                 return self._closed or self._loop.is_complete(number)
         return event is None or bool(event.execution_status.name == "complete")
+
+    def any_failed(self) -> bool:
+        """Return whether something failed on its device after the loop had submitted it."""
+        with self._lock:
+            return self._loop is not None and not self._closed and bool(self._loop.failed())
 
     def close(self) -> None:
         """Give back the loop's events once everything has completed."""

@@ -133,6 +133,7 @@ def note_device_failures(
             cause = ExecutionError(f"the runtime gives it status {codes[instruction.id]}")
             failures.record(instruction, task_failed(instruction, cause, "failed on its device:"))
         else:
+            failures.done(instruction)
             continue
         failures.lost(instruction)
     return found

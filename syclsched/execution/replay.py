@@ -59,6 +59,8 @@ class BorrowedBuffers:
 class Replay:
     """Runs a bound plan, once.
 
+    `start` submits everything before it returns: afterwards, what has no event was refused or cancelled.
+
     Parameters
     ----------
     program : Program
@@ -99,6 +101,7 @@ class Replay:
         self.error: SyclschedError | None = None
         self.cancelled = False
         self.recording = record
+        self.lasting = False
         self.when_finished: Callable[[], None] | None = None
         self._work = work
         self._with_status = [number for number, piece in work.items() if piece.status is not None]
@@ -110,6 +113,7 @@ class Replay:
         self._lock = threading.Lock()
         self._over = False
         self._through = self._all = False
+        self._done: frozenset[int] = frozenset()
         self._batches: list[Batch] = []
         self._outcomes: dict[int, Outcome] = {}
         self._submit_ns: dict[int, int] = {}
@@ -126,6 +130,11 @@ class Replay:
             if not self._all:
                 self._submit_rest(done)
             self._through = not self.cancelled
+        except SyclschedError as error:
+            self.error = error
+        except BaseException:
+            self.cancelled = True  # what was submitted ends all the same
+            raise
         finally:
             self.counts.submission_ns = time.perf_counter_ns() - begun_ns
             self.counts.dispatch_ns = time.thread_time_ns() - processor_ns
@@ -154,7 +163,12 @@ class Replay:
     def passed(self, number: int) -> bool:
         """Return whether an instruction has been submitted."""
         with self._lock:
-            return self._through or (not self._over and self._loop.has_event(number))
+            return self._through or number in self._done or (not self._over and self._loop.has_event(number))
+
+    def any_failed(self) -> bool:
+        """Return whether something has failed on its device after it was submitted, and is yet to be noted."""
+        with self._lock:
+            return not self._over and bool(self._loop.failed())
 
     def is_complete(self, number: int) -> bool:
         """Return whether an instruction has completed or was cancelled."""
@@ -189,6 +203,10 @@ class Replay:
 
     def _submit_rest(self, done: int) -> None:
         """Go on after a submission that was refused, without what depends on it; or end what was cancelled."""
+        self.cancelled = self.cancelled or self._loop.stopped
+        begun = self._commands.begun_at(done)
+        if begun is not None:
+            self._refused(begun.slot, "the runtime refuses it in the middle of its steps")
         for command in self._commands.from_submission(done):
             instruction = self.program.nodes[command.slot].instruction
             if self.cancelled or self.failures.cancels(instruction):
@@ -198,13 +216,22 @@ class Replay:
                 self._batches.append(batch)
                 if batch.done:
                     self._submit_ns[command.slot] = batch.submit_ns[0]
-                    continue
-                self._outcomes[command.slot] = "cancelled" if self._loop.stopped else "failed"
-                if not self._loop.stopped:
-                    cause = ExecutionError("the runtime refuses it")
-                    self.failures.record(instruction, task_failed(instruction, cause, "could not be submitted:"))
+                    self.failures.done(instruction)
+                else:
+                    self._refused(command.slot, "the runtime refuses it")
+                continue
             self.failures.lost(instruction)
             self._submit_ns[command.slot] = time.perf_counter_ns()
+
+    def _refused(self, number: int, why: str) -> None:
+        instruction = self.program.nodes[number].instruction
+        self._outcomes[number] = "cancelled" if self._loop.stopped else "failed"
+        if self._loop.stopped:
+            self.cancelled = True
+        else:
+            self.failures.record(instruction, task_failed(instruction, ExecutionError(why), "could not be submitted:"))
+        self.failures.lost(instruction)
+        self._submit_ns[number] = time.perf_counter_ns()
 
     # --- the end, on the worker -------------------------------------------------------------------
 
@@ -219,7 +246,8 @@ class Replay:
                 times = self._commands.submit_ns()
                 self._submit_ns = {number: times[number] for number in submitted} | self._submit_ns
                 self._device_ns = dict(zip(submitted, self._loop.times(submitted), strict=True))
-            there = set(submitted) if self._with_status else ()
+            self._done = frozenset(submitted) - self._outcomes.keys()
+            there = self._done
             for number in self._with_status:
                 error = failed_status(self._work[number], self.buffers) if number in there else None
                 if error is not None:
@@ -231,13 +259,15 @@ class Replay:
                 where=f"plan {self.program.plan.name!r}",
             )
         finally:
-            with self._lock:
-                self._over = True
-                self._loop.begin_again()
-            self.finished.set()
-            if self.when_finished is not None:
-                self.when_finished()
-                self.when_finished = None
+            try:
+                with self._lock:
+                    self._over = True
+                    self._loop.begin_again()
+            finally:
+                self.finished.set()
+                if self.when_finished is not None:
+                    self.when_finished()
+                    self.when_finished = None
 
     def _submitted(self) -> list[int]:
         numbers = [command.slot for command in self._commands.commands]

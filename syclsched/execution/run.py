@@ -118,6 +118,8 @@ class Run:
         Whether to close the devices with the run.
     joined : Mapping[str, tuple of str], optional
         Arrays that are held in parts, with those in order.
+    keep : object, optional
+        What must live as long as the run.
     """
 
     def __init__(
@@ -128,6 +130,7 @@ class Run:
         *,
         owns_devices: bool = False,
         joined: Mapping[str, tuple[str, ...]] | None = None,
+        keep: Any = None,
     ) -> None:
         self.plan = dispatcher.program.plan
         self._dispatcher = dispatcher
@@ -138,6 +141,7 @@ class Run:
         self._trace: Trace | None = None
         self._closed = False
         self._reported = False
+        self._keep = keep
         _unfinished.add(self._resources)
         dispatcher.when_finished = self._resources.ended
         self._finalizer = weakref.finalize(self, self._resources.abandon)
@@ -180,20 +184,24 @@ class Run:
             raise
         self._raise_failure()
 
-    def __await__(self) -> Generator[Any, None, Run]:
-        """Wait for the whole run in a coroutine, without a thread of its own: ``await run`` raises what `wait` does."""
-        loop = asyncio.get_running_loop()
-        ended = loop.create_future()
+    def settle(self, future: asyncio.Future[None]) -> None:
+        """Have a future of some event loop settled, if it is not yet, once the run has ended, however it ended."""
+        loop = future.get_loop()
 
         def tell() -> None:
-            if not ended.done():
-                ended.set_result(None)
+            if not future.done():
+                future.set_result(None)
 
         def tell_loop() -> None:
             with contextlib.suppress(RuntimeError):  # the loop was closed without waiting for the run
                 loop.call_soon_threadsafe(tell)
 
         self._resources.when_ended(tell_loop)
+
+    def __await__(self) -> Generator[Any, None, Run]:
+        """Wait for the whole run in a coroutine, without a thread of its own: ``await run`` raises what `wait` does."""
+        ended = asyncio.get_running_loop().create_future()
+        self.settle(ended)
         yield from ended.__await__()
         self._raise_failure()
         return self
@@ -248,7 +256,9 @@ class Run:
             return self._untouched(name, like)
         if isinstance(live, np.ndarray):
             return self._given_out(live, like)
-        return read(live, like, self._any_queue() if like != "numpy" else None, share=self.done())
+        return read(
+            live, like, self._any_queue() if like != "numpy" else None, share=self.done() and self._dispatcher.lasting
+        )
 
     def trace(self) -> Trace:
         """Wait for the run to end, well or not, and return what happened.
@@ -325,16 +335,15 @@ class Run:
             self._dispatcher.counts.host_waits += 1
         if not self._dispatcher.wait_submitted(number, timeout):
             raise self._late(array, timeout)
-        event = self._dispatcher.event(number)
-        if event is None:
-            return
-        # A SYCL event's own wait can neither be timed nor interrupted.
+        # An event's own wait can neither be timed nor interrupted.
         begun = time.monotonic()
-        while event.execution_status.name != "complete":
+        while not self._dispatcher.is_complete(number):
             now = time.monotonic()
             if deadline is not None and now >= deadline:
                 raise self._late(array, timeout)
             time.sleep(min(_LONGEST_NAP_S, max(_SHORTEST_NAP_S, (now - begun) / 16)))
+        if self._dispatcher.any_failed():  # what depends on it ran all the same, and is noted at the end
+            wait_flag(self._dispatcher.finished, None)
 
     def _late(self, array: str, timeout: float | None) -> WaitTimeoutError:
         return WaitTimeoutError(f"not there after {timeout} s: {self._what_is_left()}", where=f"array {array!r}")

@@ -111,8 +111,10 @@ class Prepared:
             mine = [s.rows for s in segments if s.rows is not None and s.name in written]
             if mine and (segments[0].is_input or covers(mine, 0, self.graph.arrays[name].shape[0])):
                 written.add(name)
+        temporary = {a.name for a in self.plan.arrays if a.temporary}
         kept = [a.name for a in self.plan.arrays if a.rows is None and not a.temporary and a.name in written]
-        return (*(name for name in kept if name not in parts), *joined)
+        whole = [name for name, names in joined.items() if not temporary & set(names) and written & set(names)]
+        return (*(name for name in kept if name not in parts), *whole)
 
     def values(self, inputs: Mapping[str, Any] | None) -> dict[str, NumpyArray]:
         """Return the value of every input; see `gather_inputs`."""

@@ -37,7 +37,8 @@ class Worker:
         """Let the thread end after the jobs posted so far, and wait for it."""
         if self._thread is not None:
             self._jobs.put(None)
-            self._thread.join()
+            if self._thread is not threading.current_thread():  # whoever drops a runner last may be a job of its own
+                self._thread.join()
             self._thread = None
 
     @property

@@ -31,8 +31,9 @@ from syclsched.errors import (
 from syclsched.execution import Runner, bind, bound, execute
 from syclsched.execution import run as run_module
 from syclsched.execution.replay import Replay
+from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
-from syclsched.model.operation import Implementation, Launch, OpenCLSource
+from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Work
 from syclsched.model.platform import Platform
 
 pytestmark = pytest.mark.sycl
@@ -277,20 +278,136 @@ def test_a_wait_that_takes_too_long_says_where_the_run_is(live: tuple[Platform, 
     assert "which waits for task 'spin' on cpu:0" in str(error.value)
 
 
+def test_an_interrupted_start_leaves_the_runner_good(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    graph = chain(40)
+    inputs = inputs_of(graph, 0)
+    submit = SubmissionLoop.submit_listed
+
+    def interrupted(loop: SubmissionLoop, *arguments: Any) -> Any:
+        if arguments[3] >= 16:
+            raise KeyboardInterrupt
+        return submit(loop, *arguments)
+
+    with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(command_list, "PORTION", 8)
+            patch.setattr(SubmissionLoop, "submit_listed", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                runner.run(inputs)
+        for seed in range(3):
+            found = runner(inputs_of(graph, seed))["y"]
+            np.testing.assert_array_equal(found, sequential(graph, inputs_of(graph, seed))["y"])
+
+
+def test_arrays_given_out_are_not_the_runners(live: tuple[Platform, Any]) -> None:
+    from dpctl import tensor
+
+    platform, devices = live
+    graph = chain(2)
+    with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
+        run = runner.run(inputs_of(graph, 0))
+        run.wait()
+        shared = run.result("y", like="usm_ndarray")
+        runner(inputs_of(graph, 1))
+        expected = sequential(graph, inputs_of(graph, 0))["y"]
+        np.testing.assert_array_equal(tensor.asnumpy(shared), expected)
+
+
+def test_a_run_keeps_its_runner(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    graph = chain(2)
+    run = bind(plan_on(graph, platform, "cpu"), graph, devices).run(inputs_of(graph, 0))
+    gc.collect()
+    np.testing.assert_array_equal(run.result("y"), sequential(graph, inputs_of(graph, 0))["y"])
+    run.wait()
+    run.close()
+
+
+SET_SOURCE = """__kernel void set(__global const long *x, __global long *y) {
+    y[get_global_id(0)] = x[get_global_id(0)];
+}"""
+SET = Operation(
+    "set",
+    (Parameter("x", AccessMode.READ), Parameter("y", AccessMode.WRITE, like="x")),
+    (
+        Implementation(
+            "opencl-c", "opencl-c", lambda _: OpenCLSource(SET_SOURCE, "set"), launch=lambda s, d: Launch((100,))
+        ),
+    ),
+    lambda signature: Work(flops=0.0, bytes=0.0),
+)
+
+
+def test_a_buffer_written_anew_after_a_refusal_is_good_again(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    source = OPENCL.replace("__kernel void mix", "__attribute__((reqd_work_group_size(4, 1, 1))) __kernel void mix")
+    kernel = Implementation(
+        "opencl-c", "opencl-c", lambda _: OpenCLSource(source, "mix"), lambda *_: Launch((100,), (10,))
+    )
+    wrong = replace(MIX, name="wrong", implementations=(kernel,))
+    graph = TaskGraph("overwritten")
+    x, y = graph.array("x", data=np.arange(100)), graph.array("y", data=np.zeros(100, DTYPE))
+    z = graph.array("z", data=np.zeros(100, DTYPE))
+    graph.kernel(wrong, name="bad", x=x, y=y, a=1)
+    graph.kernel(SET, name="again", x=x, y=y)
+    graph.kernel(MIX, name="reader", x=y, y=z, a=1)
+    with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
+        assert runner.replayed, runner.why_not_replayed
+        run = runner.run()
+        with pytest.raises(TaskFailedError, match="task 'bad'"):
+            run.wait()
+        outcome = {s.task: s.outcome for s in run.trace().spans if s.task in ("bad", "again", "reader")}
+        assert outcome == {"bad": "failed", "again": "done", "reader": "done"}
+        np.testing.assert_array_equal(run.result("y"), np.arange(100))
+
+
+def test_a_cancelled_coroutine_lets_the_others_take_their_turns(live: tuple[Platform, Any]) -> None:
+    platform, devices = live
+    graph = chain(3)
+
+    async def one(runner: Runner, seed: int) -> bool:
+        run = await runner.run_async(inputs_of(graph, seed))
+        return bool(np.array_equal(run.result("y"), sequential(graph, inputs_of(graph, seed))["y"]))
+
+    async def all_of_them(runner: Runner) -> list[Any]:
+        tasks = [asyncio.create_task(one(runner, seed)) for seed in range(4)]
+        await asyncio.sleep(0)
+        tasks[1].cancel()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
+        for _ in range(2):  # each time an event loop of its own
+            found = asyncio.run(all_of_them(runner))
+            assert isinstance(found[1], asyncio.CancelledError)
+            assert [found[0], *found[2:]] == [True] * 3
+
+
+def test_a_dispatched_runner_does_one_run_at_a_time(
+    live: tuple[Platform, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platform, devices = live
+    monkeypatch.setattr(bound, "load_library", lambda: None)
+    graph = chain(3)
+    with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
+        first = runner.run(inputs_of(graph, 0))
+        second = runner.run(inputs_of(graph, 1))
+        assert first.done()
+    assert second.done()
+    second_trace = second.trace()
+    assert all(s.outcome == "done" for s in second_trace.spans)
+
+
 def test_many_threads_take_turns(live: tuple[Platform, Any]) -> None:
     platform, devices = live
     graph = chain(3)
     wrong: list[str] = []
     with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
-        lock = threading.Lock()
 
         def work(seed: int) -> None:
             inputs = inputs_of(graph, seed)
             expected = sequential(graph, inputs)["y"]
-            for _ in range(20):
-                with lock:  # results are the runner's until the next run
-                    if not np.array_equal(runner(inputs)["y"], expected):
-                        wrong.append(f"seed {seed}")
+            wrong.extend(f"seed {seed}" for _ in range(20) if not np.array_equal(runner(inputs)["y"], expected))
 
         threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
         for thread in threads:
