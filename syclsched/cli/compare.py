@@ -97,8 +97,8 @@ def compare_command(
         draw(rows, given.graph.name, chart_file, console)
 
 
-def draw(rows: list[Row], name: str, path: Path, console: Console) -> None:
-    """Draw makespans as bars and say where.
+def draw(rows: list[Row], name: str, path: Path, console: Console, disturbed: str = "") -> None:
+    """Draw makespans as bars and say where; or say that there is none to draw, and write nothing.
 
     Parameters
     ----------
@@ -111,6 +111,8 @@ def draw(rows: list[Row], name: str, path: Path, console: Console) -> None:
         Where to.
     console : rich.console.Console
         Where to say so.
+    disturbed : str, optional
+        What went differently than planned; for the title.
     """
     from syclsched.tracing.bars import Bar, draw_bars
 
@@ -122,8 +124,12 @@ def draw(rows: list[Row], name: str, path: Path, console: Console) -> None:
         for row, seconds in shown
         if seconds is not None
     ]
+    if not bars:
+        console.print(f"no chart written to {path}: nothing has a makespan to draw", markup=False)
+        return
     what = "predicted makespan" if not runs else "makespan, disturbed"
-    draw_bars(bars, f"{name}: {what if runs <= 1 else f'median of {runs} runs, line to the worst'}", path)
+    what = what if runs <= 1 else f"median of {runs} runs, line to the worst"
+    draw_bars(bars, f"{name}: {what}{f' ({disturbed})' if disturbed else ''}", path)
     left = sum(seconds is None for _, seconds in shown)
     note = f" ({left} of {len(rows)} have no makespan and are not in it)" if left else ""
     console.print(f"chart written to {path}{note}", markup=False)

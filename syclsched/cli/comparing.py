@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from syclsched.errors import PolicyError, SyclschedError
-from syclsched.model.units import format_bytes, format_ratio, format_seconds, plural
+from syclsched.model.units import format_bytes, format_excess, format_ratio, format_seconds, plural
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -181,9 +181,15 @@ def compare(
     -------
     list of (Row, Plan or None)
         The shortest makespan first, or the shortest median of the disturbed runs; then those that did not do all they
-        had to, and what was refused last. Among equals those that took less time to plan come first.
+        had to, and what was refused last. Equals come in the order of their names as given.
+
+    Raises
+    ------
+    PolicyError
+        If there is no such rewrite, or none of the policies can keep to what is asked for.
     """
     from syclsched.planner import plan_graph
+    from syclsched.planner.rewriting import check_rewrite
     from syclsched.planner.trials import decides_in_the_loop, try_in_the_loop
     from syclsched.simulation import repeat
 
@@ -200,6 +206,10 @@ def compare(
         return plan, None if disturbance is None else repeat(plan, disturbance, seeds)
 
     name = label or platform.name
+    policies = tuple(policies)
+    check_rewrite(rewrite)
+    if policies and all(map(decides_in_the_loop, policies)):
+        _refuse_aims(policies[0], minimize, subject_to, rewrite)
     found: list[tuple[Row, Plan | None]] = []
     for policy in policies:
         if progress is not None:
@@ -278,7 +288,7 @@ def table(rows: Sequence[Row], *, platforms: bool) -> Table:
         names = [*([row.platform] if platforms else []), row.policy]
         numbers = [
             "refused" if row.makespan_s is None else format_seconds(row.makespan_s),
-            *([_shown(row.gap, format_ratio)] if bounds else []),
+            *([_shown(row.gap, format_excess)] if bounds else []),
             *(form(row) for form in disturbed.values()),
             *([] if disturbed else _usage(row)),
         ]
@@ -370,10 +380,10 @@ def document(name: str, tasks: int, rows: Sequence[Row], **more: Any) -> dict[st
 # --- inside ---------------------------------------------------------------------------------------
 
 
-def _rank(row: Row) -> tuple[int, float, float]:
+def _rank(row: Row) -> tuple[int, float]:
     counts_s = row.counts_s
     group = 2 if row.makespan_s is None else 1 if counts_s is None else 0
-    return group, counts_s or row.makespan_s or 0.0, row.planning_s
+    return group, counts_s or row.makespan_s or 0.0
 
 
 def _shown(value: Any, form: Callable[[Any], str]) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from syclsched.errors import ArgumentError, PlanError
+from syclsched.model.units import format_seconds
 
 if TYPE_CHECKING:
     from syclsched.model.platform import Platform
@@ -35,7 +36,8 @@ Wrong = Annotated[
         "--wrong",
         metavar="FAMILY=FACTOR",
         help="Costs are misjudged: tasks of a family ('gemm=2', copies are 'copy=1.5') take FACTOR times as long as "
-        "planned; 'random:3': every task anything from a third to three times as long. May be repeated.",
+        "planned; 'random:3': every task anything from a third to three times as long. "
+        "Graphs are then not rewritten (--rewrite). May be repeated.",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -89,6 +91,9 @@ _UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "
 _NUMBER = re.compile(r"\s*([0-9.]+(?:[eE][+-]?[0-9]+)?)\s*([^\W\d]*)\s*")
 _CONTENTIONS = ("none", "one-port", "fair")
 _RANDOM = "random"
+
+#: More of what goes differently than this is counted, not named, in titles.
+_MOST_NAMED = 5
 
 
 def disturbance_of(
@@ -172,6 +177,75 @@ def with_contention(platform: Platform, how: str | None) -> Platform:
     if how not in _CONTENTIONS:
         raise ArgumentError(f"{how!r} is no way to share links", where="--contention", hint="none, one-port or fair")
     return replace(platform, contention=how)  # type: ignore[arg-type]  # it is one of them
+
+
+def describe(disturbance: Disturbance | None) -> str:
+    """Return what goes differently in a few words, much as it was typed; empty for nothing.
+
+    Parameters
+    ----------
+    disturbance : Disturbance or None
+        What goes differently.
+
+    Returns
+    -------
+    str
+        Such as ``noise 0.3, wrong gemm=2, fail max1550@2.000 ms``.
+    """
+    if disturbance is None:
+        return ""
+    from syclsched.simulation import SlowDown
+
+    noise = disturbance.noise
+    parts = [f"noise {noise.sigma:g}"] if noise.sigma else []
+    parts += [f"wrong {family}={factor:g}" for family, factor in noise.families.items()]
+    parts += [f"wrong {_RANDOM}:{noise.spread:g}"] if noise.spread != 1.0 else []
+    for event in disturbance.events:
+        when = f"{event.device}@{format_seconds(event.at_s)}"
+        parts.append(f"slow {when}={event.factor:g}" if isinstance(event, SlowDown) else f"fail {when}")
+    return ", ".join(parts[:_MOST_NAMED]) + (
+        f" and {len(parts) - _MOST_NAMED} more" if len(parts) > _MOST_NAMED else ""
+    )
+
+
+def fair_rewrite(disturbance: Disturbance | None, sigma: float | None, rewrite: str) -> str:
+    """Return how to rewrite graphs so that plans are compared on the same luck.
+
+    Luck belongs to the tasks of a graph: merged and cut tasks are others, of other families.
+
+    Parameters
+    ----------
+    disturbance : Disturbance or None
+        What goes differently.
+    sigma : float or None
+        Of the noise, as typed.
+    rewrite : str
+        As typed.
+
+    Returns
+    -------
+    str
+        ``none`` instead of ``auto`` where durations differ.
+
+    Raises
+    ------
+    ArgumentError
+        If rewriting is asked for, and a family of tasks is to be misjudged.
+    """
+    from syclsched.simulation import Noise
+    from syclsched.simulation.noise import COPIES
+
+    noise = Noise() if disturbance is None else disturbance.noise
+    if rewrite == "auto":
+        return "auto" if sigma is None and noise == Noise() else "none"
+    families = [family for family in noise.families if family != COPIES]
+    if rewrite != "none" and families:
+        raise ArgumentError(
+            f"tasks that are merged or cut are no longer of family {families[0]!r}",
+            where=f"--wrong with --rewrite {rewrite}",
+            hint="Use --rewrite none, or --wrong random:FACTOR",
+        )
+    return rewrite
 
 
 def check_names(disturbance: Disturbance | None, families: Iterable[str], platforms: Iterable[Platform]) -> None:

@@ -161,7 +161,8 @@ Rewrite = Annotated[
         "--rewrite",
         metavar="HOW",
         help="Change the sizes of tasks before planning: coarsen (merge tiny ones), split (cut large ones into rows), "
-        "both, or none. auto, with policy auto, plans without and with both and keeps the better.",
+        "both, or none. auto, with policy auto, plans without and with both and keeps the better; simulate "
+        "with --noise or --wrong then takes none, and --wrong FAMILY no other.",
         rich_help_panel=_WHERE,
     ),
 ]

@@ -73,7 +73,12 @@ def read_text(path: Path) -> str:
 
 
 def write_pictures(
-    trace: Trace, predicted: Trace | None, trace_file: Path | None, gantt_file: Path | None, console: Console
+    trace: Trace,
+    predicted: Trace | None,
+    trace_file: Path | None,
+    gantt_file: Path | None,
+    console: Console,
+    disturbed: str = "",
 ) -> None:
     """Write the Perfetto trace and the Gantt chart that were asked for.
 
@@ -87,6 +92,8 @@ def write_pictures(
         Where to; None if not asked for.
     console : rich.console.Console
         Where to say so.
+    disturbed : str, optional
+        What went differently than planned; for the title.
     """
     if trace_file is not None:
         from syclsched.tracing import save_perfetto
@@ -96,5 +103,5 @@ def write_pictures(
     if gantt_file is not None:
         from syclsched.tracing import draw_gantt
 
-        draw_gantt(trace, gantt_file, predicted=predicted)
+        draw_gantt(trace, gantt_file, predicted=predicted, disturbed=disturbed)
         console.print(f"chart written to {gantt_file}", highlight=False)

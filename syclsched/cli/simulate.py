@@ -124,7 +124,7 @@ def simulate_command(
 
     console = Console(stderr=json_output, highlight=False)
     disturbance = mis.disturbance_of(noise, wrong, slow, fail)
-    what = Tried(disturbance, mis.seeds_of(disturbance, noise, seed, runs), contention)
+    what = Tried(disturbance, mis.seeds_of(disturbance, noise, seed, runs), contention, noise)
     shown = Shown(json_output, chart_file, trace_file, gantt_file, console)
     if not platform:
         _refuse_options(context, graph)
@@ -193,14 +193,18 @@ def _what_if(
 
     from syclsched.cli.comparing import compare, policy_names
     from syclsched.cli.planning import described_platform
+    from syclsched.planner.rewriting import check_rewrite
     from syclsched.profiling import HistoryStore
 
     graph = given.graph
+    asked, rewrite = check_rewrite(rewrite), mis.fair_rewrite(what.disturbance, what.sigma, rewrite)
     platforms = [
         mis.with_contention(described_platform(each, lanes, of_many=len(names) > 1), what.contention) for each in names
     ]
     mis.check_names(what.disturbance, {task.family for task in graph.tasks}, platforms)
     found, without = [], []
+    if rewrite != asked:
+        without.append("planned with --rewrite none, so that all plans are compared on the same luck")
     with HistoryStore() as history, shown.console.status("planning ...") as status:
 
         def tell(platform: str, policy: str) -> None:

@@ -36,11 +36,14 @@ class Tried:
         Of the disturbed runs.
     contention : str or None
         How copies share links, where it is not as the platform says.
+    sigma : float or None
+        Of the noise, if it was given: 0 too.
     """
 
     disturbance: Disturbance | None
     seeds: range
     contention: str | None
+    sigma: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ def simulate_plan(path: str, what: Tried, shown: Shown) -> None:
         show_all(
             [(row, plan)], title, len(plan.tasks), plan.name, what, replace(shown, trace_file=None, gantt_file=None)
         )
-    write_pictures(_trace(plan, what), None, shown.trace_file, shown.gantt_file, shown.console)
+    _write(plan, what, shown)
 
 
 def show_all(
@@ -153,7 +156,7 @@ def show_all(
         shown.console.print(Text(remark), soft_wrap=True)
     refuse_if_nothing(rows)
     if shown.chart_file is not None:
-        draw(rows, name, shown.chart_file, shown.console)
+        draw(rows, name, shown.chart_file, shown.console, mis.describe(what.disturbance))
     if shown.trace_file is not None or shown.gantt_file is not None:
         _draw_best(found, what, shown)
 
@@ -172,7 +175,13 @@ def _draw_best(found: Sequence[tuple[Row, Plan | None]], what: Tried, shown: Sho
     if what.disturbance is not None and decides_in_the_loop(row.policy):
         shown.console.print(Text(f"drawn is what {row.policy} does when nothing goes differently"), soft_wrap=True)
         what = replace(what, disturbance=None)
-    write_pictures(_trace(plan, what), None, shown.trace_file, shown.gantt_file, shown.console)
+    _write(plan, what, shown)
+
+
+def _write(plan: Plan, what: Tried, shown: Shown) -> None:
+    """Write trace and Gantt chart of the first run."""
+    here, _ = mis.on_platform(what.disturbance, plan.platform)
+    write_pictures(_trace(plan, what), None, shown.trace_file, shown.gantt_file, shown.console, mis.describe(here))
 
 
 def _trace(plan: Plan, what: Tried) -> Trace:

@@ -29,8 +29,10 @@ def roofline_seconds(work: Work, working_set_bytes: float, efficiency: float, ra
     -------
     float
         Launch plus the longer of computing and moving bytes, over the efficiency. A task with fewer work-items than
-        the device has compute units gets that share of both.
+        the device has compute units gets that share of both. A task with nothing to do takes a launch.
     """
+    if not work.flops and not work.bytes:
+        return rates.launch_s  # such as on an array without elements, whose parallelism may be 0
     share = min(1.0, work.parallelism / rates.compute_units)
     computing_s = work.flops / (rates.peak(work.dtype) * share)
     moving_s = work.bytes / (rates.bandwidth(working_set_bytes) * share)
@@ -52,7 +54,7 @@ def checked_work(operation: Operation, signature: Signature, where: str) -> Work
     Returns
     -------
     Work
-        With finite flops and bytes of zero or more, and a parallelism above zero.
+        With finite flops and bytes of zero or more, and a parallelism above zero; or 0 if there is nothing to do.
 
     Raises
     ------
@@ -60,12 +62,13 @@ def checked_work(operation: Operation, signature: Signature, where: str) -> Work
         If the operation states anything else.
     """
     work = operation.work(signature)
-    if not (0.0 <= work.flops < math.inf and 0.0 <= work.bytes < math.inf and work.parallelism > 0.0):
+    parallel = work.parallelism > 0.0 or (work.parallelism == work.flops == work.bytes == 0.0)
+    if not (0.0 <= work.flops < math.inf and 0.0 <= work.bytes < math.inf and parallel):
         raise ArgumentError(
             f"operation {operation.name!r} states impossible work: {work.flops!r} flops, {work.bytes!r} bytes, "
             f"parallelism {work.parallelism!r}",
             where=where,
-            hint="Its work function must return finite numbers, zero or more, and a parallelism above zero",
+            hint="Its work function must return finite numbers, zero or more, and for work a parallelism above zero",
         )
     return work
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from syclsched.errors import ArgumentError, FormatError
 from syclsched.model.access import AccessMode
 from syclsched.model.costonly import MAX_BYTES, StatedCost, add_cost_only
-from syclsched.model.graph import TaskGraph
+from syclsched.model.graph import LONGEST_NAME, TaskGraph
 from syclsched.model.ordering import find_cycle, topological_order
 from syclsched.model.task import LogicalArray
 
 #: Names in plans are no longer than this.
-MAX_NAME = 512
+MAX_NAME = LONGEST_NAME
 
 #: A cycle of more tasks is named by its first.
 _NAMED = 12

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, NoReturn
 
@@ -210,9 +211,9 @@ def existing(rows: RowRange, array: LogicalArray, where: str) -> RowRange | None
     Raises
     ------
     ArgumentError
-        If the range is empty or goes beyond the array.
+        If it is not a range, is empty or goes beyond the array.
     """
-    start, stop = rows
+    start, stop = rows = _range(rows, array, where)
     extent = array.shape[0] if array.shape else 0
     if not 0 <= start <= extent or not 0 <= stop <= extent:
         raise ArgumentError(
@@ -229,6 +230,21 @@ def existing(rows: RowRange, array: LogicalArray, where: str) -> RowRange | None
             hint="Leave the task out where there is nothing to do",
         )
     return rows
+
+
+def _range(rows: Any, array: LogicalArray, where: str) -> RowRange:
+    """Return a range of rows as two numbers; users may give any pair."""
+    try:
+        start, stop = rows
+        if isinstance(start, (bool, np.bool_)) or isinstance(stop, (bool, np.bool_)):
+            raise TypeError("truth values are not numbers of rows")
+        return operator.index(start), operator.index(stop)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"{rows!r} is not a range of rows of array {array.name!r}",
+            where=where,
+            hint="Give two whole numbers: the first row, and one past the last",
+        ) from error
 
 
 def _check_overlap(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -24,6 +24,10 @@ from syclsched.model.task import ArrayRows, Joined, LogicalArray, Task
 _LIKE_A_RANGE = re.compile(r"(.+)\[\d+:\d+\]", re.DOTALL)
 
 
+#: Characters of a name: fewer than files hold, since parts of arrays and tasks have longer names than the whole.
+LONGEST_NAME: Final = 400
+
+
 class TaskGraph:
     """Tasks and the arrays they touch.
 
@@ -35,6 +39,8 @@ class TaskGraph:
     ----------
     name : str, optional
         Shown in plans, traces and charts.
+    longest_name : int, optional
+        How many characters names of arrays and tasks may have; more for a graph that is made from another.
 
     Examples
     --------
@@ -50,8 +56,9 @@ class TaskGraph:
     neither wait for it nor does it wait for them.
     """
 
-    def __init__(self, name: str = "graph") -> None:
+    def __init__(self, name: str = "graph", *, longest_name: int = LONGEST_NAME) -> None:
         self.name = name
+        self._longest_name = longest_name
         self._arrays: dict[str, LogicalArray] = {}
         self._freed: dict[str, int] = {}
         self._tasks: dict[str, Task] = {}
@@ -101,7 +108,7 @@ class TaskGraph:
         GraphError
             If the name is taken or is not a non-empty string.
         ArgumentError
-            If shape and dtype are missing, impossible, or contradict ``data``.
+            If shape and dtype are missing, impossible, or contradict ``data``, or the name is too long for plan files.
         """
         self._check_name(name, self._arrays, "array")
         alike = _LIKE_A_RANGE.fullmatch(name) if self._ranged else None
@@ -445,6 +452,12 @@ class TaskGraph:
     def _check_name(self, name: object, taken: Mapping[str, Any], what: str) -> str:
         if not isinstance(name, str) or not name:
             raise GraphError(f"a name must be a non-empty string, not {name!r}", where=what)
+        if len(name) > self._longest_name:
+            raise ArgumentError(
+                f"the name has {len(name):,} characters, at most {self._longest_name} fit into plans",
+                where=f"{what} {name[:40]!r}...",
+                hint="Give a shorter name",
+            )
         if name in taken:
             raise GraphError(f"the name {name!r} is taken", where=what, hint="Names are unique within a graph")
         return name

@@ -16,7 +16,7 @@ from annotated_types import MaxLen
 
 from syclsched.model.access import AccessMode
 from syclsched.model.platform import Platform
-from syclsched.model.profile import Count, Name, NonNegative, Text
+from syclsched.model.profile import ByteCount, Count, Name, NonNegative, Text
 from syclsched.model.recipe import Recipe
 from syclsched.model.schedule import Schedule
 
@@ -88,7 +88,7 @@ class Instruction:
     duration_s: NonNegative = 0.0
     start_s: NonNegative = 0.0
     finish_s: NonNegative = 0.0
-    nbytes: Count = 0
+    nbytes: ByteCount = 0
     again: Count = 0
 
 
@@ -140,7 +140,7 @@ class PlannedArray:
     name: Name
     shape: tuple[Count, ...]
     dtype: Name
-    nbytes: Count
+    nbytes: ByteCount
     temporary: bool = False
     is_input: bool = False
     rows: PlannedRows | None = None

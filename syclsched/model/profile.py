@@ -10,13 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Final, Literal
 
-from annotated_types import Ge, Gt, MaxLen, MinLen
+from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
 NonNegative = Annotated[float, Ge(0)]
 Positive = Annotated[float, Gt(0)]
-Count = Annotated[int, Ge(0)]
+#: Counts are worked with as 64-bit numbers.
+Count = Annotated[int, Ge(0), Le(2**63 - 1)]
+#: Sizes of one piece of memory; small enough that many of them can be added up.
+ByteCount = Annotated[int, Ge(0), Le(2**53)]
 Text = Annotated[str, MaxLen(4096)]
-Name = Annotated[str, MinLen(1), MaxLen(512)]
+#: Characters of a name in a file.
+MAX_NAME: Final = 512
+Name = Annotated[str, MinLen(1), MaxLen(MAX_NAME)]
 
 _STRICT: dict[str, object] = {"extra": "forbid", "allow_inf_nan": False}
 

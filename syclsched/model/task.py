@@ -140,8 +140,26 @@ class ArrayRows:
         return Access(self.array.name, AccessMode.REDUCE, self.rows)
 
     def __getitem__(self, rows: slice) -> ArrayRows:
-        """Return some of these rows, counted from the first of them; see `LogicalArray`."""
+        """Return some of these rows, counted from the first of them; see `LogicalArray`.
+
+        Parameters
+        ----------
+        rows : slice
+            Along axis 0, with step 1. Negative numbers count from the end of these rows.
+
+        Raises
+        ------
+        ArgumentError
+            If it is not a range of rows, or goes beyond these.
+        """
         start, stop = _ends(rows, self.shape, self.name)
+        extent = self.shape[0]
+        if not 0 <= start <= extent or not 0 <= stop <= extent:
+            raise ArgumentError(
+                f"rows {start}:{stop} are beyond {self.name}, which has {extent} rows",
+                where=f"array {self.array.name!r}",
+                hint="Ranges are not cut short as in NumPy: give one within these rows, or take it from the array",
+            )
         return ArrayRows(self.array, self.start + start, self.start + stop)
 
     #: Else Python would take the indexing for iteration.

@@ -85,6 +85,22 @@ def format_ratio(ratio: float) -> str:
     return f"{100 * ratio:.1f} %"
 
 
+def format_excess(gap: float) -> str:
+    """Return how far something is above its bound, such as ``3.2 %``, or ``3860x`` the bound where it is far above.
+
+    Parameters
+    ----------
+    gap : float
+        As a share of the bound.
+
+    Returns
+    -------
+    str
+        A percentage up to 1000 %, and then how many times the bound it is.
+    """
+    return format_ratio(gap) if gap <= 10.0 else f"{1.0 + gap:.0f}x"
+
+
 def format_gap(gap: float, lower_bound_s: float) -> str:
     """Return how far a makespan is above its lower bound, such as ``at most 3.2 % above the optimum (bound 1.2 ms)``.
 
@@ -100,7 +116,8 @@ def format_gap(gap: float, lower_bound_s: float) -> str:
     str
         With the bound.
     """
-    return f"at most {format_ratio(gap)} above the optimum (lower bound {format_seconds(lower_bound_s)})"
+    above = " above" if gap <= 10.0 else ""
+    return f"at most {format_excess(gap)}{above} the optimum (lower bound {format_seconds(lower_bound_s)})"
 
 
 def plural(count: int, noun: str, nouns: str | None = None) -> str:

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -113,22 +114,24 @@ def read_plan(plan: Plan) -> ReadPlan:
     Raises
     ------
     IncompletePlanError
-        If an instruction number is used twice or out of order, or a wait names no earlier instruction: then lanes
-        might wait for each other in a circle.
+        If two arrays, tasks, spaces or devices have one name, or a space or device is not known; or if an instruction
+        number is used twice or out of order, or a wait names no earlier instruction: then lanes might wait for each
+        other in a circle.
     PlanError
-        If a space or an array is not known.
+        If an array or task that a task names is not known.
     """
+    arrays = _by_name(plan, "arrays", [a.name for a in plan.arrays])
+    tasks = _by_name(plan, "tasks", [t.name for t in plan.tasks])
+    spaces = _by_name(plan, "memory spaces", [s.name for s in plan.platform.spaces])
+    _check_devices(plan, spaces)
     found, order, number, lane, position = _in_order(plan)
-    arrays = {a.name: n for n, a in enumerate(plan.arrays)}
-    tasks = {t.name: n for n, t in enumerate(plan.tasks)}
-    spaces = {s.name: n for n, s in enumerate(plan.platform.spaces)}
     # Read lane after lane, as they lie in memory, and put in order as numbers.
     count, touched = len(found), list(map(_USES, found))
     uses = list(chain.from_iterable(touched))
     use_starts, use_order = gather_places(ragged_starts(touched), order)
     use_array, use_space, use_mode = _read_uses(uses, arrays, spaces)
     if (use_space < 0).any():
-        plan.platform.space(uses[int(np.argmax(use_space < 0))].space)  # raises, and says which
+        _refuse_space(plan, spaces)
     use_array, use_space = use_array[use_order], use_space[use_order]
     inputs = np.array([arrays[a.name] for a in plan.arrays if a.is_input], np.int64)
     pairs = np.concatenate((use_array * len(spaces) + use_space, inputs * len(spaces) + spaces[HOST]))
@@ -166,6 +169,52 @@ def read_plan(plan: Plan) -> ReadPlan:
     )
     _check_tasks(plan, numbers)
     return ReadPlan(plan, instructions, numbers)
+
+
+def _by_name(plan: Plan, what: str, names: Sequence[str]) -> dict[str, int]:
+    """Return the places of names; refuse those that are given twice."""
+    places = {name: place for place, name in enumerate(names)}
+    if len(places) < len(names):
+        twice = next(name for name, times in Counter(names).items() if times > 1)
+        raise IncompletePlanError(
+            f"two {what} have the name {twice!r}",
+            where=f"plan {plan.name!r}",
+            hint="Names are unique within a plan; plan again",
+        )
+    return places
+
+
+def _check_devices(plan: Plan, spaces: Mapping[str, int]) -> None:
+    """Refuse a platform without the host's memory, and lanes on devices it does not have."""
+    if HOST not in spaces:
+        raise IncompletePlanError(
+            f"the platform has no memory space {HOST!r}", where=f"plan {plan.name!r}", hint="Plan again"
+        )
+    devices = _by_name(plan, "devices", [d.name for d in plan.platform.devices])
+    for lane in plan.lanes:
+        if lane.device not in devices:
+            of = f"instruction {lane.instructions[0].id} on " if lane.instructions else ""
+            raise IncompletePlanError(
+                f"device {lane.device!r} is not on the platform",
+                where=f"{of}lane {lane.name!r}",
+                hint=f"It has {', '.join(devices)}",
+            )
+
+
+def _refuse_space(plan: Plan, spaces: Mapping[str, int]) -> NoReturn:
+    """Raise for the first instruction that touches a space the platform does not have."""
+    lane, instruction, space = next(
+        (lane, instruction, use.space)
+        for lane in plan.lanes
+        for instruction in lane.instructions
+        for use in instruction.uses
+        if use.space not in spaces
+    )
+    raise IncompletePlanError(
+        f"memory space {space!r} is not on the platform",
+        where=f"instruction {instruction.id} on lane {lane.name!r}",
+        hint=f"It has {', '.join(spaces)}",
+    )
 
 
 def _looked_up(table: Mapping[Any, int], keys: Iterable[object], count: int) -> Ints:

@@ -11,6 +11,7 @@ from syclsched.errors import GraphError
 from syclsched.kernels.rows import TAKE_ROWS, put_rows
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Scalar
+from syclsched.model.profile import MAX_NAME
 from syclsched.model.recipe import Cut, Recipe, chunk_name
 from syclsched.model.task import LogicalArray, Task
 from syclsched.rewrites.held import Held, Names
@@ -58,7 +59,7 @@ class _Cutter:
         self._cuts = cuts
         self._cut_of = _cut_of(graph, cuts)
         self._bounds = [tuple(accumulate(cut.rows, initial=0)) for cut in cuts]
-        self._new = TaskGraph(graph.name)
+        self._new = TaskGraph(graph.name, longest_name=MAX_NAME)
         self._names = Names(task.name for task in graph.tasks)
         data, arrays = graph.data, graph.arrays
         array_names = Names(arrays)

@@ -10,6 +10,7 @@ from syclsched.model.access import Access
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Operation, Scalar, Signature, Step
 from syclsched.model.ordering import topological_order
+from syclsched.model.profile import MAX_NAME
 from syclsched.model.recipe import Merge, Recipe
 from syclsched.model.sequence import sequence_operation
 from syclsched.model.task import Task
@@ -83,7 +84,7 @@ def _groups(graph: TaskGraph, merges: tuple[Merge, ...]) -> dict[str, int]:
 
 def _with_arrays(graph: TaskGraph) -> TaskGraph:
     """Return a graph of the same arrays and data, without tasks."""
-    new = TaskGraph(graph.name)
+    new = TaskGraph(graph.name, longest_name=MAX_NAME)
     data, arrays = graph.data, graph.arrays
     for array in arrays.values():
         new.array(array.name, array.shape, array.dtype, data=data.get(array.name), temporary=array.temporary)

@@ -66,6 +66,27 @@ class Noise:
         return self.sigma > 0.0 or self.family_sigma > 0.0 or self.spread > 1.0
 
 
+def check_luck(noise: Noise | None, seed: int) -> None:
+    """Refuse what is no noise, and what nothing can be drawn from.
+
+    Parameters
+    ----------
+    noise : Noise or None
+        How durations differ.
+    seed : int
+        For what is drawn.
+
+    Raises
+    ------
+    PlanError
+        If one of them is of another type, or the seed is negative.
+    """
+    if noise is not None and not isinstance(noise, Noise):
+        raise PlanError(f"it is {noise!r}, no Noise", where="noise", hint="As Noise(sigma=0.1)")
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise PlanError(f"it is {seed!r}", where="seed", hint="It is a whole number from 0 on")
+
+
 def with_noise(plan: Plan, machine: Machine, noise: Noise, seed: int) -> Machine:
     """Return a machine on which durations are off.
 

@@ -13,7 +13,7 @@ from syclsched.model.plan import Plan
 from syclsched.simulation.disturbances import Event, Failure, with_events
 from syclsched.simulation.engine import run_machine
 from syclsched.simulation.machine import DONE, IMMEDIATE, Machine, Records
-from syclsched.simulation.noise import Noise, with_noise
+from syclsched.simulation.noise import Noise, check_luck, with_noise
 from syclsched.simulation.program import flatten
 
 
@@ -99,8 +99,9 @@ def time_machine(
     IncompletePlanError
         If lanes wait for each other in a circle, or for an instruction that is not there.
     DeviceNotFoundError, PlanError
-        If an event is impossible.
+        If an event, the noise or the seed is impossible.
     """
+    check_luck(noise, seed)
     actual = machine if noise is None else with_noise(plan, machine, noise, seed)
     steps = run_machine(with_events(plan, actual, events) if events else actual)
     if (steps["outcome"] != DONE).any():

@@ -9,6 +9,7 @@ from statistics import median
 
 import numpy as np
 
+from syclsched.errors import PlanError
 from syclsched.model.plan import Plan
 from syclsched.simulation.disturbances import Event
 from syclsched.simulation.machine import DONE, IMMEDIATE, NEVER, Ints
@@ -123,7 +124,7 @@ def repeat(plan: Plan, disturbance: Disturbance, seeds: Iterable[int]) -> Trials
     IncompletePlanError
         If the plan does not end even when nothing goes wrong.
     DeviceNotFoundError, PlanError
-        If an event is impossible.
+        If an event or a seed is impossible, or there is no seed.
     """
     machine = flatten(plan)
     found = []
@@ -133,6 +134,8 @@ def repeat(plan: Plan, disturbance: Disturbance, seeds: Iterable[int]) -> Trials
         left = np.flatnonzero(steps["outcome"] != DONE)
         missing = _undone(plan, left) if len(left) else ((), ())
         found.append(Trial(float(steps["finish_s"][ended].max(initial=0.0)), *missing))
+    if not found:
+        raise PlanError("there is none", where="seeds", hint="One for each run, as range(20)")
     return Trials(tuple(found))
 
 

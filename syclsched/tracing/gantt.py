@@ -52,7 +52,7 @@ class _Panel:
     bars: tuple[_Bar, ...]
 
 
-def draw_gantt(trace: Trace, path: str | Path, predicted: Trace | None = None) -> None:
+def draw_gantt(trace: Trace, path: str | Path, predicted: Trace | None = None, disturbed: str = "") -> None:
     """Draw a trace as a Gantt chart.
 
     Parameters
@@ -63,13 +63,15 @@ def draw_gantt(trace: Trace, path: str | Path, predicted: Trace | None = None) -
         Where to; the ending says the format: ``.png``, ``.svg``, ``.pdf``.
     predicted : Trace, optional
         A simulated trace to draw above it; if not given, a measured trace's own predicted times are used.
+    disturbed : str, optional
+        What went differently than planned in a simulated trace; stands in the title.
 
     Raises
     ------
     StorageError
         If the file cannot be written, or its format is not known.
     """
-    figure = make_figure(trace, predicted)
+    figure = make_figure(trace, predicted, disturbed)
     try:
         figure.savefig(path, dpi=150)
     except (OSError, ValueError) as error:
@@ -78,12 +80,14 @@ def draw_gantt(trace: Trace, path: str | Path, predicted: Trace | None = None) -
         ) from error
 
 
-def make_figure(trace: Trace, predicted: Trace | None = None) -> Figure:
+def make_figure(trace: Trace, predicted: Trace | None = None, disturbed: str = "") -> Figure:
     """Return the chart that `draw_gantt` saves.
 
     Parameters
     ----------
     trace, predicted : Trace
+        See `draw_gantt`.
+    disturbed : str, optional
         See `draw_gantt`.
 
     Returns
@@ -94,7 +98,7 @@ def make_figure(trace: Trace, predicted: Trace | None = None) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    panels = _panels(trace, predicted)
+    panels = _panels(trace, predicted, disturbed)
     spans = [bar.span for panel in panels for bar in panel.bars]
     lanes = lane_order(spans)
     colours = _colours(panels)
@@ -113,14 +117,14 @@ def make_figure(trace: Trace, predicted: Trace | None = None) -> Figure:
         figure.canvas.draw()  # the names need to know how wide the bars have become
         for axis, panel in zip(axes, panels, strict=True):
             _name_bars(axis, panel, lanes, scale)
-    figure.suptitle(_title(trace, panels), fontsize=13, fontweight="bold", color=INK, x=0.012, ha="left")
+    figure.suptitle(_title(trace, panels, disturbed), fontsize=13, fontweight="bold", color=INK, x=0.012, ha="left")
     _legend(figure, colours, spans, fine)
     return figure
 
 
-def _panels(trace: Trace, predicted: Trace | None) -> list[_Panel]:
+def _panels(trace: Trace, predicted: Trace | None, disturbed: str) -> list[_Panel]:
     if trace.simulated and predicted is None:
-        return [_measured(trace, "predicted")]
+        return [_measured(trace, "simulated, disturbed" if disturbed else "predicted")]
     if predicted is not None:
         above = _measured(predicted, "predicted")
     else:
@@ -133,9 +137,10 @@ def _measured(trace: Trace, title: str) -> _Panel:
     return _Panel(title, trace.makespan_s, tuple(_Bar(s, s.start_s, s.finish_s) for s in trace.spans))
 
 
-def _title(trace: Trace, panels: Sequence[_Panel]) -> str:
+def _title(trace: Trace, panels: Sequence[_Panel], disturbed: str) -> str:
     parts = [f"{p.title} {format_seconds(p.makespan_s)}" for p in panels]
     text = f"{_shown(trace.name)}, {_shown(trace.policy)}: {', '.join(parts)}"
+    text += f" ({_shown(disturbed)})" if disturbed else ""
     first, last = panels[0].makespan_s, panels[-1].makespan_s
     return f"{text} ({100 * (first - last) / last:+.1f} %)" if len(panels) > 1 and last > 0 else text
 

@@ -123,11 +123,13 @@ class Report:
     events, barriers, submissions, host_waits : int
         From the trace.
     failed, cancelled : int
-        Instructions that did not end well.
+        Kernels, host functions and barriers that did not end well.
     peak_bytes : Mapping[str, int]
         Most memory held at once, per space.
     lower_bound_s : float, optional
         Of the plan's makespan; 0 if nothing is known.
+    copies_undone : int, optional
+        Copies that did not end well.
     """
 
     name: str
@@ -148,6 +150,12 @@ class Report:
     cancelled: int
     peak_bytes: Mapping[str, int]
     lower_bound_s: float = 0.0
+    copies_undone: int = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything was done."""
+        return not (self.failed or self.cancelled or self.copies_undone)
 
     @property
     def gap(self) -> float | None:
@@ -180,6 +188,7 @@ def make_report(trace: Trace, plan: Plan | None = None) -> Report:
     Report
         Cancelled instructions count neither as tasks nor as busy time.
     """
+    work = [s.outcome for s in trace.spans if s.kind in ("launch", "host", "barrier")]
     ran = [s for s in trace.spans if s.outcome != "cancelled"]
     return Report(
         name=trace.name,
@@ -196,10 +205,11 @@ def make_report(trace: Trace, plan: Plan | None = None) -> Report:
         barriers=trace.barriers,
         submissions=trace.submissions,
         host_waits=trace.host_waits,
-        failed=sum(1 for s in trace.spans if s.outcome == "failed"),
-        cancelled=len(trace.spans) - len(ran),
+        failed=work.count("failed"),
+        cancelled=work.count("cancelled"),
         peak_bytes=dict(trace.peak_bytes),
         lower_bound_s=0.0 if plan is None else plan.lower_bound_s,
+        copies_undone=sum(1 for s in trace.spans if s.kind == "copy" and s.outcome != "done"),
     )
 
 

@@ -113,7 +113,11 @@ def _summary(report: Report) -> RenderableType:
     grid.add_column(style="bold")
     grid.add_column()
     predicted = format_seconds(report.predicted_makespan_s)
-    if report.simulated:
+    if not report.complete:
+        how = "by simulation" if report.simulated else "measured"
+        stopped = f"incomplete: stopped at {format_seconds(report.makespan_s)} {how}, {predicted} predicted"
+        grid.add_row("Run", Text(stopped, "red"))
+    elif report.simulated:
         grid.add_row("Makespan", f"{format_seconds(report.makespan_s)} by simulation")
     else:
         off = f"{100 * report.makespan_error:+.1f} %" if report.makespan_s > 0 else "nothing was measured"
@@ -134,8 +138,11 @@ def _summary(report: Report) -> RenderableType:
     peaks = [f"{space} {format_bytes(n)}" for space, n in sorted(report.peak_bytes.items()) if n]
     if peaks:
         grid.add_row("Peak memory", Text(", ".join(peaks)))
-    if report.failed or report.cancelled:
-        grid.add_row("Not done", Text(f"{report.failed:,} failed, {report.cancelled:,} cancelled", "red"))
+    if not report.complete:
+        copies_undone = f"; {plural(report.copies_undone, 'copy', 'copies')}" if report.copies_undone else ""
+        grid.add_row(
+            "Not done", Text(f"{report.failed:,} failed, {report.cancelled:,} cancelled{copies_undone}", "red")
+        )
     return grid
 
 

@@ -183,3 +183,63 @@ def test_times_have_units(text: str, expected: float) -> None:
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(ArgumentError, match="is not a time"):
         seconds_of(text, "--fail")
+
+
+@pytest.mark.parametrize("options", [("--noise", 0.1), ("--wrong", "gemm=4")])
+def test_graphs_are_not_rewritten_where_durations_differ(
+    capsys: pytest.CaptureFixture[str], options: tuple[object, ...]
+) -> None:
+    many = ("mlp", "--batch", 16384, "--sizes", "512,512,10", "--chunks", 1, "--platform", "max1100,a770")
+    wrong = ("--wrong", "dense=4") if options[0] == "--wrong" else options
+    shown = done(capsys, *many, "--policies", "auto", *wrong).out
+    assert "planned with --rewrite none" in shown and "rewritten, " not in shown
+    assert "rewritten, " in done(capsys, *many, "--policies", "auto", "--slow", "a770@1ms=2").out
+
+
+@pytest.mark.parametrize("how", ["coarsen", "split", "both"])
+def test_wrong_families_of_rewritten_graphs_are_refused(capsys: pytest.CaptureFixture[str], how: str) -> None:
+    text = refused(capsys, *GRAPH, *PLATFORM, "--wrong", "gemm=4", "--rewrite", how)
+    assert f"--wrong with --rewrite {how}" in text and "'gemm'" in text and "to do:" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [(("--rewrite", "nope"), "'nope'"), (("--policies", "dmdas", "--rewrite", "split"), "dmdas")],
+)
+def test_rewrites_that_nothing_can_do_are_refused_before_any_table(
+    capsys: pytest.CaptureFixture[str], options: tuple[object, ...], expected: str
+) -> None:
+    outcome = call(capsys, "simulate", *GRAPH, *PLATFORM, *options)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert expected in outcome.err
+
+
+def test_a_plan_that_stopped_has_no_makespan_and_no_chart(
+    capsys: pytest.CaptureFixture[str], plan_file: Path, tmp_path: Path
+) -> None:
+    chart = tmp_path / "chart.svg"
+    shown = done(
+        capsys, plan_file, "--fail", "host@0", "--fail", "max1550@0", "--fail", "xeon-8480@0", "--chart", chart
+    )
+    assert "0 failed, 20 cancelled" in shown.out and "incomplete: stopped at" in shown.out
+    assert "Makespan" not in shown.out
+    assert "no chart written" in shown.out and not chart.exists()
+
+
+def test_charts_say_what_was_disturbed(capsys: pytest.CaptureFixture[str], plan_file: Path, tmp_path: Path) -> None:
+    gantt, chart = tmp_path / "gantt.svg", tmp_path / "chart.svg"
+    options = ("--noise", 0.3, "--wrong", "gemm=2", "--slow", "max1550@2us=4")
+    done(capsys, plan_file, *options, "--gantt", gantt, "--chart", chart)
+    for path in (gantt, chart):
+        drawn = path.read_text()
+        assert all(part in drawn for part in ("noise 0.3", "gemm=2"))
+    assert "slow max1550@2.000" in gantt.read_text()
+    assert "simulated, disturbed" in gantt.read_text() and "predicted" not in gantt.read_text()
+
+
+def test_rows_of_equal_makespan_keep_their_order(capsys: pytest.CaptureFixture[str]) -> None:
+    for names in (["heft", "peft"], ["peft", "heft"]):
+        asked = ("--platform", "max1550", "--policies", ",".join(names), "--json")
+        found = json.loads(call(capsys, "compare", "cholesky", "--n", 64, "--tile", 64, *asked).out)
+        assert found["rows"][0]["makespan_s"] == found["rows"][1]["makespan_s"]
+        assert [row["policy"] for row in found["rows"]] == names

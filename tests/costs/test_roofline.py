@@ -55,12 +55,28 @@ def test_more_work_never_takes_less(flops: float, nbytes: float, more: float, it
 
 @pytest.mark.parametrize(
     "work",
-    [Work(math.nan, 0.0), Work(-1.0, 0.0), Work(math.inf, 0.0), Work(0.0, math.nan), Work(1.0, 1.0, parallelism=0.0)],
+    [
+        Work(math.nan, 0.0),
+        Work(-1.0, 0.0),
+        Work(math.inf, 0.0),
+        Work(0.0, math.nan),
+        Work(1.0, 1.0, parallelism=0.0),
+        Work(0.0, 1.0, parallelism=0.0),
+        Work(0.0, 0.0, parallelism=-1.0),
+        Work(0.0, 0.0, parallelism=math.nan),
+    ],
 )
 def test_impossible_work_is_refused(work: Work) -> None:
     operation = Operation("op", (), (), work=lambda _: work)
     with pytest.raises(ArgumentError, match="task 't': operation 'op' states impossible work"):
         checked_work(operation, Signature({}, {}), "task 't'")
+
+
+def test_no_parallelism_is_needed_where_there_is_nothing_to_do() -> None:
+    nothing = Work(0.0, 0.0, parallelism=0.0)
+    operation = Operation("op", (), (), work=lambda _: nothing)
+    assert checked_work(operation, Signature({}, {}), "task 't'") == nothing
+    assert seconds(nothing) == RATES.launch_s
 
 
 @pytest.mark.parametrize("efficiency", [0.0, -0.5, math.nan, math.inf])

@@ -109,7 +109,7 @@ def test_same_speed_takes_runtimes_as_they_are() -> None:
         ("workflow.execution", None, "workflow.execution: Field required"),
         ("workflow.specification.tasks.1.id", "split_1", "listed twice"),
         ("workflow.specification.tasks.1.id", "", "workflow.specification.tasks.1.id"),
-        ("workflow.specification.tasks.1.id", "x" * 600, "512"),
+        ("workflow.specification.tasks.1.id", "x" * 401, "400"),
         ("workflow.specification.tasks.1.parents", ["nobody"], "no task 'nobody'"),
         ("workflow.specification.tasks.1.children", ["nobody"], "tasks.1.children"),
         ("workflow.specification.tasks.0.parents", ["work_1"], "work_1 -> split_1 -> work_1"),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from strategies import graphs, touching
 from syclsched.errors import ArgumentError, CycleError, GraphError, UnknownArrayError
 from syclsched.model.access import Access, AccessMode
 from syclsched.model.binding import check_data
-from syclsched.model.graph import TaskGraph
+from syclsched.model.graph import LONGEST_NAME, TaskGraph
 from syclsched.model.operation import Implementation, Operation, Parameter, Work
 from syclsched.model.task import LogicalArray
 
@@ -155,6 +156,21 @@ def test_arrays_take_shape_and_dtype_from_data() -> None:
 def test_names_are_words(name: Any) -> None:
     with pytest.raises(GraphError, match="non-empty string"):
         TaskGraph().array(name, (1,))
+
+
+def test_names_fit_into_plans() -> None:
+    graph, longest = TaskGraph(), "x" * LONGEST_NAME
+    x = graph.array(longest, (1,))
+    task = graph.kernel(touching((AccessMode.UPDATE,)), name=longest, p0=x)
+    for add in (
+        lambda name: graph.array(name, (1,)),
+        lambda name: graph.kernel(touching((AccessMode.UPDATE,)), name=name, p0=x),
+        lambda name: graph.barrier(name=name),
+        lambda name: graph.insert(replace(task, name=name)),
+    ):
+        with pytest.raises(ArgumentError, match=r"'x+'\.\.\.: the name has 401 characters, at most 400 fit into plans"):
+            add(longest + "x")
+    assert (len(graph.arrays), len(graph.tasks)) == (1, 1)
 
 
 def test_names_are_unique(graph: TaskGraph) -> None:

@@ -103,6 +103,35 @@ def test_rows_of_rows_and_modes() -> None:
     ]
 
 
+@given(st.integers(-25, 25) | st.none(), st.integers(-25, 25) | st.none())
+def test_rows_of_rows_lie_within_them(start: int | None, stop: int | None) -> None:
+    part = TaskGraph().array("x", (100,))[10:20]
+    if not all(end is None or -10 <= end <= 10 for end in (start, stop)):
+        with pytest.raises(ArgumentError, match=r"array 'x': rows .* are beyond x\[10:20\], which has 10 rows"):
+            part[start:stop]
+        return
+    np.testing.assert_array_equal(np.arange(*part[start:stop].rows), np.arange(10, 20)[start:stop])
+
+
+@pytest.mark.parametrize("rows", [(0.0, 4), (0, 4.5), (True, 4), (0, np.True_), (0,), (0, 1, 2), 4, "ab", ("0", "4")])
+def test_an_access_to_what_is_no_range_of_rows_is_refused(rows: Any) -> None:
+    graph = TaskGraph()
+    graph.array("x", (10,))
+    message = r"task 'bad' \(touch_r\), argument 'p0': .* is not a range of rows of array 'x'. Give two whole numbers"
+    with pytest.raises(ArgumentError, match=message):
+        graph.kernel(touching((R,)), name="bad", p0=Access("x", R, rows))
+    assert len(graph) == 0
+
+
+@pytest.mark.parametrize("rows", [(np.int64(2), np.int32(5)), [2, 5]])
+def test_rows_of_an_access_become_python_numbers(rows: Any) -> None:
+    graph = TaskGraph()
+    graph.array("x", (10,))
+    task = graph.kernel(touching((R,)), name="t", p0=Access("x", R, rows))
+    assert task.rows == {"p0": (2, 5)}
+    assert [type(end) for end in task.accesses[0].rows or ()] == [int, int]
+
+
 @pytest.mark.parametrize(
     "index", [3, slice(0, 10, 2), (slice(0, 2), slice(0, 2)), slice(0.5, 2), slice("a", None), None, Ellipsis]
 )

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syclsched.model.units import format_bytes, format_ratio, format_seconds, plural, time_unit
+from syclsched.model.units import format_bytes, format_excess, format_ratio, format_seconds, plural, time_unit
 
 SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
 BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50}
@@ -51,3 +51,8 @@ def test_shares_and_counts() -> None:
     assert (plural(1, "copy", "copies"), plural(2000, "copy", "copies"), plural(0, "task")) == (
         "1 copy", "2,000 copies", "0 tasks",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(("gap", "text"), [(0.032, "3.2 %"), (10.0, "1000.0 %"), (3859.107, "3860x")])
+def test_far_above_a_bound_is_a_factor(gap: float, text: str) -> None:
+    assert format_excess(gap) == text

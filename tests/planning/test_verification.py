@@ -71,6 +71,11 @@ def test_the_plan_without_faults_is_accepted_and_is_what_the_faults_below_assume
     ]  # fmt: skip
 
 
+def on(plan: Plan, **fields: object) -> Plan:
+    """The plan on a platform with other ``fields``."""
+    return replace(plan, platform=replace(plan.platform, **fields))  # type: ignore[arg-type]
+
+
 X_GPU, Y_GPU, Y_HOST = BufferUse("x", "gpu", READ), BufferUse("y", "gpu", WRITE), BufferUse("y", HOST, WRITE)
 
 Incomplete = IncompletePlanError
@@ -163,6 +168,31 @@ FAULTS: dict[str, tuple[Callable[[Plan], Plan], type[PlanError], str]] = {
     ),
     "a task after one the plan does not have": (
         lambda p: replace(p, tasks=(p.tasks[0], replace(p.tasks[1], after=("other",)))), PlanError, "not in the plan",
+    ),
+    "one array twice": (
+        lambda p: replace(p, arrays=(*p.arrays, p.arrays[0])), IncompletePlanError, "two arrays have the name 'x'",
+    ),
+    "one task twice": (
+        lambda p: replace(p, tasks=(*p.tasks, p.tasks[1])), IncompletePlanError, "two tasks have the name 'use'",
+    ),
+    "one memory space twice": (
+        lambda p: on(p, spaces=(*p.platform.spaces, p.platform.spaces[0])), IncompletePlanError,
+        "two memory spaces have the name 'gpu'",
+    ),
+    "one device twice": (
+        lambda p: on(p, devices=(p.platform.devices[0], *p.platform.devices)), IncompletePlanError,
+        "two devices have the name 'gpu'",
+    ),
+    "a platform without the host's memory": (
+        lambda p: on(p, spaces=p.platform.spaces[:1]), IncompletePlanError, "has no memory space 'host'",
+    ),
+    "a lane on a device that is not there": (
+        lambda p: replace(p, lanes=(replace(p.lanes[0], device="fpga"), *p.lanes[1:])), IncompletePlanError,
+        "instruction 2 on lane 'gpu:0': device 'fpga' is not on the platform",
+    ),
+    "memory in a space that is not there": (
+        lambda p: change(p, find(p, "host"), uses=(BufferUse("y", "disk", UPDATE),)), IncompletePlanError,
+        "instruction 8 on lane 'host:0': memory space 'disk' is not on the platform. It has gpu, host",
     ),
     "an explicit order that nothing keeps": (
         lambda p: replace(p, tasks=(replace(p.tasks[0], after=("use",)), p.tasks[1])), RaceError,

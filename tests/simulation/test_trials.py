@@ -71,3 +71,18 @@ def test_a_spread_is_a_factor_either_way() -> None:
     assert seconds[1000] == pytest.approx(1.0, abs=0.1)
     with pytest.raises(PlanError, match="spread"):
         Noise(spread=0.5)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, True, "1"])
+def test_what_is_no_seed_is_refused(seed: object) -> None:
+    with pytest.raises(PlanError, match="whole number"):
+        simulate(plan(), seed=seed)  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match="whole number"):
+        repeat(plan(), Disturbance(), [seed])  # type: ignore[list-item]
+
+
+def test_what_is_no_noise_and_no_seeds_are_refused() -> None:
+    with pytest.raises(PlanError, match="Noise"):
+        simulate(plan(), noise=0.1)  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match="seeds"):
+        repeat(plan(), Disturbance(), [])

@@ -123,3 +123,13 @@ def _one_task():  # type: ignore[no-untyped-def]
     links = tuple(Link(a, b, 0.0, 1e9) for a in ("a", "b", HOST) for b in ("a", "b", HOST) if a != b)
     schedule = Schedule("by hand", (Assignment("t", "b", 0, "kernel", 0.0, 1.0),))
     return graph, Platform("two", tuple(devices), spaces, links), schedule, {"t": 1.0}
+
+
+def test_what_was_not_done_counts_work_and_copies_apart() -> None:
+    spans = (
+        span(1, "cpu:0", 0.0, 1.0, outcome="failed"), span(2, "cpu:0", 1.0, 1.0, outcome="cancelled"),
+        span(3, "gpu:copy", 1.0, 1.0, kind="copy", outcome="cancelled"),
+    )  # fmt: skip
+    report = make_report(replace(TRACE, spans=spans))
+    assert (report.failed, report.cancelled, report.copies_undone, report.complete) == (1, 1, 1, False)
+    assert make_report(replace(TRACE, spans=TRACE.spans[:3])).complete
