@@ -286,7 +286,8 @@ class Dispatcher:
     def _skip(self, node: Node) -> None:
         self.failures.lost(node.instruction)
         self.records[node.id] = Record(now_ns(), "cancelled")
-        self._passed(node, None)
+        ordered = not (self.cancelled or node.on_host) and node.events
+        self._passed(node, self._lanes[node.lane].order(self._events_before(node)) if ordered else None)
         if node.id in self.program.signals:
             self._readiness.completed(node)
 
@@ -340,20 +341,20 @@ class Dispatcher:
                 self._submit_from_python(node)
 
     def _submit_from_python(self, node: Node) -> None:
-        lane, record = self._lanes[node.lane], Record(now_ns())
+        lane, record, before = self._lanes[node.lane], Record(now_ns()), self._events_before(node)
+        instead = None
         try:
-            event = lane.submit(
-                node, self._work.get(node.id), self._executables.get(node.id), self._events_before(node)
-            )
+            event = lane.submit(node, self._work.get(node.id), self._executables.get(node.id), before)
         except Exception as error:
             record.outcome, event = "failed", None
             self._failed(node, task_failed(node.instruction, error, "could not be submitted:"))
+            instead = lane.order(before) if node.events else None
         else:
             self.counts.submission_ns += now_ns() - record.submit_ns
         if self.recording:
             record.event, record.first_event = event, lane.first_event
             self.records[node.id] = record
-        self._passed(node, event)
+        self._passed(node, instead if event is None else event)
         if event is not None:
             self._submitted(node)
         elif node.id in self.program.signals:

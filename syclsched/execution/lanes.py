@@ -149,6 +149,15 @@ class DeviceLane:
         self._lend(event)
         return event
 
+    def order(self, events: list[Any]) -> Any:
+        """Submit something that does nothing after these events, for an instruction that is left out.
+
+        What comes later on the lane, or waits for the instruction, may rely on what it would have waited for.
+        """
+        event = self._fence(self._unfinished(events))
+        self._lend(event)
+        return event
+
     def submitted(self, node: Node) -> None:
         """Note that an instruction of this lane was submitted, and its event entered in the table."""
         self._counts.submissions += 1

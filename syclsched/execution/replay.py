@@ -220,8 +220,15 @@ class Replay:
                 else:
                     self._refused(command.slot, "the runtime refuses it")
                 continue
-            self.failures.lost(instruction)
-            self._submit_ns[command.slot] = time.perf_counter_ns()
+            self._left_out(command.slot)
+
+    def _left_out(self, number: int) -> None:
+        """Note what is not done, and keep the order: others may wait through it for what it waits for."""
+        node = self.program.nodes[number]
+        self.failures.lost(node.instruction)
+        self._submit_ns[number] = time.perf_counter_ns()
+        if not self.cancelled:
+            self._batches.append(self._loop.submit([self._loop.fence(number, node.lane, node.events)]))
 
     def _refused(self, number: int, why: str) -> None:
         instruction = self.program.nodes[number].instruction
@@ -230,8 +237,7 @@ class Replay:
             self.cancelled = True
         else:
             self.failures.record(instruction, task_failed(instruction, ExecutionError(why), "could not be submitted:"))
-        self.failures.lost(instruction)
-        self._submit_ns[number] = time.perf_counter_ns()
+        self._left_out(number)
 
     # --- the end, on the worker -------------------------------------------------------------------
 
