@@ -134,7 +134,7 @@ def planning(graph: TaskGraph, devices: int, runs: int) -> None:
     print(f"  {count} instructions, {plan.counters.copies} copies, {plan.counters.waits} waits")
     measure("  passes", lambda: made(build_plan(graph, platform, schedule, durations_s)), runs)
     measure("  verification", lambda: verify(plan, graph), runs)
-    measure("  execution's program of it", lambda: Program(plan).event_holders, runs)
+    measure("  execution's program of it", lambda: Program(plan).waited_for, runs)
     peak = max(plan.peak_bytes[d.space] for d in platform.compute_devices)
     small = replace(
         platform, spaces=tuple(s if s.name == HOST else replace(s, capacity_bytes=peak // 4) for s in platform.spaces)

@@ -18,7 +18,7 @@ from syclsched.errors import ExecutionError
 from syclsched.execution.batches import Commands
 from syclsched.execution.buffers import NumpyArray
 from syclsched.execution.clock import Anchor, ClockMap, take_anchor
-from syclsched.execution.lanes import queue_of
+from syclsched.execution.lanes import by_index, queues_of
 from syclsched.execution.program import MEMORY_KINDS, Node
 from syclsched.execution.replay import Replay
 from syclsched.execution.run import Run
@@ -60,7 +60,7 @@ class Runner:
         self._closed = False
         #: Done when the last of the coroutines that asked for a run has had its turn.
         self._turn: asyncio.Future[None] | None = None
-        queues = {lane.name: queue for lane in plan.lanes if (queue := queue_of(lane, live)) is not None}
+        queues = queues_of(plan, live)
         self._executables = compile_work(self._prepared.program, self._prepared.work, queues)
         library = load_library()
         self.why_not_replayed = (
@@ -214,9 +214,8 @@ class _Bound:
         self, prepared: Prepared, executables: Mapping[int, Any], library: Any, queues: dict[str, Any], live: Any
     ) -> None:
         self._prepared = prepared
-        self._live = live
         plan, program = prepared.plan, prepared.program
-        lanes = {index: queues[lane.name] for index, lane in enumerate(plan.lanes) if lane.name in queues}
+        lanes = by_index(plan, queues)
         self._queues = queues
         self._anchors: dict[str, Anchor] = {}
         self._current: Replay | None = None

@@ -20,7 +20,7 @@ from syclsched.execution.buffers import BufferTable
 from syclsched.execution.clock import Anchor, ClockMap, now_ns, take_anchor
 from syclsched.execution.events import EventTable
 from syclsched.execution.failures import Failures, note_device_failures, task_failed
-from syclsched.execution.lanes import Completion, DeviceLane, HostLane
+from syclsched.execution.lanes import Completion, DeviceLane, HostLane, by_index
 from syclsched.execution.lending import Lender, computes_on_host_cores
 from syclsched.execution.program import Buffer, Node, Program
 from syclsched.execution.readiness import Readiness
@@ -73,7 +73,7 @@ class Dispatcher:
         self._executables: dict[int, Executable] = {}
         self._readiness = Readiness(program.lanes)
         self._pinned = {buffers.memory_of(piece.status) for piece in work.values() if piece.status is not None}
-        library, lanes = load_library(), _in_order(program, queues)
+        library, lanes = load_library(), by_index(program.plan, queues)
         self._loop_in_c = None if library is None else SubmissionLoop(library, lanes, program.slots)
         self._commands: Commands | None = None
         self._gathered = Gathered()
@@ -208,7 +208,7 @@ class Dispatcher:
             else:
                 self._hosts[index] = HostLane(lane.name, self.buffers, self._inbox.put, lambda: self.cancelled)
         if self._loop_in_c is not None:
-            queues = _in_order(self.program, self._queues)
+            queues = by_index(self.program.plan, self._queues)
             if not any(submits_itself(executable) for executable in self._executables.values()):
                 self._loop_in_c.go_native()
             self._commands = Commands(
@@ -520,7 +520,3 @@ class Dispatcher:
                 self.failures.record(self.program.nodes[number].instruction, error)
                 if number in self.records:
                     self.records[number].outcome = "failed"
-
-
-def _in_order(program: Program, queues: dict[str, Any]) -> dict[int, Any]:
-    return {n: queues[lane.name] for n, lane in enumerate(program.plan.lanes) if lane.name in queues}

@@ -21,7 +21,7 @@ from syclsched.execution.program import Buffer, Node
 from syclsched.execution.records import Counts
 from syclsched.execution.work import Work
 from syclsched.execution.worker import Worker
-from syclsched.model.plan import Lane
+from syclsched.model.plan import Lane, Plan
 
 
 def queue_of(lane: Lane, live: Any) -> Any:
@@ -43,6 +43,16 @@ def queue_of(lane: Lane, live: Any) -> Any:
         return None
     suffix = lane.name.rpartition(":")[2]
     return lane_queue(live.queue(lane.device, lane.kind, int(suffix) if suffix.isdecimal() else 0))
+
+
+def queues_of(plan: Plan, live: Any) -> dict[str, Any]:
+    """Return a new queue, as of `queue_of`, for every device lane of a plan, by lane name."""
+    return {lane.name: queue for lane in plan.lanes if (queue := queue_of(lane, live)) is not None}
+
+
+def by_index(plan: Plan, queues: Mapping[str, Any]) -> dict[int, Any]:
+    """Return queues that are given by lane name by the lane's index in the plan."""
+    return {index: queues[lane.name] for index, lane in enumerate(plan.lanes) if lane.name in queues}
 
 
 @dataclass(frozen=True, slots=True)

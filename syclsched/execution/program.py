@@ -99,19 +99,6 @@ class Program:
         return frozenset(number for number in awaited if not self._is_host_work(number))
 
     @cached_property
-    def event_holders(self) -> frozenset[int]:
-        """Device instructions whose events must be kept even if nothing is recorded."""
-        kept = set(self.waited_for)
-        kept.update(writer for _, writer in self.final_buffers.values() if writer is not None)
-        for lane in self.plan.lanes:
-            work = [i for i in lane.instructions if i.kind not in MEMORY_KINDS]
-            kept.update(i.id for i in work[-1:])
-            for instruction in lane.instructions:
-                if instruction.kind == "free":
-                    kept.update(self.frees_after(instruction))
-        return frozenset(kept)
-
-    @cached_property
     def final_buffers(self) -> dict[str, tuple[Buffer, int | None]]:
         """Per array the buffer that holds its last value when all is done, and the instruction that writes it.
 

@@ -10,7 +10,7 @@ from typing import Any
 from syclsched.execution.buffers import BufferTable, NumpyArray
 from syclsched.execution.dispatcher import Dispatcher
 from syclsched.execution.inputs import gather_inputs
-from syclsched.execution.lanes import queue_of
+from syclsched.execution.lanes import queues_of
 from syclsched.execution.program import Program
 from syclsched.execution.reading import covers
 from syclsched.execution.run import Run
@@ -163,7 +163,7 @@ def start(
         From `Prepared.values`.
     """
     plan, program = prepared.plan, prepared.program
-    queues = {lane.name: queue for lane in plan.lanes if (queue := queue_of(lane, live)) is not None}
+    queues = queues_of(plan, live)
     buffers = prepared.new_buffers(live, plan.peak_bytes)
     for name in prepared.inputs:
         buffers.add_input(name, values[name], private=name in program.written_inputs)

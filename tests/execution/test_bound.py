@@ -8,17 +8,16 @@ import gc
 import threading
 import weakref
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from running import ASSIGN, DTYPE, JUDGE, MIX, OPENCL, SPIN, graphs, plan_by, plan_on, plans, sequential
+from opened import REFUSED, live_on
+from running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, plan_by, plan_on, plans, sequential
 
-from syclsched.api import with_lanes
-from syclsched.devices import command_list, discover, open_devices
+from syclsched.devices import command_list
 from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.errors import (
     ArgumentError,
@@ -37,17 +36,6 @@ from syclsched.model.operation import Implementation, Launch, OpenCLSource, Oper
 from syclsched.model.platform import Platform
 
 pytestmark = pytest.mark.sycl
-
-
-@lru_cache(maxsize=4)
-def live_on(sub_devices: int | None) -> tuple[Platform, Any]:
-    platform = with_lanes(discover(sub_devices=sub_devices), 2)
-    return platform, open_devices(platform)
-
-
-@pytest.fixture
-def live() -> tuple[Platform, Any]:
-    return live_on(None)
 
 
 def chain(length: int = 5, size: int = 100) -> TaskGraph:
@@ -187,15 +175,9 @@ def test_a_failed_status_names_its_task_and_the_next_run_is_fine(live: tuple[Pla
 
 def test_a_refused_kernel_names_its_task_and_what_does_not_depend_on_it_is_done(live: tuple[Platform, Any]) -> None:
     platform, devices = live
-    # What the source demands and what the launch says differ: nobody notices until it is submitted.
-    source = OPENCL.replace("__kernel void mix", "__attribute__((reqd_work_group_size(4, 1, 1))) __kernel void mix")
-    kernel = Implementation(
-        "opencl-c", "opencl-c", lambda _: OpenCLSource(source, "mix"), lambda *_: Launch((100,), (10,))
-    )
-    wrong = replace(MIX, name="wrong", implementations=(kernel,))
     graph = TaskGraph("refused")
     x = graph.array("x", data=np.arange(100))
-    for name, operation in (("before", MIX), ("bad", wrong), ("after", MIX), ("child", MIX)):
+    for name, operation in (("before", MIX), ("bad", REFUSED), ("after", MIX), ("child", MIX)):
         y = graph.array(f"y_{name}", data=np.zeros(100, DTYPE))
         graph.kernel(operation, name=name, x=graph.arrays["y_bad"] if name == "child" else x, y=y, a=1)
     with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
@@ -341,15 +323,10 @@ SET = Operation(
 
 def test_a_buffer_written_anew_after_a_refusal_is_good_again(live: tuple[Platform, Any]) -> None:
     platform, devices = live
-    source = OPENCL.replace("__kernel void mix", "__attribute__((reqd_work_group_size(4, 1, 1))) __kernel void mix")
-    kernel = Implementation(
-        "opencl-c", "opencl-c", lambda _: OpenCLSource(source, "mix"), lambda *_: Launch((100,), (10,))
-    )
-    wrong = replace(MIX, name="wrong", implementations=(kernel,))
     graph = TaskGraph("overwritten")
     x, y = graph.array("x", data=np.arange(100)), graph.array("y", data=np.zeros(100, DTYPE))
     z = graph.array("z", data=np.zeros(100, DTYPE))
-    graph.kernel(wrong, name="bad", x=x, y=y, a=1)
+    graph.kernel(REFUSED, name="bad", x=x, y=y, a=1)
     graph.kernel(SET, name="again", x=x, y=y)
     graph.kernel(MIX, name="reader", x=y, y=z, a=1)
     with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:

@@ -4,44 +4,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from opened import live_on
 from running import ASSIGN, DTYPE, JUDGE, graphs, plan_by, plan_on, plans, sequential
 
-from syclsched.api import with_lanes
-from syclsched.devices import discover, open_devices
 from syclsched.errors import ArgumentError, TaskFailedError, UnknownArrayError, WaitTimeoutError
-from syclsched.execution import bind, dispatcher, execute
+from syclsched.execution import bind, execute
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import HOST, Platform
 
 pytestmark = pytest.mark.sycl
-
-
-@lru_cache(maxsize=2)
-def live_on(sub_devices: int | None) -> tuple[Platform, Any]:
-    platform = with_lanes(discover(sub_devices=sub_devices), 2)
-    return platform, open_devices(platform)
-
-
-@pytest.fixture
-def live() -> tuple[Platform, Any]:
-    return live_on(None)
-
-
-@pytest.fixture(params=["compiled", "python"])
-def submission(request: pytest.FixtureRequest) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "python":
-            patch.setattr(dispatcher, "load_library", lambda: None)
-        yield
 
 
 def check(plan: Any, graph: TaskGraph, devices: Any) -> None:

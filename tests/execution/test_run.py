@@ -7,17 +7,16 @@ import gc
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from running import ASSIGN, DTYPE, JUDGE, MIX, OPENCL, SPIN, graphs, plan_by, plan_on, plans, sequential
+from opened import REFUSED, live_on
+from running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, plan_by, plan_on, plans, sequential
 
 from syclsched.api import with_lanes
-from syclsched.devices import discover, open_devices
 from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.errors import (
     ArgumentError,
@@ -29,24 +28,12 @@ from syclsched.errors import (
     UnknownArrayError,
     WaitTimeoutError,
 )
-from syclsched.execution import dispatcher, execute
+from syclsched.execution import execute
 from syclsched.execution import run as run_module
 from syclsched.model.graph import TaskGraph
-from syclsched.model.operation import Implementation, Launch, OpenCLSource
 from syclsched.model.platform import Platform
 
 pytestmark = pytest.mark.sycl
-
-
-@lru_cache(maxsize=4)
-def live_on(sub_devices: int | None) -> tuple[Platform, Any]:
-    platform = with_lanes(discover(sub_devices=sub_devices), 2)
-    return platform, open_devices(platform)
-
-
-@pytest.fixture
-def live() -> tuple[Platform, Any]:
-    return live_on(None)
 
 
 @pytest.fixture(autouse=True)
@@ -79,15 +66,6 @@ class Gate:
 # --- same answer ----------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["compiled", "python"])
-def submission(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Submission by the compiled loop, and without it."""
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "python":
-            patch.setattr(dispatcher, "load_library", lambda: None)
-        yield
-
-
 @given(data=st.data())
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @pytest.mark.parametrize("sub_devices", [None, 2])
@@ -117,15 +95,9 @@ def test_random_graph_anywhere_gives_numpys_bits(
 
 def test_refused_kernel_among_others_names_its_task(live: tuple[Platform, Any], submission: None) -> None:
     platform, devices = live
-    # What the source demands and what the launch says differ: nobody notices until it is submitted.
-    source = OPENCL.replace("__kernel void mix", "__attribute__((reqd_work_group_size(4, 1, 1))) __kernel void mix")
-    kernel = Implementation(
-        "opencl-c", "opencl-c", lambda _: OpenCLSource(source, "mix"), lambda *_: Launch((100,), (10,))
-    )
-    wrong = replace(MIX, name="wrong", implementations=(kernel,))
     graph = TaskGraph("refused")
     x = graph.array("x", data=np.arange(100))
-    for name, operation in (("before", MIX), ("bad", wrong), ("after", MIX), ("child", MIX)):
+    for name, operation in (("before", MIX), ("bad", REFUSED), ("after", MIX), ("child", MIX)):
         y = graph.array(f"y_{name}", data=np.zeros(100, DTYPE))
         graph.kernel(operation, name=name, x=graph.arrays["y_bad"] if name == "child" else x, y=y, a=1)
     run = execute(plan_on(graph, platform, "cpu"), graph, devices)
