@@ -339,6 +339,35 @@ def test_a_buffer_written_anew_after_a_refusal_is_good_again(live: tuple[Platfor
         np.testing.assert_array_equal(run.result("y"), np.arange(100))
 
 
+def test_the_order_through_a_refused_kernel_is_kept(
+    live: tuple[Platform, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platform, devices = live
+    graph = TaskGraph("through")
+    x, y, z = (graph.array(name, data=np.arange(100, dtype=DTYPE)) for name in "xyz")
+    graph.kernel(SPIN, name="spin", y=y, turns=3_000_000)
+    graph.kernel(REFUSED, name="bad", x=y, y=z, a=1)
+    graph.kernel(SET, name="again", x=x, y=y)  # waits for spin through bad
+    plan = plan_by(graph, platform, lambda name: ("cpu", int(name == "spin"), "opencl-c"))
+    numbers = {i.task: i.id for _, i in plan.instructions() if i.kind == "launch"}
+    fence, stood_in = SubmissionLoop.fence, []
+
+    def noted(loop: SubmissionLoop, slot: int, lane: int, waits: Any) -> Any:
+        if slot == numbers["bad"]:
+            stood_in.append(numbers["spin"] in waits)
+        return fence(loop, slot, lane, waits)
+
+    monkeypatch.setattr(SubmissionLoop, "fence", noted)
+    with bind(plan, graph, devices) as runner:
+        run = runner.run()
+        with pytest.raises(TaskFailedError, match="task 'bad'"):
+            run.wait()
+        assert stood_in == [True]
+        spans = {s.task: s for s in run.trace().spans if s.kind == "launch"}
+        assert spans["spin"].finish_s <= spans["again"].start_s
+        np.testing.assert_array_equal(run.result("y"), np.arange(100))
+
+
 def test_a_cancelled_coroutine_lets_the_others_take_their_turns(live: tuple[Platform, Any]) -> None:
     platform, devices = live
     graph = chain(3)
