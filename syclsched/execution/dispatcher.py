@@ -6,7 +6,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal
 
@@ -19,15 +19,16 @@ from syclsched.execution.batches import Commands, Gathered
 from syclsched.execution.buffers import BufferTable
 from syclsched.execution.clock import Anchor, ClockMap, now_ns, take_anchor
 from syclsched.execution.events import EventTable
-from syclsched.execution.failures import Failures, note_device_failures, task_failed
+from syclsched.execution.failures import Failures, task_failed
+from syclsched.execution.lane_set import LaneSet
 from syclsched.execution.lanes import Completion, DeviceLane, HostLane, by_index
-from syclsched.execution.lending import Lender, computes_on_host_cores
+from syclsched.execution.outcomes import read_device_failures, read_statuses
 from syclsched.execution.program import Buffer, Node, Program
 from syclsched.execution.readiness import Readiness
-from syclsched.execution.records import Counts, Record
+from syclsched.execution.records import Counts, Outcome, Record
 from syclsched.execution.reserve import buffers_to_prepare
 from syclsched.execution.room import Room
-from syclsched.execution.statuses import failed_status, statuses_behind
+from syclsched.execution.statuses import statuses_behind
 from syclsched.execution.waiting import wait_flag
 from syclsched.execution.work import Work, compile_work
 
@@ -90,9 +91,7 @@ class Dispatcher:
         )
         self._signals_due = 0
         self._paced = 0
-        self._lanes: dict[int, DeviceLane] = {}
-        self._hosts: dict[int, HostLane] = {}
-        self._lenders: dict[str, Lender] = {}
+        self._lanes: LaneSet | None = None
         self._thread = threading.Thread(target=self._run, name=f"syclsched {program.plan.name}", daemon=True)
 
     # --- for other threads ------------------------------------------------------------------------
@@ -196,17 +195,9 @@ class Dispatcher:
         plan = self.program.plan
         needed = buffers_to_prepare((i for _, i in plan.instructions()), plan.peak_bytes)
         self.buffers.prepare(needed, self._users())
-        for index, lane in enumerate(self.program.plan.lanes):
-            if lane.name in self._queues:
-                queue = self._queues[lane.name]
-                if lane.device not in self._lenders and computes_on_host_cores(queue.sycl_device):
-                    self._lenders[lane.device] = Lender(lane.device)
-                lender = self._lenders.get(lane.device)
-                self._lanes[index] = DeviceLane(
-                    lane.name, queue, self.buffers, self._events, self.counts, self._inbox.put, lender
-                )
-            else:
-                self._hosts[index] = HostLane(lane.name, self.buffers, self._inbox.put, lambda: self.cancelled)
+        self._lanes = LaneSet(
+            plan, self._queues, self.buffers, self._events, self.counts, self._inbox.put, lambda: self.cancelled
+        )
         if self._loop_in_c is not None:
             queues = by_index(self.program.plan, self._queues)
             if not any(submits_itself(executable) for executable in self._executables.values()):
@@ -287,12 +278,12 @@ class Dispatcher:
         self.failures.lost(node.instruction)
         self.records[node.id] = Record(now_ns(), "cancelled")
         ordered = not (self.cancelled or node.on_host) and node.events
-        self._passed(node, self._lanes[node.lane].order(self._events_before(node)) if ordered else None)
+        self._passed(node, self._device_lane(node).order(self._events_before(node)) if ordered else None)
         if node.id in self.program.signals:
             self._readiness.completed(node)
 
     def _submit(self, node: Node) -> None:
-        lane = self._lanes[node.lane]
+        lane = self._device_lane(node)
         if not lane.pacing.has_room():
             self._readiness.park(node)
             self._paced += 1
@@ -331,7 +322,7 @@ class Dispatcher:
                 self.records[node.id] = Record(submit_ns)
             self._events.put_submitted(node.id)
             self._submitted(node)
-        lender = self._lanes[gathered.nodes[0].lane].lender
+        lender = self._device_lane(gathered.nodes[0]).lender
         if lender is not None:
             lender.lend_batch(self._loop_in_c, batch)
         for node in gathered.nodes[batch.done :]:  # one was refused, or the run cancelled
@@ -341,7 +332,7 @@ class Dispatcher:
                 self._submit_from_python(node)
 
     def _submit_from_python(self, node: Node) -> None:
-        lane, record, before = self._lanes[node.lane], Record(now_ns()), self._events_before(node)
+        lane, record, before = self._device_lane(node), Record(now_ns()), self._events_before(node)
         instead = None
         try:
             event = lane.submit(node, self._work.get(node.id), self._executables.get(node.id), before)
@@ -362,7 +353,7 @@ class Dispatcher:
 
     def _submitted(self, node: Node) -> None:
         """Note that an instruction is on its way, and have its completion reported where the host must know."""
-        lane = self._lanes[node.lane]
+        lane = self._device_lane(node)
         lane.submitted(node)
         self.failures.done(node.instruction)
         if node.id in self.program.waited_for:
@@ -380,7 +371,7 @@ class Dispatcher:
 
     def _give_to_host(self, node: Node) -> None:
         self.records[node.id] = Record(now_ns())
-        lane = self._hosts[node.lane]
+        lane = self._host_lane(node)
         try:
             lane.start(node, self._work.get(node.id), self._executables.get(node.id), self._events_before(node))
         except Exception as error:
@@ -396,7 +387,7 @@ class Dispatcher:
                 return
             if not message.returned:
                 self._completed(message)
-            for node in self._hosts[message.node.lane].take_returned(message):
+            for node in self._host_lane(message.node).take_returned(message):
                 if self._must_skip(node):
                     self._skip(node)
                     self._readiness.completed(node)
@@ -442,6 +433,14 @@ class Dispatcher:
         if self._watched and (flag := self._watched.pop(node.id, None)) is not None:
             flag.set()
 
+    def _device_lane(self, node: Node) -> DeviceLane:
+        assert self._lanes is not None
+        return self._lanes.devices[node.lane]
+
+    def _host_lane(self, node: Node) -> HostLane:
+        assert self._lanes is not None
+        return self._lanes.hosts[node.lane]
+
     # --- memory -----------------------------------------------------------------------------------
 
     def _allocate(self, node: Node, *, force: bool) -> None:
@@ -475,25 +474,21 @@ class Dispatcher:
 
     def _finish(self) -> None:
         """Wait for what was submitted, give back what the plan frees, and read what the tasks report."""
-        for host in self._hosts.values():
-            host.worker.stop()
-        for lender in self._lenders.values():
-            lender.stop()  # it has waited for everything, so that this thread need not crowd the cores
-        for lane in self._lanes.values():
-            lane.wait()
-            lane.stop()
+        if self._lanes is not None:
+            self._lanes.finish()
         self._room.stop()
         self._room.reap()
         self._read_outcomes()
-        if self.recording and self._lanes and self.error is None:
+        if self.recording and self._queues and self.error is None:
             self._anchor()
         self._events.close()
-        self._read_statuses()
+        passed = self._events.__contains__
+        self._note(read_statuses(self.program, self._work, self.buffers, self.failures, passed))
         for buffer in self._pinned:
             if buffer not in {self.buffers.memory_of(kept) for kept, _ in self.program.final_buffers.values()}:
                 self.buffers.free(buffer)
-        for lane in self._lanes.values():
-            lane.release()
+        if self._lanes is not None:
+            self._lanes.release()
         self._executables.clear()
         self.counts.peak_bytes = dict(self.buffers.peak_bytes)
 
@@ -502,21 +497,14 @@ class Dispatcher:
         loop = self._loop_in_c
         if loop is None:
             return
-        for number, outcome in note_device_failures(self.failures, self.program.plan, loop.failed()).items():
-            if number in self.records:
-                self.records[number].outcome = outcome
+        self._note(read_device_failures(loop, self.program, self.failures))
         if self.recording:
             # What Python submitted to the same queues, too: SYCL's events may have another clock.
             records = {n: r for n, r in self.records.items() if r.first_event is None and loop.has_event(n)}
             for record, times in zip(records.values(), loop.times(list(records)), strict=True):
                 record.device_ns = times
 
-    def _read_statuses(self) -> None:
-        for number, piece in sorted(self._work.items()):
-            if piece.status is None or number not in self._events or self.failures.lost_task(piece.task.name):
-                continue
-            error = failed_status(piece, self.buffers)
-            if error is not None:
-                self.failures.record(self.program.nodes[number].instruction, error)
-                if number in self.records:
-                    self.records[number].outcome = "failed"
+    def _note(self, outcomes: Mapping[int, Outcome]) -> None:
+        for number, outcome in outcomes.items():
+            if number in self.records:
+                self.records[number].outcome = outcome

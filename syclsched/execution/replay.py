@@ -18,10 +18,11 @@ from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.errors import ExecutionError, SyclschedError
 from syclsched.execution.buffers import BufferTable, LiveBuffer
 from syclsched.execution.clock import ClockMap
-from syclsched.execution.failures import Failures, note_device_failures, task_failed
+from syclsched.execution.failures import Failures, task_failed
+from syclsched.execution.outcomes import read_device_failures, read_statuses
 from syclsched.execution.program import Buffer, Program
 from syclsched.execution.records import Counts, Outcome, Record
-from syclsched.execution.statuses import failed_status, statuses_behind
+from syclsched.execution.statuses import statuses_behind
 from syclsched.execution.work import Work
 from syclsched.execution.worker import Worker
 
@@ -104,7 +105,7 @@ class Replay:
         self.lasting = False
         self.when_finished: Callable[[], None] | None = None
         self._work = work
-        self._with_status = [number for number, piece in work.items() if piece.status is not None]
+        self._with_status = {number: piece for number, piece in work.items() if piece.status is not None}
         self._commands = commands
         self._loop = loop
         self._worker = worker
@@ -247,18 +248,14 @@ class Replay:
             for batch in self._batches:
                 self._loop.wait(batch)
             submitted = self._submitted()
-            self._outcomes |= note_device_failures(self.failures, self.program.plan, self._loop.failed())
+            self._outcomes |= read_device_failures(self._loop, self.program, self.failures)
             if self.recording:
                 times = self._commands.submit_ns()
                 self._submit_ns = {number: times[number] for number in submitted} | self._submit_ns
                 self._device_ns = dict(zip(submitted, self._loop.times(submitted), strict=True))
             self._done = frozenset(submitted) - self._outcomes.keys()
-            there = self._done
-            for number in self._with_status:
-                error = failed_status(self._work[number], self.buffers) if number in there else None
-                if error is not None:
-                    self.failures.record(self.program.nodes[number].instruction, error)
-                    self._outcomes[number] = "failed"
+            there = self._done.__contains__
+            self._outcomes |= read_statuses(self.program, self._with_status, self.buffers, self.failures, there)
         except BaseException as error:
             self.error = self.error or ExecutionError(
                 f"the run could not be ended: {type(error).__name__}: {error}",

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lanes of one run together: device lanes with the threads lent to their devices, and host lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from syclsched.execution.buffers import BufferTable
+from syclsched.execution.events import EventTable
+from syclsched.execution.lanes import Completion, DeviceLane, HostLane
+from syclsched.execution.lending import Lender, computes_on_host_cores
+from syclsched.execution.records import Counts
+from syclsched.model.plan import Plan
+
+
+class LaneSet:
+    """Every lane of a plan, by its index there.
+
+    Parameters
+    ----------
+    plan : Plan
+        Its lanes.
+    queues : Mapping[str, dpctl.SyclQueue]
+        By name of device lane.
+    buffers, events, counts
+        The run's.
+    report : callable
+        Takes each `Completion`, on a lane's thread.
+    cancelled : callable
+        Whether the run was cancelled.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        queues: Mapping[str, Any],
+        buffers: BufferTable,
+        events: EventTable,
+        counts: Counts,
+        report: Callable[[Completion], None],
+        cancelled: Callable[[], bool],
+    ) -> None:
+        self.devices: dict[int, DeviceLane] = {}
+        self.hosts: dict[int, HostLane] = {}
+        self._lenders: dict[str, Lender] = {}
+        for index, lane in enumerate(plan.lanes):
+            if lane.name not in queues:
+                self.hosts[index] = HostLane(lane.name, buffers, report, cancelled)
+                continue
+            queue = queues[lane.name]
+            if lane.device not in self._lenders and computes_on_host_cores(queue.sycl_device):
+                self._lenders[lane.device] = Lender(lane.device)
+            lender = self._lenders.get(lane.device)
+            self.devices[index] = DeviceLane(lane.name, queue, buffers, events, counts, report, lender)
+
+    def finish(self) -> None:
+        """Let the threads end, and wait for what was submitted."""
+        for host in self.hosts.values():
+            host.worker.stop()
+        for lender in self._lenders.values():
+            lender.stop()  # it has waited for everything, so that this thread need not crowd the cores
+        for lane in self.devices.values():
+            lane.wait()
+            lane.stop()
+
+    def release(self) -> None:
+        """Let go of what only had to live until the last event."""
+        for lane in self.devices.values():
+            lane.release()

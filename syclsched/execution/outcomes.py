@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What became of what was submitted, read once everything has completed: failures on the device, and statuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from syclsched.devices.submission_loop import SubmissionLoop
+from syclsched.execution.buffers import Buffers
+from syclsched.execution.failures import Failures, note_device_failures
+from syclsched.execution.program import Program
+from syclsched.execution.records import Outcome
+from syclsched.execution.statuses import failed_status
+from syclsched.execution.work import Work
+
+
+def read_device_failures(loop: SubmissionLoop, program: Program, failures: Failures) -> dict[int, Outcome]:
+    """Note what failed after the loop had submitted it, and what depends on it; while there are events.
+
+    Parameters
+    ----------
+    loop : SubmissionLoop
+        Everything it submitted has completed.
+    program : Program
+        What ran.
+    failures : Failures
+        The run's.
+
+    Returns
+    -------
+    dict of int to str
+        ``failed`` or ``cancelled`` by instruction number.
+    """
+    return {**note_device_failures(failures, program.plan, loop.failed())}
+
+
+def read_statuses(
+    program: Program,
+    work: Mapping[int, Work],
+    buffers: Buffers,
+    failures: Failures,
+    done: Callable[[int], bool],
+) -> dict[int, Outcome]:
+    """Note which tasks report by their status that they failed.
+
+    Parameters
+    ----------
+    program : Program
+        What ran.
+    work : Mapping[int, Work]
+        By instruction number.
+    buffers : Buffers
+        The run's.
+    failures : Failures
+        The run's.
+    done : callable
+        Whether an instruction ran, so that it has a status, by number.
+
+    Returns
+    -------
+    dict of int to str
+        ``failed`` by instruction number.
+    """
+    found: dict[int, Outcome] = {}
+    for number, piece in sorted(work.items()):
+        if piece.status is None or not done(number) or failures.lost_task(piece.task.name):
+            continue
+        error = failed_status(piece, buffers)
+        if error is not None:
+            failures.record(program.nodes[number].instruction, error)
+            found[number] = "failed"
+    return found
