@@ -6,9 +6,14 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import Any
+
+import numpy as np
 
 from syclsched.devices.commands import Command
 from syclsched.devices.submission_loop import SubmissionLoop
+
+Times = np.ndarray[Any, np.dtype[np.int64]]
 
 #: Commands a call hands on. Lanes start, and the stop flag and finished events are looked at, in between.
 PORTION = 128
@@ -40,7 +45,12 @@ class CommandList:
         self._made = loop.room_for_events(2 * count)
         #: Where in `_made` each portion begins, and how many events it has.
         self._portions: list[tuple[int, int]] = []
-        self.fences = 0
+        self._first_parts = np.fromiter(self._first_part.values(), np.int64, len(self.commands))
+        #: Slot and position of what is several submissions; its start is that of the first.
+        self._sequences = [(c.slot, i) for i, c in enumerate(self.commands) if len(c.parts) > 1]
+        self._events: tuple[Any, Any] | None = None
+        self._waited = self._waited_parts = 0
+        self.fences = self.done = 0
 
     def __len__(self) -> int:
         """How many submissions there are, without fences."""
@@ -52,6 +62,10 @@ class CommandList:
         self._parts[position] = command
         self._pointers[position] = command.address
         self.commands[self._position[command.slot]] = command
+
+    def ends(self) -> list[int]:
+        """Return how many submissions have been made once each command has."""
+        return list(accumulate(len(command.parts) for command in self.commands))
 
     def from_submission(self, number: int) -> list[Command]:
         """Return the commands of which nothing comes before the submission with this number."""
@@ -65,40 +79,70 @@ class CommandList:
                 return command
         return None
 
-    def submit(self) -> int:
-        """Submit everything, without the GIL.
+    def begin(self) -> None:
+        """Be ready to submit from the start."""
+        self._portions.clear()
+        self.fences = self.done = self._waited = self._waited_parts = 0
+
+    def submit(self, end: int | None = None) -> int:
+        """Go on submitting, without the GIL.
 
         Nobody waits meanwhile for what was submitted first: on devices that compute on the host's cores the waiting
         thread would take the core of the one that submits.
 
+        Parameters
+        ----------
+        end : int, optional
+            How many submissions are to have been made since `begin`; all if not given.
+
         Returns
         -------
         int
-            How many submissions were made: fewer than there are if one was refused, or the loop was stopped.
+            How many have been made: fewer if one was refused, or the loop was stopped.
         """
-        self._portions.clear()
-        self.fences = done = 0
-        count = len(self._parts)
-        while done < count:
-            portion = min(PORTION, count - done)
-            at = 2 * done
-            here, events = self._loop.submit_listed(self._pointers, self._submit_ns, self._made, done, portion)
+        count = len(self._parts) if end is None else min(end, len(self._parts))
+        while self.done < count:
+            portion = min(PORTION, count - self.done)
+            at = 2 * self.done
+            here, events = self._loop.submit_listed(self._pointers, self._submit_ns, self._made, self.done, portion)
             self._portions.append((at, events))
             self.fences += events - here
-            done += here
+            self.done += here
             if here < portion:
                 break
-            behind = len(self._portions) - MOST_IN_FLIGHT // PORTION
-            if behind >= 0:
-                self._loop.wait_for(self._made, *self._portions[behind])
-        return done
+            while self.done - self._waited_parts > MOST_IN_FLIGHT:
+                at, events = self._portions[self._waited]
+                self._loop.wait_for(self._made, at, events)
+                self._waited += 1
+                following = self._waited < len(self._portions)
+                self._waited_parts = self._portions[self._waited][0] // 2 if following else self.done
+        return self.done
 
-    def wait(self) -> None:
-        """Wait for everything that `submit` submitted, one after another, without the GIL."""
-        for at, events in self._portions:
+    def portions(self, begin: int = 0) -> list[tuple[int, int]]:
+        """Return what stands for what was submitted in each call from some call on, for `wait`."""
+        return self._portions[begin:]
+
+    def wait(self, portions: Sequence[tuple[int, int]] | None = None) -> None:
+        """Wait for everything that was submitted, or for these portions of it, one after another, without the GIL."""
+        for at, events in list(self._portions) if portions is None else portions:
             self._loop.wait_for(self._made, at, events)
 
-    def submit_ns(self) -> dict[int, int]:
-        """Return the host's clock at the submission of each command, by slot."""
-        times = list(self._submit_ns)
-        return {slot: times[position] for slot, position in self._first_part.items()}
+    @property
+    def slots(self) -> list[int]:
+        """The slot of each command, in order."""
+        return [command.slot for command in self.commands]
+
+    def submit_ns(self) -> Times:
+        """Return the host's clock at the submission of each command that was submitted."""
+        times: Times = np.asarray(self._submit_ns, np.int64)[self._first_parts]
+        return times
+
+    def times(self) -> tuple[Times, Times]:
+        """Return when each command started and ended, on its device's clock; all of them must have completed."""
+        if self._events is None:
+            begun = [slot for slot, first in self._sequences]
+            self._events = self._loop.listed(self.slots), self._loop.listed_first(begun)
+        start_ns, end_ns = self._loop.times_listed(self._events[0])
+        if self._sequences:
+            start_ns[[position for _, position in self._sequences]] = self._loop.times_listed(self._events[1])[0]
+        return start_ns, end_ns

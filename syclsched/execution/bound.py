@@ -7,29 +7,20 @@ import asyncio
 import threading
 import weakref
 from collections.abc import Iterable, Mapping
-from functools import partial
 from types import TracebackType
 from typing import Any
 
-from syclsched.devices.command_list import CommandList
 from syclsched.devices.submission_library import load_library
-from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.errors import ExecutionError
-from syclsched.execution.batches import Commands
 from syclsched.execution.buffers import NumpyArray
-from syclsched.execution.clock import Anchor, ClockMap, take_anchor
-from syclsched.execution.lanes import by_index, queues_of
-from syclsched.execution.program import MEMORY_KINDS, Node
-from syclsched.execution.replay import Replay
+from syclsched.execution.generations import Ring
+from syclsched.execution.lanes import queues_of
 from syclsched.execution.run import Run
-from syclsched.execution.start import Prepared, prepare, start
-from syclsched.execution.straight import allocations, why_not_straight
-from syclsched.execution.waiting import wait_flag
+from syclsched.execution.start import prepare, start
+from syclsched.execution.straight import why_not_straight
 from syclsched.execution.work import compile_work
-from syclsched.execution.worker import Worker
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
-from syclsched.model.platform import HOST
 
 
 class Runner:
@@ -68,16 +59,16 @@ class Runner:
             if library is None
             else why_not_straight(self._prepared.program, self._executables)
         )
-        self._bound = None
+        self._ring = None
         if library is not None and self.why_not_replayed is None:
-            self._bound = _Bound(self._prepared, self._executables, library, queues, live)
-            self._finalizer = weakref.finalize(self, self._bound.close)
+            self._ring = Ring(self._prepared, self._executables, library, queues, live)
+            self._finalizer = weakref.finalize(self, self._ring.close)
             self._finalizer.atexit = False  # runs are ended by their own
 
     @property
     def replayed(self) -> bool:
         """Whether runs are handed to the devices from C; `why_not_replayed` says why not."""
-        return self._bound is not None
+        return self._ring is not None
 
     def run(self, inputs: Mapping[str, Any] | None = None) -> Run:
         """Start a run with new data, and return at once.
@@ -105,12 +96,12 @@ class Runner:
             values = self._prepared.values(inputs)
             if self._last is not None:
                 self._last.join()
-            if self._bound is None:
+            if self._ring is None:
                 self._last = start(self._prepared, self._live, values, trace=self._trace)
             else:
                 if self._last is not None:
                     self._last.close()
-                replay = self._bound.replay(values, record=self._trace)
+                replay = self._ring.generations[0].replay(values, record=self._trace)
                 self._last = Run(replay, self._live, values, joined=self._prepared.joined, keep=self)
             return self._last
 
@@ -188,9 +179,9 @@ class Runner:
             if self._last is not None:
                 self._last.join()
                 self._last.close()
-            if self._bound is not None:
+            if self._ring is not None:
                 self._finalizer.detach()
-                self._bound.close()
+                self._ring.close()
             if self._owns_devices:
                 self._live.close()
 
@@ -205,107 +196,6 @@ class Runner:
     def __repr__(self) -> str:
         how = "closed" if self._closed else "replayed" if self.replayed else f"dispatched: {self.why_not_replayed}"
         return f"<Runner of {self.plan.name!r}: {how}>"
-
-
-class _Bound:
-    """Memory, queues and commands of a plan whose work can be submitted at once."""
-
-    def __init__(
-        self, prepared: Prepared, executables: Mapping[int, Any], library: Any, queues: dict[str, Any], live: Any
-    ) -> None:
-        self._prepared = prepared
-        plan, program = prepared.plan, prepared.program
-        lanes = by_index(plan, queues)
-        self._queues = queues
-        self._anchors: dict[str, Anchor] = {}
-        self._current: Replay | None = None
-        self._worker = Worker(f"syclsched {plan.name} replay")
-        self._given: dict[str, NumpyArray] = {}
-        self._buffers = prepared.new_buffers(live, _totals(plan))
-        self._loop = SubmissionLoop(library, lanes, program.slots)
-        self._loop.go_native()
-        self._commands = Commands(self._loop, program, prepared.work, dict(executables), self._buffers, lanes)
-        self._list: CommandList | None = None
-        try:
-            self._buffers.prepare(allocations(plan), {})
-            for buffer in allocations(plan):
-                self._buffers.allocate(buffer)
-        except BaseException:
-            self.close()
-            raise
-        nodes = [program.nodes[i.id] for _, i in plan.instructions() if i.kind not in MEMORY_KINDS]
-        self._nodes = nodes
-        self._reads_input = [node for node in nodes if any(use.space == HOST for use in node.instruction.uses)]
-
-    def replay(self, values: Mapping[str, NumpyArray], *, record: bool) -> Replay:
-        """Return a run with these inputs, not yet started."""
-        if self._current is not None:
-            wait_flag(self._current.finished, None)
-        self._give(values)
-        if self._list is None:
-            self._list = CommandList(self._loop, [self._command(node) for node in self._nodes])
-        if record and not self._anchors:
-            self._anchors = self._read_clocks()
-        self._current = Replay(
-            self._prepared.program,
-            self._prepared.work,
-            self._list,
-            self._loop,
-            self._buffers,
-            self._worker,
-            self._clock_maps,
-            record=record,
-        )
-        return self._current
-
-    def close(self) -> None:
-        """Give everything back."""
-        self._worker.stop()
-        self._loop.close()
-        self._buffers.clear()
-
-    def _give(self, values: Mapping[str, NumpyArray]) -> None:
-        """Put inputs where the commands read them: only where they lie elsewhere than before do commands change."""
-        moved = {
-            name
-            for name in self._prepared.inputs
-            if name not in self._given or self._given[name].ctypes.data != values[name].ctypes.data
-        }
-        for name in moved:
-            self._buffers.add_input(name, values[name], private=False)
-        if moved and self._list is not None:
-            for node in self._reads_input:
-                self._list.replace(self._command(node))
-        self._given = {name: values[name] for name in self._prepared.inputs}
-
-    def _command(self, node: Node) -> Any:
-        command = self._commands.get(node)
-        assert command is not None, node.instruction
-        return command
-
-    def _read_clocks(self) -> dict[str, Anchor]:
-        by_device: dict[str, Anchor] = {}
-        for index, lane in enumerate(self._prepared.plan.lanes):
-            if lane.name in self._queues and lane.device not in by_device:
-                by_device[lane.device] = take_anchor(self._queues[lane.name], partial(self._loop.stamp, index))
-        return by_device
-
-    def _clock_maps(self) -> dict[str, ClockMap]:
-        idle = self._current is None or self._current.finished.is_set()
-        now = self._read_clocks() if idle else self._anchors  # a busy queue would answer late
-        return {
-            lane.name: ClockMap(self._anchors[lane.device], now[lane.device])
-            for lane in self._prepared.plan.lanes
-            if lane.name in self._queues
-        }
-
-
-def _totals(plan: Plan) -> dict[str, int]:
-    """Return the bytes of all buffers together, by space."""
-    totals: dict[str, int] = {}
-    for (_, space), nbytes in allocations(plan).items():
-        totals[space] = totals.get(space, 0) + nbytes
-    return totals
 
 
 def bind(plan: Plan, graph: TaskGraph, live: Any, *, trace: bool = True, owns_devices: bool = False) -> Runner:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
+
 from syclsched.execution.clock import Anchor, ClockMap
 from syclsched.model.plan import Instruction, Lane, Plan
 from syclsched.model.trace import Span, Trace
@@ -41,6 +43,37 @@ class Record:
     device_ns: tuple[int, int] | None = None
     start_ns: int | None = None
     finish_ns: int | None = None
+
+
+Nanoseconds = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The times of instructions that were all submitted by the compiled loop: 32 bytes each.
+
+    Parameters
+    ----------
+    numbers : ndarray of int64, shape (instructions,)
+        `Instruction.id`.
+    submit_ns : ndarray of int64, shape (instructions,)
+        Host's clock.
+    start_ns, finish_ns : ndarray of int64, shape (instructions,)
+        Device's clock.
+    """
+
+    numbers: Nanoseconds
+    submit_ns: Nanoseconds
+    start_ns: Nanoseconds
+    finish_ns: Nanoseconds
+
+    def records(self, outcomes: Mapping[int, Outcome]) -> dict[int, Record]:
+        """Return the record of each instruction; those without an outcome are done."""
+        columns = (self.numbers, self.submit_ns, self.start_ns, self.finish_ns)
+        return {
+            number: Record(submit_ns, outcomes.get(number, "done"), device_ns=(start_ns, finish_ns))
+            for number, submit_ns, start_ns, finish_ns in zip(*(c.tolist() for c in columns), strict=True)
+        }
 
 
 @dataclass(slots=True)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from syclsched.devices.command_list import CommandList
 from syclsched.devices.commands import Batch
 from syclsched.devices.submission_loop import SubmissionLoop
@@ -21,7 +23,7 @@ from syclsched.execution.clock import ClockMap
 from syclsched.execution.failures import Failures, task_failed
 from syclsched.execution.outcomes import read_device_failures, read_statuses
 from syclsched.execution.program import Buffer, Program
-from syclsched.execution.records import Counts, Outcome, Record
+from syclsched.execution.records import Counts, Outcome, Record, Times
 from syclsched.execution.statuses import statuses_behind
 from syclsched.execution.work import Work
 from syclsched.execution.worker import Worker
@@ -80,6 +82,8 @@ class Replay:
         Returns the device clocks' maps by lane name, when a trace is asked for.
     record : bool
         Whether to keep what a trace needs.
+    staged : bool, optional
+        Whether `start` submits nothing, and `submit_until` is called until all is.
     """
 
     def __init__(
@@ -93,6 +97,7 @@ class Replay:
         clocks: Callable[[], Mapping[str, ClockMap]],
         *,
         record: bool,
+        staged: bool = False,
     ) -> None:
         self.program = program
         self.buffers = BorrowedBuffers(buffers)
@@ -112,38 +117,61 @@ class Replay:
         self._clocks = clocks
         self._peak_bytes = dict(buffers.peak_bytes)
         self._lock = threading.Lock()
+        self._staged = staged
+        self._submitting = self._ended = False
+        self._waited = 0
         self._over = False
         self._through = self._all = False
         self._done: frozenset[int] = frozenset()
         self._batches: list[Batch] = []
         self._outcomes: dict[int, Outcome] = {}
+        self._times: Times | None = None
         self._submit_ns: dict[int, int] = {}
         self._device_ns: dict[int, tuple[int, int]] = {}
 
     # --- as the dispatcher ------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Submit everything; returns when that is done."""
+        """Submit everything, unless that is to be done in stages; returns when that is done."""
+        self._commands.begin()
+        if not self._staged:
+            self.submit_until(len(self._commands))
+
+    def submit_until(self, end: int) -> None:
+        """Submit what is before submission ``end`` and was not yet; after the last the end of the run is awaited."""
+        with self._lock:
+            if self._ended:
+                return
+            self._submitting = True
         begun_ns, processor_ns = time.perf_counter_ns(), time.thread_time_ns()
+        whole = True
         try:
-            done = self._commands.submit()
+            done = self._commands.submit(end)
             self._all = done == len(self._commands)
-            if not self._all:
+            whole = self._all or done < end
+            if done < end:
                 self._submit_rest(done)
-            self._through = not self.cancelled
+            self._through = whole and not self.cancelled
         except SyclschedError as error:
             self.error = error
         except BaseException:
             self.cancelled = True  # what was submitted ends all the same
             raise
         finally:
-            self.counts.submission_ns = time.perf_counter_ns() - begun_ns
-            self.counts.dispatch_ns = time.thread_time_ns() - processor_ns
-            self.counts.submissions = len(self._commands)
-            self.counts.barriers = self._commands.fences
-            self.counts.events = len(self.program.waited_for)
-            self.counts.peak_bytes = self._peak_bytes
-            self._worker.post(self._finish)
+            self.counts.submission_ns += time.perf_counter_ns() - begun_ns
+            self.counts.dispatch_ns += time.thread_time_ns() - processor_ns
+            with self._lock:
+                self._submitting = False
+                if whole or self.cancelled:
+                    self._end()
+
+    def lend(self) -> None:
+        """Have the worker wait for what was submitted in stages: it lends devices on the host's cores one of them."""
+        with self._lock:
+            if not self._ended:
+                portions = self._commands.portions(self._waited)
+                self._waited += len(portions)
+                self._worker.post(lambda: self._commands.wait(portions))
 
     def cancel(self) -> None:
         """Submit nothing more; what was submitted ends. Returns at once."""
@@ -151,6 +179,18 @@ class Replay:
             if not self._over:
                 self.cancelled = True
                 self._loop.stop()
+                if not self._submitting:
+                    self._end()
+
+    def _end(self) -> None:
+        """Have the end awaited, once."""
+        if not self._ended:
+            self._ended = True
+            self.counts.submissions = len(self._commands)
+            self.counts.barriers = self._commands.fences
+            self.counts.events = len(self.program.waited_for)
+            self.counts.peak_bytes = self._peak_bytes
+            self._worker.post(self._finish)
 
     def wait_submitted(self, number: int, timeout_s: float | None) -> bool:
         """Return True: everything is submitted before the caller gets to ask."""
@@ -197,6 +237,8 @@ class Replay:
     @cached_property
     def records(self) -> dict[int, Record]:
         """What each instruction did, once the run is over."""
+        if self._times is not None:
+            return self._times.records(self._outcomes)
         found = {}
         for number, submit_ns in self._submit_ns.items():
             found[number] = Record(submit_ns, self._outcomes.get(number, "done"), device_ns=self._device_ns.get(number))
@@ -250,9 +292,7 @@ class Replay:
             submitted = self._submitted()
             self._outcomes |= read_device_failures(self._loop, self.program, self.failures)
             if self.recording:
-                times = self._commands.submit_ns()
-                self._submit_ns = {number: times[number] for number in submitted} | self._submit_ns
-                self._device_ns = dict(zip(submitted, self._loop.times(submitted), strict=True))
+                self._record(submitted)
             self._done = frozenset(submitted) - self._outcomes.keys()
             there = self._done.__contains__
             self._outcomes |= read_statuses(self.program, self._with_status, self.buffers, self.failures, there)
@@ -272,6 +312,22 @@ class Replay:
                     self.when_finished()
                     self.when_finished = None
 
+    def _record(self, submitted: list[int]) -> None:
+        """Read the times before the events go; what is made of them is made when it is asked for."""
+        submit_ns = self._commands.submit_ns()
+        if self._all:
+            self._times = Times(np.array(submitted), submit_ns, *self._commands.times())
+            return
+        there = set(submitted)
+        before = dict(zip(self._commands.slots, submit_ns.tolist(), strict=True))
+        self._submit_ns = {number: before[number] for number in submitted} | self._submit_ns
+        self._device_ns = dict(zip(submitted, self._loop.times(submitted), strict=True))
+        now = time.perf_counter_ns()
+        for number in self._commands.slots:
+            if number not in there and number not in self._submit_ns:
+                self._submit_ns[number] = now
+                self._outcomes[number] = "cancelled"
+
     def _submitted(self) -> list[int]:
-        numbers = [command.slot for command in self._commands.commands]
+        numbers = self._commands.slots
         return numbers if self._all else [number for number in numbers if self._loop.has_event(number)]

@@ -44,12 +44,15 @@ def test_copies_go_on_every_time(
     assert len(listed) == 6
     for source in (first, second, first):
         listed.replace(from_host(source))
+        listed.begin()
         assert listed.submit() == 6
         listed.wait()
         assert [int(view[0]) for _, view in places] == [int(source[0])] * 6
         times = listed.submit_ns()
-        assert list(times) == list(range(6))
-        assert list(times.values()) == sorted(times.values())
+        assert listed.slots == list(range(6))
+        assert list(times) == sorted(times)
+        start_ns, end_ns = listed.times()
+        assert list(zip(start_ns, end_ns, strict=True)) == loop.times(range(6))
         assert all(loop.has_event(slot) for slot in range(6))
         assert loop.failed() == {}
         loop.begin_again()
@@ -64,5 +67,10 @@ def test_a_stopped_list_says_how_far_it_came_and_begins_again(queues: list[Any],
     assert listed.submit() == 0
     assert [command.slot for command in listed.from_submission(2)] == [2, 3, 4]
     loop.begin_again()
+    listed.begin()
+    assert listed.submit(2) == 2
+    assert len(listed.portions()) == 1
+    assert listed.submit(1) == 2
     assert listed.submit() == 5
+    assert len(listed.portions(1)) == 1
     listed.wait()

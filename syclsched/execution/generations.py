@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies of a bound plan, each with memory and commands of its own, over the same lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from syclsched.devices.command_list import CommandList
+from syclsched.devices.submission_loop import SubmissionLoop
+from syclsched.execution.batches import Commands
+from syclsched.execution.buffers import NumpyArray
+from syclsched.execution.clock import Anchor, ClockMap, take_anchor
+from syclsched.execution.lanes import by_index
+from syclsched.execution.program import MEMORY_KINDS, Node
+from syclsched.execution.replay import Replay
+from syclsched.execution.start import Prepared
+from syclsched.execution.straight import allocations
+from syclsched.execution.waiting import wait_flag
+from syclsched.execution.worker import Worker
+from syclsched.model.plan import Plan
+from syclsched.model.platform import HOST
+
+
+class Ring:
+    """Generations of a plan whose work can be submitted at once: the first runs alone, several run as a stream.
+
+    Parameters
+    ----------
+    prepared : Prepared
+        The plan.
+    executables : Mapping[int, Executable]
+        By instruction number.
+    library : Library
+        The compiled loop.
+    queues : dict of str to dpctl.SyclQueue
+        By lane name; nobody else submits to them.
+    live : LiveDevices
+        Where memory comes from.
+    """
+
+    def __init__(
+        self, prepared: Prepared, executables: Mapping[int, Any], library: Any, queues: dict[str, Any], live: Any
+    ) -> None:
+        # One for all: where devices compute on the host's cores, each thread that waits takes one.
+        self.worker = Worker(f"syclsched {prepared.plan.name} replay")
+        self._clocks = Clocks(prepared.plan, queues)
+        self._make = partial(Generation, prepared, executables, library, queues, live, self.worker, self._clocks)
+        self.generations: list[Generation] = [self._make()]
+        self._clocks.generations = self.generations
+
+    def grow(self, count: int) -> None:
+        """Have at least so many generations.
+
+        Raises
+        ------
+        MemoryLimitError
+            If memory for them cannot be had.
+        """
+        while len(self.generations) < count:
+            self.generations.append(self._make())
+
+    def shrink(self, count: int) -> None:
+        """Give back the memory of all but the first so many, none of which may be on its way."""
+        while len(self.generations) > max(1, count):
+            self.generations.pop().close()
+
+    def close(self) -> None:
+        """Give everything back."""
+        self.worker.stop()
+        for generation in self.generations:
+            generation.close()
+
+
+class Clocks:
+    """The clocks of a plan's devices, as they were when nothing was on its way.
+
+    Parameters
+    ----------
+    plan : Plan
+        Its lanes.
+    queues : Mapping[str, dpctl.SyclQueue]
+        By lane name.
+    """
+
+    def __init__(self, plan: Plan, queues: Mapping[str, Any]) -> None:
+        self._plan = plan
+        self._queues = queues
+        self.generations: Sequence[Generation] = ()
+        self.first: dict[str, Anchor] = {}
+        self.last: dict[str, Anchor] = {}
+
+    def read(self, loop: SubmissionLoop) -> None:
+        """Read them, if nothing is on its way: a busy queue would answer late."""
+        if not all(generation.idle for generation in self.generations):
+            return
+        found: dict[str, Anchor] = {}
+        for index, lane in enumerate(self._plan.lanes):
+            if lane.name in self._queues and lane.device not in found:
+                found[lane.device] = take_anchor(self._queues[lane.name], partial(loop.stamp, index))
+        self.first, self.last = self.first or found, found
+
+    def maps(self) -> dict[str, ClockMap]:
+        """Return the map of each lane's clock."""
+        return {
+            lane.name: ClockMap(self.first[lane.device], self.last[lane.device])
+            for lane in self._plan.lanes
+            if lane.name in self._queues
+        }
+
+
+class Generation:
+    """Memory and commands of a plan whose work can be submitted at once; runs it, time after time.
+
+    Parameters
+    ----------
+    prepared, executables, library, queues, live
+        As for `Ring`.
+    worker : Worker
+        The thread that waits for the devices.
+    clocks : Clocks
+        The devices'.
+    """
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        executables: Mapping[int, Any],
+        library: Any,
+        queues: dict[str, Any],
+        live: Any,
+        worker: Worker,
+        clocks: Clocks,
+    ) -> None:
+        self._prepared = prepared
+        plan, program = prepared.plan, prepared.program
+        lanes = by_index(plan, queues)
+        self._clocks = clocks
+        self._current: Replay | None = None
+        self._worker = worker
+        self._given: dict[str, NumpyArray] = {}
+        self._buffers = prepared.new_buffers(live, total_bytes(plan))
+        self._loop = SubmissionLoop(library, lanes, program.slots)
+        self._loop.go_native()
+        self._commands = Commands(self._loop, program, prepared.work, dict(executables), self._buffers, lanes)
+        self._list: CommandList | None = None
+        try:
+            self._buffers.prepare(allocations(plan), {})
+            for buffer in allocations(plan):
+                self._buffers.allocate(buffer)
+        except BaseException:
+            self.close()
+            raise
+        nodes = [program.nodes[i.id] for _, i in plan.instructions() if i.kind not in MEMORY_KINDS]
+        self._nodes = nodes
+        self._reads_input = [node for node in nodes if any(use.space == HOST for use in node.instruction.uses)]
+
+    def replay(self, values: Mapping[str, NumpyArray], *, record: bool, staged: bool = False) -> Replay:
+        """Return a run with these inputs, not yet started.
+
+        Parameters
+        ----------
+        values : Mapping[str, numpy.ndarray]
+            From `Prepared.values`.
+        record, staged
+            As for `Replay`.
+        """
+        if self._current is not None:
+            wait_flag(self._current.finished, None)
+        self._give(values)
+        if self._list is None:
+            self._list = CommandList(self._loop, [self._command(node) for node in self._nodes])
+        if record and not self._clocks.first:
+            self._clocks.read(self._loop)
+        self._current = Replay(
+            self._prepared.program,
+            self._prepared.work,
+            self._list,
+            self._loop,
+            self._buffers,
+            self._worker,
+            self._clock_maps,
+            record=record,
+            staged=staged,
+        )
+        return self._current
+
+    @property
+    def idle(self) -> bool:
+        """Whether it is not on its way."""
+        return self._current is None or self._current.finished.is_set()
+
+    def arrange(self, order: Sequence[int]) -> None:
+        """Submit in this order of instruction numbers from now on: none may come before what it waits for."""
+        if order != [node.id for node in self._nodes]:
+            self._nodes = [self._prepared.program.nodes[number] for number in order]
+            self._list = None
+
+    def close(self) -> None:
+        """Give everything back."""
+        self._loop.close()
+        self._buffers.clear()
+
+    def _give(self, values: Mapping[str, NumpyArray]) -> None:
+        """Put inputs where the commands read them: only where they lie elsewhere than before do commands change."""
+        moved = {
+            name
+            for name in self._prepared.inputs
+            if name not in self._given or self._given[name].ctypes.data != values[name].ctypes.data
+        }
+        for name in moved:
+            self._buffers.add_input(name, values[name], private=False)
+        if moved and self._list is not None:
+            for node in self._reads_input:
+                self._list.replace(self._command(node))
+        self._given = {name: values[name] for name in self._prepared.inputs}
+
+    def _command(self, node: Node) -> Any:
+        command = self._commands.get(node)
+        assert command is not None, node.instruction
+        return command
+
+    def _clock_maps(self) -> dict[str, ClockMap]:
+        self._clocks.read(self._loop)
+        return self._clocks.maps()
+
+
+def total_bytes(plan: Plan) -> dict[str, int]:
+    """Return the bytes of all buffers of a plan together, by space."""
+    totals: dict[str, int] = {}
+    for (_, space), nbytes in allocations(plan).items():
+        totals[space] = totals.get(space, 0) + nbytes
+    return totals
