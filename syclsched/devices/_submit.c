@@ -5,15 +5,26 @@
  * Its caller holds no GIL meanwhile. Everything a command points to belongs to the caller and must live until the
  * command's event has completed, except for scalars and lists, which are read during the call.
  */
+#include <stdlib.h>
 #include <time.h>
 
 #include "_submit.h"
+
+enum { USUAL_WAITS = 64 };
 
 static int64_t now_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Other threads look at events meanwhile: one is there only when the rest of its entry is. */
+static void keep(struct event *slot, const struct event *made)
+{
+    slot->lane = made->lane;
+    slot->slot = made->slot;
+    __atomic_store_n(&slot->event, made->event, __ATOMIC_RELEASE);
 }
 
 /* Submit `count` commands in order. Returns how many were submitted: fewer if one was refused or `stop` was set.
@@ -31,25 +42,32 @@ int64_t syclsched_submit(const struct lane *lanes, int64_t lanes_count, const st
     for (; done < count && !*stop; ++done) {
         const struct command *command = commands[done];
         const struct lane *lane = &lanes[command->lane];
-        ref depends[command->waits_count + 1];
+        ref usual[USUAL_WAITS];
+        ref *depends = usual;
         size_t unfinished = 0;
         submit_ns[done] = now_ns();
+        if (command->waits_count > USUAL_WAITS && !(depends = malloc(command->waits_count * sizeof *depends)))
+            break;
         for (size_t i = 0; i < command->waits_count; ++i) {
             const struct event *waited = &events[command->waits[i]];
             if (waited->event && waited->lane->way->status(waited->lane, waited->event) == 0)
                 depends[unfinished++] = waited->event;
         }
+        int fenced = 1;
         if ((command->kind == RANGE || command->kind == ND_RANGE) && (int64_t)unfinished > lane->longest_list) {
             ref fence = lane->way->fence(lane, depends, unfinished);
-            if (!fence)
-                break;
-            made[made_here++] = (struct event){fence, lane, command->slot};
+            fenced = fence != NULL;
+            if (fenced)
+                made[made_here++] = (struct event){fence, lane, command->slot};
             unfinished = 0;
         }
-        ref event = lane->way->submit(lane, command, depends, unfinished);
+        ref event = fenced ? lane->way->submit(lane, command, depends, unfinished) : NULL;
+        if (depends != usual)
+            free(depends);
         if (!event)
             break;
-        events[command->slot] = made[made_here++] = (struct event){event, lane, command->slot};
+        made[made_here++] = (struct event){event, lane, command->slot};
+        keep(&events[command->slot], &made[made_here - 1]);
     }
     for (int64_t i = 0; i < lanes_count; ++i)
         if (lanes[i].way)

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The compiled submission loop under sanitizers, with random sequences and a made-up runtime; no device is needed."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SEQUENCES = 3000
+
+
+@pytest.fixture(scope="module")
+def tool(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("fuzz_submission", ROOT / "tools" / "fuzz_submission.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    nothing = tmp_path_factory.mktemp("nothing") / "nothing.c"
+    nothing.write_text("int main(void) { return 0; }\n")
+    command = [os.environ.get("CC", "cc"), *module.SANITIZERS, str(nothing), "-o", str(nothing.with_suffix(""))]
+    try:
+        subprocess.run(command, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("there is no C compiler with sanitizers")
+    return module
+
+
+def run(tool: ModuleType, folder: Path, sources: Path | None = None) -> subprocess.CompletedProcess[str]:
+    program = tool.build(folder, sources=sources)
+    return subprocess.run([str(program), "0", str(SEQUENCES)], capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_random_sequences_are_submitted_in_order_and_leave_nothing_behind(tool: ModuleType, tmp_path: Path) -> None:
+    found = run(tool, tmp_path)
+    assert found.returncode == 0, found.stderr
+    assert f"{SEQUENCES} sequences" in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "noticed"),
+    [
+        ("> lane->longest_list", "> lane->longest_list + 2", "a command runs before one it waits for"),
+        ("i < command->waits_count", "i <= command->waits_count", "ERROR: AddressSanitizer|runtime error"),
+        (
+            "events[i].lane->way->delete(events[i].lane, events[i].event);",
+            "(void)events[i];",
+            "events are not given back",
+        ),
+    ],
+    ids=["a fence left out", "a list read beyond its end", "events kept"],
+)
+def test_it_notices_what_is_wrong(tool: ModuleType, tmp_path: Path, right: str, wrong: str, noticed: str) -> None:
+    for source in (ROOT / "syclsched" / "devices").glob("_submit*.[ch]"):
+        text = source.read_text()
+        (tmp_path / source.name).write_text(text.replace(right, wrong) if source.name == "_submit.c" else text)
+    assert wrong in (tmp_path / "_submit.c").read_text()
+    found = run(tool, tmp_path, tmp_path)
+    assert found.returncode != 0
+    assert re.search(noticed, found.stderr), found.stderr

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Try the compiled submission loop with random sequences, under the address and undefined-behaviour sanitizers.
+
+``python tools/fuzz_submission.py`` builds ``syclsched/devices/_submit*.c`` with a made-up runtime
+(``tests/devices/fuzz_submission.c``) and runs it; no SYCL is needed. ``--valgrind`` uses valgrind instead.
+A sequence that fails is named by its seed: run it again alone with ``--first SEED --sequences 1``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+
+
+def build(folder: Path, *, sanitized: bool = True, sources: Path | None = None) -> Path:
+    """Build the driver with the loop's sources.
+
+    Parameters
+    ----------
+    folder : Path
+        Where to put it.
+    sanitized : bool, optional
+        With the sanitizers.
+    sources : Path, optional
+        Where the loop's sources are; by default those of the package.
+
+    Returns
+    -------
+    Path
+        Of the executable.
+    """
+    compiler = os.environ.get("CC", "cc")
+    home = ROOT / "syclsched" / "devices" if sources is None else sources
+    found = folder / "fuzz_submission"
+    command = [compiler, "-g", "-O1", "-Wall", "-Wextra", "-Werror", *(SANITIZERS if sanitized else []), f"-I{home}"]
+    files = [*sorted(home.glob("_submit*.c")), ROOT / "tests" / "devices" / "fuzz_submission.c"]
+    subprocess.run([*command, *map(str, files), "-o", str(found)], check=True, timeout=300)
+    return found
+
+
+def main() -> int:
+    """Build and run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first sequence")
+    parser.add_argument("--sequences", type=int, default=100_000, help="how many")
+    parser.add_argument("--valgrind", action="store_true", help="run under valgrind, built without sanitizers")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        program = build(Path(folder), sanitized=not given.valgrind)
+        command = [str(program), str(given.first), str(given.sequences)]
+        if given.valgrind:
+            valgrind = shutil.which("valgrind")
+            if valgrind is None:
+                print("valgrind is not installed", file=sys.stderr)
+                return 2
+            command = [valgrind, "--quiet", "--error-exitcode=1", "--leak-check=full", *command]
+        return subprocess.run(command, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
