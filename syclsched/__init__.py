@@ -44,6 +44,7 @@ _LAZY = {
     "run": "syclsched.api",
     "simulate": "syclsched.api",
     "verify": "syclsched.api",
+    "with_memory_limit": "syclsched.model.memory_limit",
     "write_graph": "syclsched.frontends",
 }
 
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from syclsched.frontends import read_graph, write_graph
     from syclsched.model.access import AccessMode
     from syclsched.model.graph import TaskGraph
+    from syclsched.model.memory_limit import with_memory_limit
     from syclsched.model.operation import Implementation, Launch, Operation, Parameter, Requirements, Split, Work
     from syclsched.model.plan import Plan
     from syclsched.model.platform import Platform

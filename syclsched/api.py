@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from syclsched.model.graph import TaskGraph
+from syclsched.model.memory_limit import MemoryLimit, check_planned, with_memory_limit
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Device, Platform
 from syclsched.model.trace import Trace
@@ -169,6 +170,7 @@ def plan(
     rewrite: str = "auto",
     budget_s: float | None = None,
     seed: int = 0,
+    memory_limit: MemoryLimit | None = None,
 ) -> Plan:
     """Plan a graph for a platform; see `syclsched.planner.plan_graph`.
 
@@ -196,11 +198,19 @@ def plan(
         so that the same plan comes out every time.
     seed : int, optional
         Of the search's random numbers.
+    memory_limit : int, str or Mapping[str, int or str], optional
+        The most memory that arrays may take at once: ``{"cpu": "64MiB"}`` by memory space or device, or one size for
+        every SYCL device's. What does not fit is evicted to the host's memory and brought back, or made again.
 
     Returns
     -------
     Plan
         Verified, with predicted times.
+
+    Raises
+    ------
+    MemoryLimitError
+        If nothing can be planned within that; says what is needed at least.
     """
     from contextlib import ExitStack
     from time import perf_counter
@@ -209,6 +219,8 @@ def plan(
     from syclsched.profiling import HistoryStore
 
     limits = tuple(subject_to)
+    if memory_limit is not None:
+        platform = with_memory_limit(platform, memory_limit)
     with ExitStack() as stack:
         known = history if history is not None else stack.enter_context(HistoryStore())
         return plan_graph(
@@ -279,6 +291,7 @@ def run(
     inputs: Mapping[str, Any] | None = None,
     calibrate: bool = True,
     rewrite: str = "auto",
+    memory_limit: MemoryLimit | None = None,
 ) -> Run:
     """Plan a graph if need be, and start it; returns at once.
 
@@ -298,6 +311,8 @@ def run(
         Time work that was never timed before on these devices, so that the plan is a good one.
     rewrite : str, optional
         For planning, if no plan is given; see `plan`. Inputs and results have the names of ``graph`` in any case.
+    memory_limit : int, str or Mapping[str, int or str], optional
+        See `plan`; a plan that is given and needs more is refused.
 
     Returns
     -------
@@ -306,7 +321,7 @@ def run(
     """
     from syclsched.execution import execute
 
-    made, live = _planned_and_open(graph, platform, plan, policy, calibrate, rewrite)
+    made, live = _planned_and_open(graph, platform, plan, policy, calibrate, rewrite, memory_limit)
     try:
         return execute(made, graph, live, inputs=inputs, owns_devices=True)
     except BaseException:
@@ -323,6 +338,7 @@ def bind(
     calibrate: bool = True,
     rewrite: str = "auto",
     trace: bool = True,
+    memory_limit: MemoryLimit | None = None,
 ) -> Runner:
     """Plan a graph if need be, and make it ready to be run many times with new data.
 
@@ -331,7 +347,7 @@ def bind(
 
     Parameters
     ----------
-    graph, platform, plan, policy, calibrate, rewrite
+    graph, platform, plan, policy, calibrate, rewrite, memory_limit
         As for `run`.
     trace : bool, optional
         Keep times of every run for `Run.trace`.
@@ -344,7 +360,7 @@ def bind(
     """
     from syclsched.execution import bind as bind_plan
 
-    made, live = _planned_and_open(graph, platform, plan, policy, calibrate, rewrite)
+    made, live = _planned_and_open(graph, platform, plan, policy, calibrate, rewrite, memory_limit)
     try:
         return bind_plan(made, graph, live, trace=trace, owns_devices=True)
     except BaseException:
@@ -353,12 +369,22 @@ def bind(
 
 
 def _planned_and_open(
-    graph: TaskGraph, platform: Platform | None, plan: Plan | None, policy: str, calibrate: bool, rewrite: str
+    graph: TaskGraph,
+    platform: Platform | None,
+    plan: Plan | None,
+    policy: str,
+    calibrate: bool,
+    rewrite: str,
+    memory_limit: MemoryLimit | None,
 ) -> tuple[Plan, LiveDevices]:
     """Return a plan, made now if there is none, and the devices it runs on."""
     from syclsched.devices import open_devices
 
     where = platform if platform is not None else (discover() if plan is None else plan.platform)
+    if memory_limit is not None:
+        if plan is not None:
+            check_planned(plan.peak_bytes, plan.platform, memory_limit)
+        where = with_memory_limit(where, memory_limit)
     live = open_devices(where)
     try:
         if plan is None:

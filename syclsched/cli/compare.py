@@ -46,6 +46,7 @@ def compare_command(
     sub_devices: opt.SubDevices = None,
     lanes: opt.Lanes = None,
     one_core_lanes: opt.OneCoreLanes = False,
+    memory_limit: opt.MemoryLimit = None,
     platform: opt.PlatformNames = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
     chart_file: Annotated[
@@ -59,7 +60,7 @@ def compare_command(
     from rich.console import Console
 
     from syclsched.cli.comparing import compare, document, policy_names, show
-    from syclsched.cli.planning import described_platform
+    from syclsched.cli.planning import described_platform, limited
     from syclsched.cli.prepare import find_platform
     from syclsched.profiling import HistoryStore
 
@@ -80,6 +81,7 @@ def compare_command(
             devices=devices, sub_devices=sub_devices, lanes=lanes, one_core_lanes=one_core_lanes, console=console
         )
     )
+    where = limited(where, memory_limit)
     names = policy_names(policies, given.graph, where)
     with HistoryStore() as history, console.status("planning ...") as status:
         found = compare(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from syclsched.cli.patience import patience
-from syclsched.cli.planning import described_platform
+from syclsched.cli.planning import described_platform, limited
 from syclsched.cli.prepare import find_platform
 from syclsched.errors import ArgumentError
 from syclsched.model.units import format_seconds
@@ -28,6 +28,7 @@ def show_front(
     sub_devices: str | None,
     lanes: str | None,
     one_core_lanes: bool,
+    memory_limit: str | None,
     console: Console,
 ) -> None:
     """Find the Pareto front of two metrics, print it and draw it.
@@ -40,7 +41,7 @@ def show_front(
         Two metrics, joined by a comma.
     path : Path
         Of the picture.
-    platform, devices, sub_devices, lanes, one_core_lanes
+    platform, devices, sub_devices, lanes, one_core_lanes, memory_limit
         As typed.
     console : rich.console.Console
         Where to print.
@@ -52,10 +53,10 @@ def show_front(
     """
     from rich.table import Table
 
+    from syclsched.model.quantities import format_quantity
     from syclsched.planner import plan_front
     from syclsched.profiling import HistoryStore
     from syclsched.scheduling.objectives.aims import METRICS, minimize
-    from syclsched.scheduling.objectives.quantities import format_quantity
     from syclsched.tracing.fronts import draw_front
 
     names = tuple(name.strip() for name in metrics.split(",") if name.strip())
@@ -69,6 +70,7 @@ def show_front(
             devices=devices, sub_devices=sub_devices, lanes=lanes, one_core_lanes=one_core_lanes, console=console
         )
     )
+    where = limited(where, memory_limit)
     with HistoryStore() as history, console.status("looking for the front ..."), patience(console):
         found = plan_front(graph, where, metrics=names, history=history)
     dimensions = [METRICS[aim.metric] for aim in aims]

@@ -198,6 +198,16 @@ OneCoreLanes = Annotated[
         rich_help_panel=_WHERE,
     ),
 ]
+MemoryLimit = Annotated[
+    str | None,
+    typer.Option(
+        "--memory-limit",
+        metavar="SIZES",
+        help="Memory that arrays may take at once: 'cpu=64MiB', 'cpu=1GiB,host=2GiB', or '64MiB' for every device. "
+        "What does not fit goes to the host's memory and comes back.",
+        rich_help_panel=_WHERE,
+    ),
+]
 Policies = Annotated[
     str,
     typer.Option(
@@ -266,6 +276,39 @@ def _widths(text: str) -> tuple[int, ...]:
     if len(parts) < 2 or not all(part.isdecimal() and int(part) > 0 for part in parts):
         raise ArgumentError(f"{text!r} is not a list of widths", where="--sizes", hint="As 784,512,10: input first")
     return tuple(int(part) for part in parts)
+
+
+def parse_memory_limit(text: str | None) -> dict[str, str] | str | None:
+    """Read ``64MiB`` or ``cpu=64MiB,accelerator=1GiB``.
+
+    Parameters
+    ----------
+    text : str or None
+        What the user typed.
+
+    Returns
+    -------
+    str, dict of str to str, or None
+        One size for every device, or sizes by name.
+
+    Raises
+    ------
+    ArgumentError
+        If it mixes both, leaves a part out, or names the same memory twice.
+    """
+    if text is None or "=" not in text:
+        return text
+    sizes: dict[str, str] = {}
+    for part in text.split(","):
+        name, equals, size = (each.strip() for each in part.partition("="))
+        if not (name and equals and size) or name in sizes:
+            raise ArgumentError(
+                f"{text!r} is not a list of sizes by name",
+                where="--memory-limit",
+                hint="As cpu=64MiB,host=1GiB; or 64MiB for every device",
+            )
+        sizes[name] = size
+    return sizes
 
 
 def parse_lanes(text: str | None) -> dict[str, int] | int | None:

@@ -43,6 +43,7 @@ def plan_command(
     sub_devices: opt.SubDevices = None,
     lanes: opt.Lanes = None,
     one_core_lanes: opt.OneCoreLanes = False,
+    memory_limit: opt.MemoryLimit = None,
     platform: opt.PlatformNames = None,
     calibrate: Annotated[
         bool,
@@ -97,14 +98,14 @@ def plan_command(
 
         show_front(
             given.graph, front_metrics, front_file, platform=platform, devices=devices, sub_devices=sub_devices,
-            lanes=lanes, one_core_lanes=one_core_lanes, console=console,
+            lanes=lanes, one_core_lanes=one_core_lanes, memory_limit=memory_limit, console=console,
         )  # fmt: skip
         return
     with plan_for(
         given.graph, policy=policy, devices=devices, sub_devices=sub_devices, lanes=lanes,
         one_core_lanes=one_core_lanes, described=platform, given=None, calibrate=calibrate and not given.from_file,
         needs_devices=False, console=console, minimize=minimize, subject_to=subject_to or (),
-        rewrite=rewrite, budget_s=budget,
+        rewrite=rewrite, budget_s=budget, memory_limit=memory_limit,
     ) as planned:  # fmt: skip
         plan = planned.plan
     print(plan)

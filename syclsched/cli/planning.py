@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from syclsched.cli.options import parse_memory_limit
 from syclsched.cli.patience import patience
 from syclsched.cli.prepare import calibration_bar, find_platform, use_one_core_lanes
 
@@ -47,6 +48,7 @@ def plan_for(
     subject_to: Sequence[str] = (),
     rewrite: str = "auto",
     budget_s: float | None = None,
+    memory_limit: str | None = None,
 ) -> Iterator[Planned]:
     """Plan a graph, or take the plan that is given; devices are closed at the end.
 
@@ -68,6 +70,8 @@ def plan_for(
         For progress.
     minimize, subject_to, rewrite, budget_s
         As typed; a plan that is given is taken as it is.
+    memory_limit : str or None, optional
+        As typed; a plan that is given and needs more is refused.
 
     Yields
     ------
@@ -75,6 +79,7 @@ def plan_for(
         A verified plan.
     """
     from syclsched.api import plan, verify
+    from syclsched.model.memory_limit import check_planned
     from syclsched.planner import graph_to_time
     from syclsched.profiling import HistoryStore
 
@@ -85,6 +90,8 @@ def plan_for(
     with ExitStack() as stack:
         if given is not None:
             verify(given, graph)
+            if memory_limit is not None:
+                check_planned(given.peak_bytes, given.platform, parse_memory_limit(memory_limit) or "")
             if not needs_devices:
                 yield Planned(given, None)
                 return
@@ -94,12 +101,14 @@ def plan_for(
             return
         if described is not None:
             with patience(console):
-                planned = plan(graph, described_platform(described, lanes), policy=policy, **asked)
+                where = limited(described_platform(described, lanes), memory_limit)
+                planned = plan(graph, where, policy=policy, **asked)
             yield Planned(planned, None)
             return
         platform = find_platform(
             devices=devices, sub_devices=sub_devices, lanes=lanes, one_core_lanes=one_core_lanes, console=console
         )
+        platform = limited(platform, memory_limit)
         live = stack.enter_context(_open(platform)) if needs_devices or calibrate else None
         # One store for both: where nothing can be written, it remembers for as long as it is open.
         history = stack.enter_context(HistoryStore())
@@ -139,6 +148,32 @@ def described_platform(names: str, lanes: str | None, *, of_many: bool = False) 
         here = {device.name for device in platform.devices}
         counts = {name: count for name, count in counts.items() if name in here}
     return platform if counts is None else with_lanes(platform, counts)
+
+
+def limited(platform: Platform, memory_limit: str | None, *, of_many: bool = False) -> Platform:
+    """Return a platform with no more memory than was typed.
+
+    Parameters
+    ----------
+    platform : Platform
+        Found or described.
+    memory_limit : str or None
+        As typed.
+    of_many : bool, optional
+        Whether it is for several platforms, so that not every one of them need have all it names.
+
+    Returns
+    -------
+    Platform
+        To plan for.
+    """
+    from syclsched.model.memory_limit import with_memory_limit
+
+    sizes = parse_memory_limit(memory_limit)
+    if of_many and isinstance(sizes, dict):
+        here = {d.name for d in platform.devices} | {s.name for s in platform.spaces}
+        sizes = {name: size for name, size in sizes.items() if name in here}
+    return platform if sizes is None else with_memory_limit(platform, sizes)
 
 
 def _open(platform: Platform) -> LiveDevices:

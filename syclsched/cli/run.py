@@ -48,6 +48,7 @@ def run_command(
     sub_devices: opt.SubDevices = None,
     lanes: opt.Lanes = None,
     one_core_lanes: opt.OneCoreLanes = False,
+    memory_limit: opt.MemoryLimit = None,
     platform: opt.PlatformNames = None,
     plan_file: Annotated[
         Path | None,
@@ -107,6 +108,7 @@ def run_command(
         workload.graph, policy=policy, devices=devices, sub_devices=sub_devices, lanes=lanes,
         one_core_lanes=one_core_lanes, described=platform, given=given, calibrate=calibrate, needs_devices=not dry_run,
         console=console, minimize=minimize, subject_to=subject_to or (), rewrite=rewrite, budget_s=budget,
+        memory_limit=memory_limit,
     ) as planned:  # fmt: skip
         if save_plan is not None:
             write_text(save_plan, planned.plan.to_json())

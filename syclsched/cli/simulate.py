@@ -63,6 +63,7 @@ def simulate_command(
         ),
     ] = None,
     lanes: opt.Lanes = None,
+    memory_limit: opt.MemoryLimit = None,
     policies: Annotated[
         str,
         typer.Option(
@@ -140,7 +141,7 @@ def simulate_command(
         communication_unit=communication_unit, same_speed=same_speed,
     )  # fmt: skip
     _what_if(
-        given, platforms_of(platform), lanes, policies, what, shown,
+        given, platforms_of(platform), lanes, memory_limit, policies, what, shown,
         minimize=minimize, subject_to=subject_to or (), rewrite=rewrite,
     )  # fmt: skip
 
@@ -180,6 +181,7 @@ def _what_if(
     given: Given,
     names: tuple[str, ...],
     lanes: str | None,
+    memory_limit: str | None,
     policies: str,
     what: Tried,
     shown: Shown,
@@ -192,14 +194,18 @@ def _what_if(
     from rich.text import Text
 
     from syclsched.cli.comparing import compare, policy_names
-    from syclsched.cli.planning import described_platform
+    from syclsched.cli.planning import described_platform, limited
     from syclsched.planner.rewriting import check_rewrite
     from syclsched.profiling import HistoryStore
 
     graph = given.graph
     asked, rewrite = check_rewrite(rewrite), mis.fair_rewrite(what.disturbance, what.sigma, rewrite)
+    many = len(names) > 1
     platforms = [
-        mis.with_contention(described_platform(each, lanes, of_many=len(names) > 1), what.contention) for each in names
+        mis.with_contention(
+            limited(described_platform(each, lanes, of_many=many), memory_limit, of_many=many), what.contention
+        )
+        for each in names
     ]
     mis.check_names(what.disturbance, {task.family for task in graph.tasks}, platforms)
     found, without = [], []

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -12,8 +11,9 @@ import numpy as np
 from syclsched.costs import CostModel
 from syclsched.errors import CapabilityError
 from syclsched.model.graph import TaskGraph
+from syclsched.model.memory_limit import with_memory_limit
 from syclsched.model.plan import Option, Plan
-from syclsched.model.platform import MemorySpace, Platform
+from syclsched.model.platform import Platform
 from syclsched.planning import build_plan
 from syclsched.scheduling import Problem, build_problem, to_schedule
 from syclsched.scheduling.objectives import (
@@ -45,7 +45,11 @@ class Builder:
             if c.metric == "memory":
                 limits[c.space] = min(c.limit, limits.get(c.space, math.inf))
         if limits:
-            self.limited = replace(self.platform, spaces=tuple(_cut(space, limits) for space in self.platform.spaces))
+            everywhere = limits.get(None, math.inf)
+            sizes = {s.name: min(limits.get(s.name, math.inf), everywhere) for s in self.platform.spaces}
+            self.limited = with_memory_limit(
+                self.platform, {name: max(1, int(size)) for name, size in sizes.items() if size < math.inf}
+            )
 
     def problem(self, devices: tuple[str, ...] | None = None) -> Problem:
         """Return the graph as numbers, on all devices or on some and the host; made once for each."""
@@ -86,14 +90,6 @@ class Builder:
                 if best is not None and task.operation is not None:
                     found.append(Option(task.name, device.name, best[0].name, best[1].seconds, best[1].origin))
         return tuple(found)
-
-
-def _cut(space: MemorySpace, limits: Mapping[str | None, float]) -> MemorySpace:
-    """Return a space with no more capacity than a limit on it, or on all; 0 is how a space says it is not known."""
-    limit = min(limits.get(space.name, math.inf), limits.get(None, math.inf))
-    if limit == math.inf or 0 < space.capacity_bytes <= limit:
-        return space
-    return replace(space, capacity_bytes=max(1, int(limit)))
 
 
 def with_metrics(plan: Plan, metrics: Metrics, bound_s: float) -> Plan:

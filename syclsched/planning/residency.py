@@ -264,7 +264,7 @@ class Residency:
             f"when task {task.name!r} runs, at least {needed} bytes ({needed / 2**20:.1f} MiB) are needed at once, "
             f"there are {capacity} ({capacity / 2**20:.1f} MiB)",
             where=f"memory space {space!r}",
-            hint="Use smaller tiles, or add a device with more memory",
+            hint="Use smaller tiles, raise a limit that was set, or add a device with more memory",
         )
 
 

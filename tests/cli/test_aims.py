@@ -27,12 +27,31 @@ def test_plan_under_constraints(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert "above the optimum" in simulated.out
 
 
+@pytest.mark.parametrize("command", ["plan --policy", "compare --policies", "simulate --policies"])
+def test_plans_keep_to_a_limit_on_memory(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    name, option = command.split()
+    limit = ("--memory-limit", "max1550=1MiB,xeon-8480=1MiB")  # two of the three arrays of a task
+    done = call(capsys, name, *GRAPH, *limit, option, "single:max1550")
+    assert "needed at once, there are" in " ".join(done.err.split() + done.out.split())
+
+
+def test_the_plan_that_is_written_has_the_limit(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "plan.json"
+    done = call(capsys, "plan", *GRAPH, "--policy", "heft", "--memory-limit", "max1550=2MiB", "--out", out)
+    assert done.code == 0, done.err
+    plan = Plan.from_json(out.read_text())
+    assert plan.platform.space("max1550").capacity_bytes == 2 * 2**20
+    assert plan.peak_bytes.get("max1550", 0) <= 2 * 2**20
+
+
 def test_mistakes_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, message in (
         (("--minimize", "speed"), "no metric 'speed'"),
         (("--subject-to", "makespan <= 20"), "'20' has no unit"),
         (("--subject-to", "memory[gpu] <= 1GiB"), "no memory space 'gpu'"),
         (("--subject-to", "makespan <= 1ns"), "the least makespan found"),
+        (("--memory-limit", "gpu=1GiB"), "there is no memory 'gpu'"),
+        (("--memory-limit", "max1550=1,5GiB"), "is not a list of sizes by name"),
     ):
         outcome = call(capsys, "plan", *GRAPH, *arguments)
         assert outcome.code == 2

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from syclsched.errors import PolicyError
-from syclsched.scheduling.objectives.quantities import Dimension, format_quantity, parse_quantity
+from syclsched.model.quantities import Dimension, format_quantity, parse_quantity
 
 #: What can be minimised, or bounded from above, and in which unit it is.
 METRICS: Final[dict[str, Dimension]] = {
@@ -83,8 +83,8 @@ class Constraint:
         if sides[2] not in wanted:
             raise PolicyError(f"{metric} can be limited by {wanted[0]!r} only, not {sides[2]!r}", where=where)
         if not rate:
-            return cls(metric, parse_quantity(sides[3], METRICS[metric], where=where), space)
-        least = parse_quantity(sides[3], "rate", where=where)
+            return cls(metric, parse_quantity(sides[3], METRICS[metric], where=where, raising=PolicyError), space)
+        least = parse_quantity(sides[3], "rate", where=where, raising=PolicyError)
         if least == 0.0:
             raise PolicyError("every throughput is at least 0", where=where, hint="Leave it out")
         return cls("interval", 1.0 / least)

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from syclsched.errors import InfeasibleError, MemoryLimitError
+from syclsched.model.quantities import format_quantity
 from syclsched.model.units import format_bytes
 from syclsched.scheduling.objectives.aims import METRICS, Aim, Constraint
 from syclsched.scheduling.objectives.metrics import Metrics
-from syclsched.scheduling.objectives.quantities import format_quantity
 from syclsched.scheduling.objectives.residence import standing_bytes
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.tables import NOTHING, Ints, Tables

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syclsched.errors import PolicyError
+from syclsched.model.quantities import UNITS, format_quantity, parse_quantity
 from syclsched.scheduling.objectives.aims import Aim, Constraint, minimize
-from syclsched.scheduling.objectives.quantities import UNITS, format_quantity, parse_quantity
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import math
 import re
 from typing import Final, Literal
 
-from syclsched.errors import PolicyError
+from syclsched.errors import ArgumentError, SyclschedError
 from syclsched.model.units import format_bytes, format_seconds
 
 Dimension = Literal["time", "bytes", "energy", "rate"]
@@ -28,7 +28,9 @@ _NUMBER: Final = re.compile(
 )
 
 
-def parse_quantity(text: str, dimension: Dimension, *, where: str) -> float:
+def parse_quantity(
+    text: str, dimension: Dimension, *, where: str, raising: type[SyclschedError] = ArgumentError
+) -> float:
     """Read a number with its unit.
 
     Parameters
@@ -39,6 +41,8 @@ def parse_quantity(text: str, dimension: Dimension, *, where: str) -> float:
         What is expected: ``time``, ``bytes``, ``energy`` or ``rate``.
     where : str
         What it is a part of, for messages.
+    raising : type, optional
+        What is raised where it cannot be read.
 
     Returns
     -------
@@ -47,20 +51,20 @@ def parse_quantity(text: str, dimension: Dimension, *, where: str) -> float:
 
     Raises
     ------
-    PolicyError
-        If it is not a number of zero or more with a unit of that dimension.
+    ArgumentError
+        Or ``raising``: if it is not a number of zero or more with a unit of that dimension.
     """
     known = UNITS[dimension]
     found = _NUMBER.fullmatch(text)
     number, unit = (found[1], found[2].strip()) if found else ("", text.strip())
     if not found:
-        raise PolicyError(f"{text.strip()!r} is not a number with a unit", where=where, hint=_expected(dimension))
+        raise raising(f"{text.strip()!r} is not a number with a unit", where=where, hint=_expected(dimension))
     if unit not in known:
         what = "has no unit" if not unit else f"has the unit {unit!r}, which is not one of {dimension}"
-        raise PolicyError(f"{text.strip()!r} {what}", where=where, hint=_expected(dimension))
+        raise raising(f"{text.strip()!r} {what}", where=where, hint=_expected(dimension))
     value = float(number) * known[unit]
     if not math.isfinite(value):
-        raise PolicyError(f"{text.strip()!r} is too large", where=where)
+        raise raising(f"{text.strip()!r} is too large", where=where)
     return value
 
 

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Limits that users set on memory: the same platform with less of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+from syclsched.errors import ArgumentError, MemoryLimitError
+from syclsched.model.platform import HOST, MemorySpace, Platform
+from syclsched.model.quantities import parse_quantity
+from syclsched.model.units import format_bytes
+
+#: One size for the memory of every SYCL device, or sizes by the name of a memory space or of a device at home there.
+MemoryLimit: TypeAlias = "int | str | Mapping[str, int | str]"
+
+
+def with_memory_limit(platform: Platform, limit: MemoryLimit) -> Platform:
+    """Return the platform with no more memory than is allowed: plans made for it keep to that.
+
+    Parameters
+    ----------
+    platform : Platform
+        The platform.
+    limit : int, str or Mapping[str, int or str]
+        Bytes, or a size with its unit (``64MiB``); for every SYCL device's memory, or by the name of a memory space
+        or of a device at home there. Devices that share memory share the limit.
+
+    Returns
+    -------
+    Platform
+        A changed copy. Memory that is smaller than its limit stays as it is.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such memory, or a size is not one above zero.
+    """
+    limits = _by_space(platform, limit)
+    return replace(platform, spaces=tuple(_cut(s, limits[s.name]) if s.name in limits else s for s in platform.spaces))
+
+
+def check_planned(peak_bytes: Mapping[str, int], platform: Platform, limit: MemoryLimit) -> None:
+    """Refuse a plan that was made before, and needs more memory than is now allowed.
+
+    Parameters
+    ----------
+    peak_bytes : Mapping[str, int]
+        The plan's peak, by space.
+    platform : Platform
+        The plan's.
+    limit : int, str or Mapping[str, int or str]
+        See `with_memory_limit`.
+
+    Raises
+    ------
+    MemoryLimitError
+        With both sizes.
+    ArgumentError
+        As `with_memory_limit`.
+    """
+    for space, allowed in _by_space(platform, limit).items():
+        needed = peak_bytes.get(space, 0)
+        if needed > allowed:
+            raise MemoryLimitError(
+                f"the plan needs {needed} bytes ({format_bytes(needed)}) at its peak, "
+                f"the limit is {allowed} ({format_bytes(allowed)})",
+                where=f"memory space {space!r}",
+                hint="Plan again with this limit",
+            )
+
+
+def _by_space(platform: Platform, limit: MemoryLimit) -> dict[str, int]:
+    """Return the limits in bytes by memory space; of several for one space the smallest."""
+    homes = {device.name: device.space for device in platform.devices}
+    names = {space.name: space.name for space in platform.spaces}
+    given = limit if isinstance(limit, Mapping) else {d.space: limit for d in platform.compute_devices}
+    found: dict[str, int] = {}
+    for name, size in given.items():
+        space = names.get(name) or homes.get(name)
+        if space is None:
+            raise ArgumentError(
+                f"there is no memory {name!r}",
+                where="memory limit",
+                hint=f"There is {', '.join(s for s in names if s != HOST)} and {HOST}",
+            )
+        nbytes = _bytes(size)
+        found[space] = min(nbytes, found.get(space, nbytes))
+    return found
+
+
+def _bytes(size: int | str) -> int:
+    nbytes = parse_quantity(size, "bytes", where="memory limit") if isinstance(size, str) else size
+    if isinstance(size, bool) or int(nbytes) < 1:
+        raise ArgumentError(f"{size!r} is not a size above zero", where="memory limit", hint="As 64MiB")
+    return int(nbytes)
+
+
+def _cut(space: MemorySpace, limit: int) -> MemorySpace:
+    """Return a space with no more capacity than a limit; 0 is how a space says that its capacity is not known."""
+    return space if 0 < space.capacity_bytes <= limit else replace(space, capacity_bytes=limit)
