@@ -102,6 +102,7 @@ def _default(value: Any) -> str:
 def _plain(text: str) -> str:
     """Return help text as Markdown: rich's markup becomes bold, line breaks within a paragraph go."""
     bold = re.sub(r"\[bold\](.*?)\[/(?:bold)?\]", r"**\1**", text)
+    bold = bold.replace(r"\[", "[")  # what rich would take for markup
     bold = re.sub(r"(?<![\w*`])(--[a-z][\w-]*)", r"`\1`", bold)
     return "\n\n".join(" ".join(part.split()) for part in bold.split("\n\n"))
 

@@ -11,6 +11,7 @@ import typer
 
 from syclsched.cli import options as opt
 from syclsched.cli.graphs import load_graph
+from syclsched.cli.output import check_outputs
 from syclsched.errors import PlanError
 from syclsched.model.units import plural
 
@@ -65,6 +66,7 @@ def compare_command(
     from syclsched.profiling import HistoryStore
 
     console = Console(stderr=json_output, highlight=False)
+    check_outputs(pictures=[chart_file])
     given = load_graph(
         graph,
         ready={

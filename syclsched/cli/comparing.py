@@ -105,7 +105,8 @@ def policy_names(text: str, graph: TaskGraph, platform: Platform, *, in_loop: bo
     platform : Platform
         For what.
     in_loop : bool, optional
-        Whether ``all`` means those that decide while tasks run, too.
+        Whether ``all`` means those that decide while tasks run, too: then without ``dynamic:eager`` and its like, which
+        are the same policies planned beforehand.
 
     Returns
     -------
@@ -118,25 +119,22 @@ def policy_names(text: str, graph: TaskGraph, platform: Platform, *, in_loop: bo
         If there is none of a name.
     """
     from syclsched.costs import CostModel
-    from syclsched.planner.trials import HYBRID, LOOP_POLICIES, decides_in_the_loop
-    from syclsched.scheduling import build_problem, candidates, get
+    from syclsched.planner.trials import LOOP_POLICIES
+    from syclsched.scheduling import build_problem, candidates
+    from syclsched.scheduling.dynamic import DynamicPolicies
     from syclsched.scheduling.registry import AUTO
 
     if text.strip() == ALL:
         planned = candidates(build_problem(graph, platform, CostModel(platform)))
-        return (AUTO, *planned, *(LOOP_POLICIES if in_loop else ()))
+        if not in_loop:
+            return (AUTO, *planned)
+        foreseen = {f"{DynamicPolicies().prefix}:{name}" for name in LOOP_POLICIES}
+        return (AUTO, *(name for name in planned if name not in foreseen), *LOOP_POLICIES)
     names = tuple(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))
     if not names:
         raise PolicyError("no policy is named", where="--policies", hint="As heft,cpop, or 'all'")
     for name in names:
-        followed = name.partition(":")[2] if name.startswith(f"{HYBRID}:") else name
-        if name == AUTO or (decides_in_the_loop(name) and followed == name):
-            continue
-        try:
-            get(followed)
-        except PolicyError as error:
-            hint = f"{error.hint}, {', '.join(LOOP_POLICIES)}, {HYBRID}:<POLICY>"
-            raise PolicyError(error.what, where=error.where, hint=hint) from None
+        _check_policy(name)
     return names
 
 
@@ -378,6 +376,32 @@ def document(name: str, tasks: int, rows: Sequence[Row], **more: Any) -> dict[st
 
 
 # --- inside ---------------------------------------------------------------------------------------
+
+
+def _check_policy(name: str) -> None:
+    """Raise `PolicyError` if there is no policy of a name, or a hybrid is to follow what is no plan."""
+    from syclsched.planner.trials import HYBRID, LOOP_POLICIES, decides_in_the_loop
+    from syclsched.scheduling import get
+    from syclsched.scheduling.registry import AUTO
+
+    hybrid, colon, followed = name.partition(":")
+    if hybrid == HYBRID and colon:
+        where, hint = f"policy {name!r}", f"Name a policy that plans, as {HYBRID}:peft; {HYBRID} alone follows heft"
+        if not followed or followed == AUTO or decides_in_the_loop(followed):
+            what = "it names no plan to follow" if not followed else f"{followed!r} makes no plan that it could follow"
+            raise PolicyError(what, where=where, hint=hint)
+        try:
+            get(followed)
+        except PolicyError as error:
+            raise PolicyError(error.what, where=where, hint=f"{hint}. {error.hint}") from None
+        return
+    if name == AUTO or decides_in_the_loop(name):
+        return
+    try:
+        get(name)
+    except PolicyError as error:
+        hint = f"{error.hint}, {', '.join(LOOP_POLICIES)}, {HYBRID}:<POLICY>"
+        raise PolicyError(error.what, where=error.where, hint=hint) from None
 
 
 def _rank(row: Row) -> tuple[int, float]:

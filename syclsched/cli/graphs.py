@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,9 @@ from syclsched.errors import ArgumentError
 
 if TYPE_CHECKING:
     from syclsched.model.graph import TaskGraph
+
+#: So many tasks are named in a message, and in graphs of at most so many those like what was typed are looked for.
+_NAMED, _MOST_COMPARED = 6, 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,34 @@ def load_graph(
         ),
         from_file=True,
     )
+
+
+def check_tasks(names: Iterable[str], graph: TaskGraph) -> None:
+    """Refuse names of tasks that a graph does not have, before it is planned.
+
+    Parameters
+    ----------
+    names : iterable of str
+        As typed.
+    graph : TaskGraph
+        What is to be planned.
+
+    Raises
+    ------
+    ArgumentError
+        With some that it has; those that are spelled much the same come first.
+    """
+    known = [task.name for task in graph.tasks]
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, n=_NAMED) if len(known) <= _MOST_COMPARED else []
+            some = list(dict.fromkeys([*near, *known[:_NAMED]]))[:_NAMED]
+            more = f" and {len(known) - len(some):,} more" if len(known) > len(some) else ""
+            raise ArgumentError(
+                f"no task {name!r}",
+                where=f"graph {graph.name!r}",
+                hint=f"It has {', '.join(some)}{more}" if some else "It has none",
+            )
 
 
 def _refuse(options: dict[str, Any], name: str, what: str) -> None:

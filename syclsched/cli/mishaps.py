@@ -15,6 +15,7 @@ from syclsched.errors import ArgumentError, PlanError
 from syclsched.model.units import format_seconds
 
 if TYPE_CHECKING:
+    from syclsched.model.plan import Plan
     from syclsched.model.platform import Platform
     from syclsched.simulation import Disturbance, Event, Noise
 
@@ -233,19 +234,34 @@ def fair_rewrite(disturbance: Disturbance | None, sigma: float | None, rewrite: 
         If rewriting is asked for, and a family of tasks is to be misjudged.
     """
     from syclsched.simulation import Noise
-    from syclsched.simulation.noise import COPIES
 
     noise = Noise() if disturbance is None else disturbance.noise
     if rewrite == "auto":
         return "auto" if sigma is None and noise == Noise() else "none"
-    families = [family for family in noise.families if family != COPIES]
+    families = _of_tasks(noise)
     if rewrite != "none" and families:
-        raise ArgumentError(
-            f"tasks that are merged or cut are no longer of family {families[0]!r}",
-            where=f"--wrong with --rewrite {rewrite}",
-            hint="Use --rewrite none, or --wrong random:FACTOR",
-        )
+        raise _no_longer(families[0], f"--wrong with --rewrite {rewrite}")
     return rewrite
+
+
+def check_rewritten(disturbance: Disturbance | None, plan: Plan) -> None:
+    """Refuse families that are to be misjudged in a plan whose tasks were merged or cut before.
+
+    Parameters
+    ----------
+    disturbance : Disturbance or None
+        What goes differently.
+    plan : Plan
+        Any.
+
+    Raises
+    ------
+    ArgumentError
+        If it was rewritten: what became part of another task would take as long as planned.
+    """
+    families = [] if disturbance is None else _of_tasks(disturbance.noise)
+    if plan.recipe and families:
+        raise _no_longer(families[0], f"--wrong with a plan that was rewritten ({plan.recipe})")
 
 
 def check_names(disturbance: Disturbance | None, families: Iterable[str], platforms: Iterable[Platform]) -> None:
@@ -360,6 +376,21 @@ def _noise(sigma: float | None, wrong: Sequence[str]) -> Noise:
     except PlanError as error:
         where = "--noise" if error.what.startswith("sigma") else "--wrong"
         raise ArgumentError(error.what, where=where, hint=error.hint) from None
+
+
+def _of_tasks(noise: Noise) -> list[str]:
+    """Return the families that are misjudged, but for copies."""
+    from syclsched.simulation.noise import COPIES
+
+    return [family for family in noise.families if family != COPIES]
+
+
+def _no_longer(family: str, where: str) -> ArgumentError:
+    return ArgumentError(
+        f"tasks that are merged or cut are no longer of family {family!r}",
+        where=where,
+        hint="Plan with --rewrite none, or use --wrong random:FACTOR",
+    )
 
 
 def _slow_down(text: str) -> Event:

@@ -138,7 +138,7 @@ SubjectTo = Annotated[
     typer.Option(
         "--subject-to",
         metavar="LIMIT",
-        help="What the plan must keep to: 'makespan <= 20ms', 'memory[gpu] <= 1GiB', 'energy <= 5J', "
+        help="What the plan must keep to: 'makespan <= 20ms', 'memory\\[gpu] <= 1GiB', 'energy <= 5J', "
         "'throughput >= 50 runs/s'; may be repeated.",
         rich_help_panel=_WHERE,
     ),

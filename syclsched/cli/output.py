@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,41 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from syclsched.model.trace import Trace
+
+_HINT = "Choose a folder that is there and that you can write to"
+
+
+def check_outputs(*files: Path | None, pictures: Iterable[Path | None] = ()) -> None:
+    """Refuse files that cannot be written before anything is worked out for them.
+
+    Parameters
+    ----------
+    *files : Path or None
+        What is to be written; None for what was not asked for.
+    pictures : iterable of (Path or None), optional
+        The same for charts, whose ending must be that of a format that can be drawn.
+
+    Raises
+    ------
+    StorageError
+        If the folder is not there, or it or the file may not be written to, or it is a folder.
+    """
+    from syclsched.tracing.pictures import check_format
+
+    charts = [path for path in pictures if path is not None]
+    for chart in charts:
+        check_format(chart)
+    for path in (*(file for file in files if file is not None), *charts):
+        folder = path.parent
+        if path.is_dir():
+            problem = "it is a folder"
+        elif not folder.is_dir():
+            problem = f"{folder} is not a folder" if folder.exists() else f"there is no folder {folder}"
+        elif not os.access(path if path.exists() and not path.is_file() else folder, os.W_OK):
+            problem = os.strerror(errno.EACCES)
+        else:
+            continue
+        raise StorageError(f"cannot be written: {problem}", where=str(path), hint=_HINT)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -33,6 +70,9 @@ def write_text(path: Path, text: str) -> None:
     """
     temporary = ""
     try:
+        if path.exists() and not path.is_file():  # a pipe or a terminal: nothing to put in its place
+            path.write_text(text)
+            return
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "w") as file:
             file.write(text)
@@ -43,9 +83,7 @@ def write_text(path: Path, text: str) -> None:
     except OSError as error:
         if temporary and os.path.exists(temporary):
             os.unlink(temporary)
-        raise StorageError(
-            f"cannot be written: {error.strerror}", where=str(path), hint="Choose a folder you can write to"
-        ) from error
+        raise StorageError(f"cannot be written: {error.strerror}", where=str(path), hint=_HINT) from error
 
 
 def read_text(path: Path) -> str:

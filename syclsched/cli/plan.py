@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from syclsched.cli import options as opt
-from syclsched.cli.graphs import load_graph
-from syclsched.cli.output import write_pictures, write_text
+from syclsched.cli.graphs import check_tasks, load_graph
+from syclsched.cli.output import check_outputs, write_pictures, write_text
 from syclsched.cli.planning import plan_for
 
 
@@ -84,6 +84,7 @@ def plan_command(
     from syclsched.simulation import simulate
 
     console = Console(highlight=False)
+    check_outputs(out, pictures=(front_file, gantt_file))
     given = load_graph(
         graph,
         ready={
@@ -93,6 +94,7 @@ def plan_command(
         format=format, max_tasks=max_tasks, max_edges=max_edges, max_file_mib=max_file_mib, time_unit=time_unit,
         communication_unit=communication_unit, same_speed=same_speed,
     )  # fmt: skip
+    check_tasks(explain or (), given.graph)
     if front_file is not None:
         from syclsched.cli.fronts import show_front
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syclsched.cli import options as opt
-from syclsched.cli.output import read_text, write_pictures, write_text
+from syclsched.cli.output import check_outputs, read_text, write_pictures, write_text
 from syclsched.cli.planning import Planned, plan_for
 from syclsched.errors import ArgumentError
 
@@ -93,6 +93,7 @@ def run_command(
     from rich.console import Console
 
     console = Console(stderr=json_output, highlight=False)
+    check_outputs(trace_file, record_file, save_plan, pictures=[gantt_file])
     workload = opt.build_workload(
         graph, n=n, tile=tile, steps=steps, batch=batch, chunks=chunks, sizes=sizes, softmax=softmax, weights=weights,
         input=input_file, dtype=dtype, seed=seed,

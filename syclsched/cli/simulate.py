@@ -13,6 +13,7 @@ import typer
 from syclsched.cli import mishaps as mis
 from syclsched.cli import options as opt
 from syclsched.cli.graphs import Given, load_graph
+from syclsched.cli.output import check_outputs
 from syclsched.cli.simulated import Shown, Tried, show_all, simulate_plan
 from syclsched.errors import ArgumentError
 from syclsched.model.units import plural
@@ -124,6 +125,7 @@ def simulate_command(
     from rich.console import Console
 
     console = Console(stderr=json_output, highlight=False)
+    check_outputs(trace_file, pictures=(gantt_file, chart_file))
     disturbance = mis.disturbance_of(noise, wrong, slow, fail)
     what = Tried(disturbance, mis.seeds_of(disturbance, noise, seed, runs), contention, noise)
     shown = Shown(json_output, chart_file, trace_file, gantt_file, console)

@@ -91,6 +91,7 @@ def simulate_plan(path: str, what: Tried, shown: Shown) -> None:
 
     plan = _read(path)
     plan = replace(plan, platform=mis.with_contention(plan.platform, what.contention))
+    mis.check_rewritten(what.disturbance, plan)
     mis.check_names(what.disturbance, {task.family for task in plan.tasks}, [plan.platform])
     verify(plan)
     plan = predict(plan)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from syclsched.cli.output import read_text, write_pictures
+from syclsched.cli.output import check_outputs, read_text, write_pictures
 
 
 def trace_command(
@@ -31,6 +31,7 @@ def trace_command(
     from syclsched.tracing import make_report, render_report
 
     console = Console(highlight=False)
+    check_outputs(trace_file, pictures=[gantt_file])
     trace = from_json(Trace, read_text(record), where=str(record))
     render_report(make_report(trace), console)
     write_pictures(trace, None, trace_file, gantt_file, console)

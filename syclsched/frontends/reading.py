@@ -18,6 +18,7 @@ from syclsched.frontends.stg import parse_stg
 from syclsched.frontends.units import Units
 from syclsched.frontends.wfformat import parse_wfformat
 from syclsched.model.graph import TaskGraph
+from syclsched.model.plan import PLAN_FORMAT
 from syclsched.model.serial import from_json
 
 GraphFormat = Literal["json", "wfformat", "stg", "dot", "graphml"]
@@ -118,6 +119,10 @@ def parse_graph(
     marks = GraphDocument() if kind == "json" else from_json(GraphDocument, encoded, where=where)
     if kind == "json" or (kind == "any-json" and marks.format == GRAPH_FORMAT):
         return parse_graph_file(encoded, name=name, where=where, limits=limits, units=units)
+    if marks.schemaVersion is None and marks.format == PLAN_FORMAT:
+        raise FormatError(
+            "it is a plan, not a graph", where=where, hint="Simulate it, without --platform: it has its own"
+        )
     if marks.schemaVersion is None:
         raise FormatError(
             f"at format: it is {shown(marks.format or 'missing')}, expected {GRAPH_FORMAT!r}, or WfFormat's "

@@ -106,20 +106,30 @@ def _candidates(plan: Plan) -> list[str]:
     if not plan.candidates:
         return []
     ranked = sorted(plan.candidates, key=_rank)
+    chosen = next((c for c in ranked if plan.policy in (c.policy, f"auto: {c.policy}")), None)
+    # Times by the model are compared with the model's own time of the chosen plan: simulation adds to both.
+    modelled_s = None if chosen is None else chosen.modelled_s
     lines = [f"Candidates ({len(ranked)} considered)"]
     width = min(40, max(len(c.policy) for c in ranked[:MAX_ROWS]))
+    announced = False
     for candidate in ranked[:MAX_ROWS]:
-        chosen = plan.policy in (candidate.policy, f"auto: {candidate.policy}")
-        label = f"  {'*' if chosen else ' '} {_clean(candidate.policy, 40):<{width}}  "
-        if candidate.makespan_s is None and candidate.refused is None and candidate.modelled_s is not None:
-            lines.append(f"{label}{format_seconds(candidate.modelled_s):>9}  by the scheduler's model, not simulated")
-            continue
-        if candidate.makespan_s is None:
+        label = f"  {'*' if candidate is chosen else ' '} {_clean(candidate.policy, 40):<{width}}  "
+        if candidate.makespan_s is not None:
+            ratio = "" if candidate is chosen else _times(candidate.makespan_s, plan.makespan_s)
+            lines.append(f"{label}{format_seconds(candidate.makespan_s):>9}{ratio}")
+        elif candidate.refused is None and candidate.modelled_s is not None:
+            if not announced:
+                by = "" if modelled_s is None else f", which gives the chosen one {format_seconds(modelled_s)}"
+                lines.append(f"  not simulated, by the scheduler's model{by}:")
+                announced = True
+            lines.append(f"{label}{format_seconds(candidate.modelled_s):>9}{_times(candidate.modelled_s, modelled_s)}")
+        else:
             lines.append(f"{label}refused: {_clean(candidate.refused or 'no reason given', 90)}")
-            continue
-        ratio = f"  {candidate.makespan_s / plan.makespan_s:.2f}x" if plan.makespan_s > 0 and not chosen else ""
-        lines.append(f"{label}{format_seconds(candidate.makespan_s):>9}{ratio}")
     return lines + _more(len(ranked) - MAX_ROWS)
+
+
+def _times(seconds: float, of_s: float | None) -> str:
+    return f"  {seconds / of_s:.2f}x" if of_s else ""
 
 
 def _rank(candidate: Candidate) -> tuple[int, float]:

@@ -57,11 +57,6 @@ class Bound:
         """The largest of them: what a makespan is compared with."""
         return max(getattr(self, field.name) or 0.0 for field in fields(self))
 
-    @property
-    def best_name(self) -> str:
-        """Which one that is: ``path``, ``area``, ``release``, ``transfer`` or ``lp``."""
-        return max(fields(self), key=lambda field: getattr(self, field.name) or 0.0).name[:-2]
-
     def gap(self, makespan_s: float) -> float:
         """Return by what share of the bound a makespan is above it; 0 for an optimal one, at most so far from it."""
         if self.best_s <= 0.0:

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syclsched.errors import StorageError
 from syclsched.model.units import format_seconds, time_unit
-from syclsched.tracing.gantt import INK, OTHER_COLOUR, PALETTE
+from syclsched.tracing.pictures import INK, OTHER_COLOUR, PALETTE, save, set_title, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,6 +18,10 @@ if TYPE_CHECKING:
 _WIDTH_IN = 10.0
 _BAR_IN = 0.26
 _MOST_IN = 80.0
+
+#: Where the longest bar is more than so many times the shorter ones (a quarter of all are no longer), the axis ends at
+#: half as many: on one that held all, nobody could tell the short ones apart.
+_MOST_TIMES = 12.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +70,7 @@ def draw_bars(bars: Sequence[Bar], title: str, path: str | Path) -> None:
         If the file cannot be written, or its format is not known.
     """
     figure = make_bars(bars, title)
-    try:
-        figure.savefig(path, dpi=150)
-    except (OSError, ValueError) as error:
-        raise StorageError(
-            f"cannot write the chart: {error}", where=str(path), hint="Give a path that ends in .png, .svg or .pdf"
-        ) from error
+    save(figure, path)
 
 
 def make_bars(bars: Sequence[Bar], title: str) -> Figure:
@@ -86,34 +84,33 @@ def make_bars(bars: Sequence[Bar], title: str) -> Figure:
     height = 1.4 + _BAR_IN * (len(bars) + 1.5 * len(groups))
     figure = Figure(figsize=(_WIDTH_IN, min(height, _MOST_IN)), layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.08))
     axis = figure.subplots()
-    scale, unit = time_unit(max((bar.end_s for bar in bars), default=0.0))
+    limit_s = _limit_s(bars)
+    scale, unit = time_unit(limit_s)
     ticks: list[tuple[float, str]] = []
     place = 0.0
     for group in groups:
         mine = [bar for bar in bars if bar.group == group]
         if len(groups) > 1:
             axis.annotate(
-                _shown(group), (0.0, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=10,
+                shown(group), (0.0, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=10,
                 fontweight="bold", color=INK,
             )  # fmt: skip
             place += 1.0
-        _draw_group(axis, mine, place, scale, colours)
-        ticks += [(place + i, _shown(bar.label)) for i, bar in enumerate(mine)]
+        _draw_group(axis, mine, place, scale, colours, limit_s)
+        ticks += [(place + i, shown(bar.label)) for i, bar in enumerate(mine)]
         place += len(mine) + 0.5
     axis.set_yticks([y for y, _ in ticks], [label for _, label in ticks], fontsize=9)
     axis.set_ylim(place - 0.3, -0.8)
-    axis.set_xlim(0.0, max((bar.end_s for bar in bars), default=1.0) / scale * 1.15 or 1.0)
-    axis.set_xlabel(f"makespan [{unit}]")
+    axis.set_xlim(0.0, limit_s / scale * 1.15 or 1.0)
+    broken = any(bar.end_s > limit_s for bar in bars)
+    axis.set_xlabel(f"makespan [{unit}]" + (" (bars with a gap go on beyond the axis)" if broken else ""))
     axis.tick_params(axis="y", length=0)
     axis.grid(axis="x", color="#D0D0D0", lw=0.6)
     axis.set_axisbelow(True)
     for side in ("top", "right", "left"):
         axis.spines[side].set_visible(False)
     marked = any(bar.bound_s for bar in bars)
-    figure.suptitle(
-        _shown(title) + (" (dashed: lower bound)" if marked else ""),
-        fontsize=13, fontweight="bold", color=INK, x=0.012, ha="left",
-    )  # fmt: skip
+    set_title(figure, title + (" (dashed: lower bound)" if marked else ""))
     return figure
 
 
@@ -124,24 +121,38 @@ def _colours(labels: Sequence[str], *, several: bool) -> dict[str, str]:
     return {label: PALETTE[i] if i < len(PALETTE) else OTHER_COLOUR for i, label in enumerate(labels)}
 
 
-def _draw_group(axis: Axes, bars: Sequence[Bar], place: float, scale: float, colours: dict[str, str]) -> None:
+def _limit_s(bars: Sequence[Bar]) -> float:
+    """Return how far the axis must reach: to the longest of all, or of those that are not many times the short ones."""
+    ends = sorted(bar.end_s for bar in bars)
+    if not ends:
+        return 0.0
+    short_s = ends[len(ends) // 4]
+    if short_s <= 0.0 or ends[-1] <= _MOST_TIMES * short_s:
+        return ends[-1]
+    return max(end for end in ends if end <= 0.5 * _MOST_TIMES * short_s)
+
+
+def _draw_group(
+    axis: Axes, bars: Sequence[Bar], place: float, scale: float, colours: dict[str, str], limit_s: float
+) -> None:
     places = [place + i for i in range(len(bars))]
+    edge_s = 1.03 * limit_s
     axis.barh(
-        places, [bar.seconds / scale for bar in bars], height=0.78, color=[colours[bar.label] for bar in bars], zorder=2
-    )
+        places, [min(bar.seconds, edge_s) / scale for bar in bars], height=0.78,
+        color=[colours[bar.label] for bar in bars], zorder=2,
+    )  # fmt: skip
     for y, bar in zip(places, bars, strict=True):
-        if bar.end_s > bar.seconds:
-            axis.hlines(y, bar.seconds / scale, bar.end_s / scale, color=INK, lw=1.2, zorder=3)
+        beyond = bar.end_s > limit_s
+        end_s = edge_s if beyond else bar.end_s
+        if end_s > bar.seconds:
+            axis.hlines(y, bar.seconds / scale, end_s / scale, color=INK, lw=1.2, zorder=3)
+        if beyond:  # a slanted gap near the end
+            x, dx = 0.985 * limit_s / scale, 0.006 * limit_s / scale
+            axis.plot([x - dx, x + dx], [y + 0.45, y - 0.45], color="white", lw=3.0, zorder=4)
         axis.annotate(
-            format_seconds(bar.seconds), (bar.end_s / scale, y), xytext=(4, 0), textcoords="offset points",
+            format_seconds(bar.seconds), (end_s / scale, y), xytext=(4, 0), textcoords="offset points",
             va="center", fontsize=8.5, color="#555555",
         )  # fmt: skip
     bound_s = next((bar.bound_s for bar in bars if bar.bound_s), None)
-    if bound_s is not None:
-        axis.vlines(bound_s / scale, places[0] - 0.5, places[-1] + 0.5, color=INK, lw=1.2, ls=(0, (4, 2)), zorder=4)
-
-
-def _shown(text: str) -> str:
-    """Return text from a file so that matplotlib takes no part of it for mathematics."""
-    clean = "".join(c if c.isprintable() else "?" for c in text).replace("$", r"\$")
-    return clean if len(clean) <= 60 else clean[:59] + "…"
+    if bound_s is not None and bound_s <= edge_s:
+        axis.vlines(bound_s / scale, places[0] - 0.5, places[-1] + 0.5, color=INK, lw=1.2, ls=(0, (4, 2)), zorder=5)

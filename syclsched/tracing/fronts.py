@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syclsched.errors import StorageError
-from syclsched.tracing.gantt import INK, OTHER_COLOUR, PALETTE
+from syclsched.tracing.pictures import OTHER_COLOUR, PALETTE, save, set_title, shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,12 +43,7 @@ def draw_front(
         If the file cannot be written, or its format is not known.
     """
     figure = make_front(points, others, labels, title)
-    try:
-        figure.savefig(path, dpi=150)
-    except (OSError, ValueError) as error:
-        raise StorageError(
-            f"cannot write the chart: {error}", where=str(path), hint="Give a path that ends in .png, .svg or .pdf"
-        ) from error
+    save(figure, path)
 
 
 def make_front(
@@ -76,9 +70,9 @@ def make_front(
         [x for x, _, _ in ranked], [y for _, y, _ in ranked], s=42, color=PALETTE[0], label="Pareto front", zorder=4
     )
     for x, y, name in ranked:
-        axis.annotate(_shown(name), (x, y), xytext=(6, 5), textcoords="offset points", fontsize=8, color="#555555")
-    axis.set_xlabel(_shown(labels[0]))
-    axis.set_ylabel(_shown(labels[1]))
+        axis.annotate(shown(name), (x, y), xytext=(6, 5), textcoords="offset points", fontsize=8, color="#555555")
+    axis.set_xlabel(shown(labels[0]))
+    axis.set_ylabel(shown(labels[1]))
     axis.set_xlim(left=0.0)
     axis.set_ylim(bottom=0.0)
     axis.margins(0.12)
@@ -87,11 +81,5 @@ def make_front(
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)
     axis.legend(frameon=False, fontsize=9)
-    figure.suptitle(_shown(title), fontsize=13, fontweight="bold", color=INK, x=0.012, ha="left")
+    set_title(figure, title)
     return figure
-
-
-def _shown(text: str) -> str:
-    """Return text from a file so that matplotlib takes no part of it for mathematics."""
-    clean = "".join(c if c.isprintable() else "?" for c in text).replace("$", r"\$")
-    return clean if len(clean) <= 60 else clean[:59] + "…"

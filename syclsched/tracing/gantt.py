@@ -8,23 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from syclsched.errors import StorageError
 from syclsched.model.trace import Span, Trace
 from syclsched.model.units import format_ratio, format_seconds, time_unit
 from syclsched.tracing.lanes import lane_order
+from syclsched.tracing.pictures import INK, OTHER_COLOUR, PALETTE, save, set_title, shown
 from syclsched.tracing.report import busy_seconds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Distinct also for colour-blind readers: Okabe and Ito (2008) and lighter relatives.
-PALETTE = (
-    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6BB1", "#B8A600", "#5B8F29", "#8C564B",
-)  # fmt: skip
-OTHER_COLOUR = "#9A9A9A"
 COPY_COLOUR = "#DDDDDD"
-INK = "#222222"
 
 #: With more bars than this in a chart, bars have no outlines, and no names inside.
 MAX_OUTLINED = 600
@@ -72,12 +66,7 @@ def draw_gantt(trace: Trace, path: str | Path, predicted: Trace | None = None, d
         If the file cannot be written, or its format is not known.
     """
     figure = make_figure(trace, predicted, disturbed)
-    try:
-        figure.savefig(path, dpi=150)
-    except (OSError, ValueError) as error:
-        raise StorageError(
-            f"cannot write the chart: {error}", where=str(path), hint="Give a path that ends in .png, .svg or .pdf"
-        ) from error
+    save(figure, path)
 
 
 def make_figure(trace: Trace, predicted: Trace | None = None, disturbed: str = "") -> Figure:
@@ -117,7 +106,7 @@ def make_figure(trace: Trace, predicted: Trace | None = None, disturbed: str = "
         figure.canvas.draw()  # the names need to know how wide the bars have become
         for axis, panel in zip(axes, panels, strict=True):
             _name_bars(axis, panel, lanes, scale)
-    figure.suptitle(_title(trace, panels, disturbed), fontsize=13, fontweight="bold", color=INK, x=0.012, ha="left")
+    set_title(figure, _title(trace, panels, disturbed))
     _legend(figure, colours, spans, fine)
     return figure
 
@@ -139,16 +128,10 @@ def _measured(trace: Trace, title: str) -> _Panel:
 
 def _title(trace: Trace, panels: Sequence[_Panel], disturbed: str) -> str:
     parts = [f"{p.title} {format_seconds(p.makespan_s)}" for p in panels]
-    text = f"{_shown(trace.name)}, {_shown(trace.policy)}: {', '.join(parts)}"
-    text += f" ({_shown(disturbed)})" if disturbed else ""
+    text = f"{trace.name}, {trace.policy}: {', '.join(parts)}"
+    text += f" ({disturbed})" if disturbed else ""
     first, last = panels[0].makespan_s, panels[-1].makespan_s
     return f"{text} ({100 * (first - last) / last:+.1f} %)" if len(panels) > 1 and last > 0 else text
-
-
-def _shown(text: str) -> str:
-    """Return text from a file so that matplotlib takes no part of it for mathematics."""
-    clean = "".join(c if c.isprintable() else "?" for c in text).replace("$", r"\$")
-    return clean if len(clean) <= 60 else clean[:59] + "…"
 
 
 def _colours(panels: Sequence[_Panel]) -> dict[str, str]:
@@ -223,7 +206,7 @@ def _style(look: str, colours: Mapping[str, str], fine: bool) -> dict[str, Any]:
 
 def _dress(axis: Axes, panel: _Panel, lanes: Sequence[str]) -> None:
     axis.set_ylim(max(1, len(lanes)) - 0.5, -0.5)
-    axis.set_yticks(range(len(lanes)), [_shown(lane) for lane in lanes], fontsize=9)
+    axis.set_yticks(range(len(lanes)), [shown(lane) for lane in lanes], fontsize=9)
     axis.set_title(f"{panel.title}: {format_seconds(panel.makespan_s)}", loc="left", fontsize=10.5, color=INK, pad=4)
     axis.tick_params(axis="y", length=0)
     axis.tick_params(axis="x", labelsize=9)
@@ -252,7 +235,7 @@ def _name_bars(axis: Axes, panel: _Panel, lanes: Sequence[str], scale: float) ->
     pixels_per_unit = axis.bbox.width / (axis.get_xlim()[1] - axis.get_xlim()[0])
     points_per_pixel = 72.0 / axis.figure.dpi
     for bar in panel.bars:
-        label = _shown(bar.span.task or bar.span.kind)
+        label = shown(bar.span.task or bar.span.kind)
         width_points = (bar.finish_s - bar.start_s) / scale * pixels_per_unit * points_per_pixel
         # A letter of this size is about 3.6 points wide.
         if bar.span.kind == "copy" or len(label) * 3.6 + 2 > width_points:
@@ -268,7 +251,7 @@ def _legend(figure: Figure, colours: Mapping[str, str], spans: Sequence[Span], f
 
     named = [f for f, colour in colours.items() if colour != OTHER_COLOUR]
     looks = {_look(s) for s in spans}
-    handles = [Patch(facecolor=colours[f], label=_shown(f)) for f in named]
+    handles = [Patch(facecolor=colours[f], label=shown(f)) for f in named]
     if len(named) < len(colours):
         handles.append(Patch(facecolor=OTHER_COLOUR, label=f"{len(colours) - len(named)} other families"))
     for look, label in (("!copy", "copy"), ("!failed", "failed"), ("!cancelled", "cancelled")):

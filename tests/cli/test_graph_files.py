@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 from commands import Outcome, call
 from graph_files import SAMPLES
 
-from syclsched.cli.comparing import Row, notes, table
+from syclsched.cli.comparing import Row, notes, policy_names, table
 from syclsched.cli.simulate import platforms_of
 from syclsched.model.plan import Plan
 
@@ -136,6 +137,10 @@ def test_the_platforms_of_one_list_are_each_alone_and_all() -> None:
         ("compare", (*PLATFORM, "--policies", ","), "no policy is named"),
         ("compare", (*PLATFORM, "--policies", "single:nowhere"), "nowhere"),
         ("compare", (*PLATFORM, "--policies", "heft", "--chart", "no/such/chart.png"), "chart"),
+        ("compare", (*PLATFORM, "--policies", "hybrid:"), "policy 'hybrid:'"),
+        ("compare", (*PLATFORM, "--policies", "hybrid:eager"), "'eager' makes no plan that it could follow"),
+        ("compare", (*PLATFORM, "--policies", "hybrid:best"), "hybrid:peft"),
+        ("plan", (*PLATFORM, "--explain", "T33"), "no task 'T33'"),
         ("simulate", (), "--platform"),
         ("simulate", ("--platform", "max9999"), "max9999"),
         ("run", ("--platform", "cpu", "--dry-run"), "it can be planned and simulated, not run"),
@@ -145,6 +150,55 @@ def test_bad_input_is_an_error_with_exit_code_2(
     capsys: pytest.CaptureFixture[str], fork: Path, command: str, options: tuple[object, ...], expected: str
 ) -> None:
     assert expected in refused(capsys, command, fork, *options)
+
+
+def test_where_nothing_can_be_written_nothing_is_planned(
+    capsys: pytest.CaptureFixture[str], fork: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("syclsched.planner.plan_graph", None)
+    missing, closed = tmp_path / "no" / "file", tmp_path / "closed"
+    (tmp_path / "taken.png").mkdir()
+    closed.mkdir(mode=0o500)
+    for command, option in (
+        ("plan", "--out"), ("plan", "--gantt"), ("plan", "--front"), ("compare", "--chart"),
+        ("simulate", "--chart"), ("simulate", "--trace"), ("simulate", "--gantt"),
+    ):  # fmt: skip
+        for path, expected in (
+            (missing.with_suffix(".png"), "there is no folder"), (tmp_path / "taken.png", "it is a folder"),
+            (fork / "x.png", "is not a folder"),
+            *([(closed / "x.png", "Permission denied")] if os.geteuid() else []),
+        ):  # fmt: skip
+            assert expected in refused(capsys, command, fork, *PLATFORM, option, path)
+        if option not in ("--out", "--trace"):
+            assert "format 'xyz'" in refused(capsys, command, fork, *PLATFORM, option, tmp_path / "x.xyz")
+
+
+def test_a_plan_can_be_written_to_a_pipe(capsys: pytest.CaptureFixture[str], fork: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        done(capsys, "plan", fork, "--platform", "cpu", "--policy", "heft", "--out", pipe)
+        assert os.read(read, 1 << 20).startswith(b"{")
+    finally:
+        os.close(read)
+
+
+def test_a_plan_is_no_graph(capsys: pytest.CaptureFixture[str], fork: Path, tmp_path: Path) -> None:
+    out = tmp_path / "plan.json"
+    done(capsys, "plan", fork, *PLATFORM, "--policy", "heft", "--out", out)
+    for command in ("simulate", "plan"):
+        assert "it is a plan, not a graph" in refused(capsys, command, out, *PLATFORM)
+
+
+def test_all_policies_in_a_loop_are_there_once(fork: Path) -> None:
+    from syclsched import describe, read_graph
+
+    graph, platform = read_graph(fork), describe(["max1550"])
+    planned, in_loop = policy_names("all", graph, platform), policy_names("all", graph, platform, in_loop=True)
+    assert "dynamic:eager" in planned and "eager" not in planned
+    assert "eager" in in_loop and not any(name.startswith("dynamic:") for name in in_loop)
+    assert len(set(in_loop)) == len(in_loop)
 
 
 def test_other_bad_input(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

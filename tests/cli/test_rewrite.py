@@ -52,6 +52,13 @@ def test_a_stored_plan_runs_with_the_graph_that_was_given(
     assert outcome.code == 2 and "another graph" in outcome.err
 
 
+def test_families_of_a_rewritten_plan_are_not_misjudged(capsys: pytest.CaptureFixture[str], stored: Path) -> None:
+    outcome = call(capsys, "simulate", stored, "--wrong", "dense=2")
+    assert outcome.code == 2 and "no longer of family 'dense'" in outcome.err
+    for wrong in ("copy=2", "random:2"):
+        assert call(capsys, "simulate", stored, "--wrong", wrong).code == 0
+
+
 def test_a_stored_recipe_that_was_changed_is_refused(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, stored: Path
 ) -> None:

@@ -24,6 +24,20 @@ from syclsched.planning import build_plan
 from syclsched.simulation import predict
 
 
+def test_what_was_not_simulated_is_compared_by_the_model() -> None:
+    candidates = (
+        Candidate("heft", 0.004, None, 0.002), Candidate("peft", None, None, 0.003), Candidate("mcp", None, None, 0.005)
+    )  # fmt: skip
+    lines = plan_text(replace(two_devices(), candidates=candidates)).splitlines()
+    start = lines.index("Candidates (3 considered)")
+    assert lines[start + 1 : start + 5] == [
+        "  * heft   4.000 ms",
+        "  not simulated, by the scheduler's model, which gives the chosen one 2.000 ms:",
+        "    peft   3.000 ms  1.50x",
+        "    mcp    5.000 ms  2.50x",
+    ]
+
+
 def test_the_whole_plan() -> None:
     assert plan_text(two_devices()).splitlines() == [
         "Plan of small, policy auto: heft",

@@ -49,6 +49,24 @@ def test_a_line_leads_to_the_worst() -> None:
     assert axis.get_xlim()[1] > 4.0
 
 
+def test_one_bar_that_is_a_hundred_times_longer_does_not_hide_the_others() -> None:
+    short = [Bar("p", f"a{i}", 1.0 + 0.1 * i) for i in range(8)]
+    (axis,) = make_bars([*short, Bar("p", "b", 5.0), Bar("p", "slow", 120.0)], "t").axes
+    assert axis.get_xlim()[1] < 7.0
+    assert "beyond the axis" in axis.get_xlabel()
+    assert "120.0 s" in {t.get_text() for t in axis.texts}
+    lengths = [patch.get_width() for patch in axis.patches]
+    assert lengths[:9] == pytest.approx([bar.seconds for bar in [*short, Bar("p", "b", 5.0)]])
+    assert 5.0 < lengths[9] < 7.0
+    assert len(axis.lines) == 1  # the gap
+
+
+def test_bars_of_different_length_are_otherwise_drawn_whole() -> None:
+    (axis,) = make_bars([Bar("p", "a", 1.0), Bar("p", "b", 11.0)], "t").axes
+    assert axis.get_xlim()[1] > 11.0
+    assert "beyond" not in axis.get_xlabel() and not axis.lines
+
+
 @pytest.mark.parametrize(
     "bars", [[], [Bar("", "", 0.0)], [Bar("$x$", "a_{", 1.0)], [Bar("p", f"l{i}", i + 1.0) for i in range(60)]]
 )

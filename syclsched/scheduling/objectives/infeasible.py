@@ -67,7 +67,7 @@ def nothing_found(known: Sequence[Metrics], aim: Aim) -> InfeasibleError:
     return InfeasibleError(
         f"no schedule was found that keeps to all constraints: {'; '.join(said)}",
         where=str(aim),
-        hint="Raise that limit, or give the search more steps",
+        hint="Raise that limit, or give the search more time (budget_s, --budget)",
     )
 
 
