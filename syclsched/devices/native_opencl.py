@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -31,7 +32,6 @@ _QUEUE_DEVICE = 0x1091
 _DEVICE_PLATFORM = 0x1031
 _KERNEL_FUNCTION_NAME = 0x1190
 _KERNEL_PROGRAM = 0x1194
-_INDIRECT_ACCESS = (0x4200, 0x4201, 0x4202)  # host, device, shared
 
 #: In the order of ``struct functions`` of ``_submit_opencl.c``; those of an extension are found for each platform.
 _FUNCTIONS = (
@@ -45,6 +45,7 @@ _FUNCTIONS = (
     "clReleaseEvent",
     "clGetEventProfilingInfo",
 )
+_SET_POINTER, _SET_VALUE = _FUNCTIONS.index("clSetKernelArgMemPointerINTEL"), _FUNCTIONS.index("clSetKernelArg")
 
 
 class NativeOpenCL:
@@ -74,13 +75,11 @@ class NativeOpenCL:
             opencl, "clGetExtensionFunctionAddressForPlatform", pointer, pointer, ctypes.c_char_p
         )
         self._create_kernel = _function(opencl, "clCreateKernel", pointer, pointer, ctypes.c_char_p, pointer)
-        self._set_exec_info = _function(
-            opencl, "clSetKernelExecInfo", number, pointer, ctypes.c_uint32, ctypes.c_size_t, pointer
-        )
         self._release_kernel = _function(opencl, "clReleaseKernel", number, pointer)
         self._release_queue = _function(opencl, "clReleaseCommandQueue", number, pointer)
         self._release_event = _function(opencl, "clReleaseEvent", number, pointer)
         self._tables: dict[int, Any] = {}
+        self._set_by_table: dict[int, tuple[Any, Any]] = {}
 
     def queue(self, queue: Any) -> tuple[int, int]:
         """Return the handle of the native queue of a SYCL queue, to be given to `release_queue`, and the functions.
@@ -138,10 +137,27 @@ class NativeOpenCL:
         self._release_kernel(native)
         if not made:
             raise OSError(f"clCreateKernel returns {error.value} for {name.value.decode(errors='replace')!r}")
-        yes = ctypes.c_uint32(1)
-        for kind in _INDIRECT_ACCESS:  # as SYCL does: a kernel may find pointers behind its pointers
-            self._set_exec_info(made, kind, ctypes.sizeof(yes), ctypes.byref(yes))
+        # SYCL lets kernels find pointers behind their pointers (CL_KERNEL_EXEC_INFO_INDIRECT_*_ACCESS_INTEL), for which
+        # the runtime looks at every allocation at every submission: 6 us with 2,000 of them. A task names its arrays.
         return int(made)
+
+    def set_arguments(self, kernel: int, functions: int, values: Sequence[tuple[int, int]]) -> bool:
+        """Give a native kernel its arguments, which it keeps; return False if one is refused.
+
+        Parameters
+        ----------
+        kernel : int
+            From `kernel`.
+        functions : int
+            The table of its platform, from `queue`.
+        values : sequence of (int, int)
+            For each argument its address and its size in bytes; of unified shared memory the pointer itself, and 0.
+        """
+        set_pointer, set_value = self._setters(functions)
+        return not any(
+            set_value(kernel, index, size, address) if size else set_pointer(kernel, index, address)
+            for index, (address, size) in enumerate(values)
+        )
 
     def event(self, event: Any) -> int:
         """Return the native event of a SYCL event, to be given to `release_event`.
@@ -185,6 +201,17 @@ class NativeOpenCL:
     def release_event(self, native: int) -> None:
         """Give an event back."""
         self._release_event(native)
+
+    def _setters(self, functions: int) -> tuple[Any, Any]:
+        """Return what sets a pointer and what sets a value, out of a platform's table."""
+        if functions not in self._set_by_table:
+            pointer, number = ctypes.c_void_p, ctypes.c_uint32
+            addresses = (ctypes.c_size_t * len(_FUNCTIONS)).from_address(functions)
+            self._set_by_table[functions] = (
+                ctypes.CFUNCTYPE(ctypes.c_int32, pointer, number, pointer)(addresses[_SET_POINTER]),
+                ctypes.CFUNCTYPE(ctypes.c_int32, pointer, number, ctypes.c_size_t, pointer)(addresses[_SET_VALUE]),
+            )
+        return self._set_by_table[functions]
 
     def _table(self, platform: int) -> Any:
         addresses = []

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -89,17 +89,25 @@ class SubmissionLoop:
         self._native_queues: dict[int, int] = {}
         self._native_kernels: dict[int, int] = {}
         self._adopted: list[int] = []
+        self._own_kernels = False
 
-    def go_native(self) -> None:
+    def go_native(self, *, own_kernels: bool = False) -> None:
         """Submit to the native queues behind SYCL's where they are OpenCL's, from now on.
 
         To be called before any command is made, and only if nothing but the loop's own commands will be submitted to
         these queues: SYCL does not know of what is.
+
+        Parameters
+        ----------
+        own_kernels : bool, optional
+            Make a kernel for every command, which keeps its arguments: 5 us when the command is made, and a quarter of
+            the time of each submission saved. For commands that are submitted again and again.
         """
         native = load_native()
         if native is None:
             return
         self._native = native
+        self._own_kernels = own_kernels
         for index, queue in self._queues.items():
             if queue.backend.name == "opencl":
                 try:
@@ -143,21 +151,22 @@ class SubmissionLoop:
         listed = (ctypes.c_int64 * len(waits))(*waits)
         local = submission.local_range
         dimensions = len(submission.global_range)
+        own = self._own_kernel(lane, submission, values) if self._own_kernels else None
         structure = CommandStructure(
             _RANGE if local is None else _ND_RANGE,
             lane,
             slot,
             ctypes.addressof(listed),
             len(waits),
-            self._kernel_on(lane, submission.kernel),
+            self._kernel_on(lane, submission.kernel) if own is None else own.handle,
             ctypes.addressof(values),
             ctypes.addressof(types),
-            count,
+            count if own is None else 0,
             _three(submission.global_range),
             _three(submission.global_range if local is None else local),
             dimensions,
         )
-        return Command(structure, (submission, values, types, listed))
+        return Command(structure, (submission, values, types, listed, own))
 
     def sequence(self, slot: int, lane: int, waits: Sequence[int], submissions: Sequence[KernelSubmission]) -> Command:
         """Return the command of several kernels, at least one, of which only the first waits.
@@ -443,11 +452,39 @@ class SubmissionLoop:
                 raise ExecutionError(str(error), where=f"lane {lane}") from error
         return self._native_kernels[reference]
 
+    def _own_kernel(self, lane: int, submission: KernelSubmission, values: Any) -> _OwnKernel | None:
+        """Return a kernel that has its arguments; None where there is none, or it refuses them."""
+        if self._native is None or lane not in self._native_queues:
+            return None
+        try:
+            own = _OwnKernel(self._native.kernel(submission.kernel), self._native.release_kernel)
+        except OSError:
+            return None
+        sizes = [ctypes.sizeof(a) if type(a) in _TYPES else 0 for a in submission.arguments]
+        taken = self._native.set_arguments(
+            own.handle, self._lanes[lane].functions, list(zip(values, sizes, strict=True))
+        )
+        return own if taken else None
+
     def _address(self, slot: int) -> int:
         return ctypes.addressof(self._events) + slot * ctypes.sizeof(_Event)
 
 
 # --- inside ---------------------------------------------------------------------------------------
+
+
+class _OwnKernel:
+    """A native kernel that is given back with the command that it is for."""
+
+    __slots__ = ("_release", "handle")
+
+    def __init__(self, handle: int, release: Callable[[int], None]) -> None:
+        self.handle = handle
+        self._release = release
+
+    def __del__(self) -> None:
+        self._release(self.handle)
+
 
 #: Of a list of events.
 _NO_LIMIT = 1 << 62
