@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from syclsched.compiled import compiled
+from syclsched.compiled import lean
 from syclsched.scheduling.refine.chains import forget, undo
 from syclsched.scheduling.refine.critical import chance, critical_path, work_out_tails
 from syclsched.scheduling.refine.decode import settle
@@ -24,7 +24,7 @@ class Best(NamedTuple):
     makespan_s: Floats
 
 
-@compiled
+@lean
 def _keep(search: Search, best: Best, makespan_s: float) -> None:
     """Keep the present order and placement as the best."""
     best.makespan_s[0] = makespan_s
@@ -33,7 +33,7 @@ def _keep(search: Search, best: Best, makespan_s: float) -> None:
         best.processor[k] = search.nodes[k].processor
 
 
-@compiled
+@lean
 def anneal(search: Search, best: Best, current_s: float, temperature_s: float, steps: int) -> float:
     """Make so many steps at one temperature.
 

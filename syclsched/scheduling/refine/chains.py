@@ -3,12 +3,22 @@
 
 from __future__ import annotations
 
-from syclsched.compiled import compiled
-from syclsched.scheduling.refine.records import DIRTY, LOWEST, MOVES, ORIGINS, TIMES, Records, Search
+from syclsched.compiled import lean
+from syclsched.scheduling.refine.records import (
+    DIRTY,
+    HIGHEST,
+    LOWEST,
+    MOVES,
+    ORIGINS,
+    TIMES,
+    TOUCHED,
+    Records,
+    Search,
+)
 from syclsched.scheduling.tables import Ints
 
 
-@compiled
+@lean
 def load(nodes: Records, lanes: Records, order: Ints, by_order: Ints, processor: Ints) -> None:
     """Go to another order and placement: all tasks are dirty afterwards."""
     for lane in range(lanes.size):
@@ -31,7 +41,7 @@ def load(nodes: Records, lanes: Records, order: Ints, by_order: Ints, processor:
         lane.last = task
 
 
-@compiled
+@lean
 def unlink(nodes: Records, lanes: Records, task: int) -> None:
     """Take a task out of its processor's chain."""
     node = nodes[task]
@@ -47,7 +57,7 @@ def unlink(nodes: Records, lanes: Records, task: int) -> None:
     node.processor = -1  # so that it is not found in its own chain
 
 
-@compiled
+@lean
 def shift(nodes: Records, order: Ints, task: int, place: int) -> None:
     """Move a task in the order, those between by one."""
     here = nodes[task].position
@@ -65,7 +75,7 @@ def shift(nodes: Records, order: Ints, task: int, place: int) -> None:
     nodes[task].position = place
 
 
-@compiled
+@lean
 def link(nodes: Records, lanes: Records, order: Ints, task: int, processor: int) -> None:
     """Put a task into a processor's chain by its place in the order."""
     node = nodes[task]
@@ -93,7 +103,7 @@ def link(nodes: Records, lanes: Records, order: Ints, task: int, processor: int)
         lane.last = task
 
 
-@compiled
+@lean
 def _mark(nodes: Records, counts: Ints, task: int, dirt: int) -> None:
     """Make a task dirty, if there is one."""
     if task >= 0:
@@ -102,7 +112,7 @@ def _mark(nodes: Records, counts: Ints, task: int, dirt: int) -> None:
         nodes[task].dirty = max(nodes[task].dirty, dirt)
 
 
-@compiled
+@lean
 def relocate(
     nodes: Records, lanes: Records, order: Ints, counts: Ints, moved: Records, task: int, processor: int, place: int
 ) -> None:
@@ -117,6 +127,7 @@ def relocate(
     note.processor = was
     counts[MOVES] += 1
     counts[LOWEST] = min(counts[LOWEST], min(here, place))
+    counts[HIGHEST] = max(counts[HIGHEST], max(here, place))
     _mark(nodes, counts, nodes[task].after, 1)
     unlink(nodes, lanes, task)
     shift(nodes, order, task, place)
@@ -125,7 +136,7 @@ def relocate(
     _mark(nodes, counts, task, 1 if was == processor else 2)
 
 
-@compiled
+@lean
 def forget(counts: Ints, tasks: int) -> None:
     """Empty the notes: the changes stay."""
     counts[MOVES] = 0
@@ -133,9 +144,10 @@ def forget(counts: Ints, tasks: int) -> None:
     counts[ORIGINS] = 0
     counts[DIRTY] = 0
     counts[LOWEST] = tasks
+    counts[HIGHEST] = counts[TOUCHED]
 
 
-@compiled
+@lean
 def undo(search: Search) -> None:
     """Take back all that is noted, latest first, and forget it. To be called when nothing is dirty."""
     nodes, lanes, order, counts = search.nodes, search.lanes, search.order, search.counts

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from syclsched.compiled import compiled
+from syclsched.compiled import lean
 from syclsched.scheduling.refine.records import Records, Search, Words
 
 
-@compiled
+@lean
 def chance(words: Words) -> float:
     """Return a number of [0, 1): xorshift64* (Vigna 2016)."""
     x = words[0]
@@ -20,13 +20,13 @@ def chance(words: Words) -> float:
     return float((x * np.uint64(2685821657736338717)) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@compiled
+@lean
 def pick(words: Words, count: int) -> int:
     """Return a number of 0 to ``count`` - 1."""
     return int(chance(words) * count)
 
 
-@compiled
+@lean
 def _finishes_last(nodes: Records, lanes: Records, words: Words) -> int:
     """Return a task that finishes last; -1 if there is none."""
     found, latest, ties = -1, -1.0, 1
@@ -41,7 +41,7 @@ def _finishes_last(nodes: Records, lanes: Records, words: Words) -> int:
     return found
 
 
-@compiled
+@lean
 def critical_path(search: Search) -> int:
     """Follow a longest chain back from the task that finishes last, into ``search.path``; return its length.
 
@@ -84,7 +84,7 @@ def critical_path(search: Search) -> int:
     return length
 
 
-@compiled
+@lean
 def work_out_tails(search: Search) -> None:
     """Work out the longest way from the start of each task to the end, with tasks where they are."""
     nodes, lanes, arcs, flows, order = search.nodes, search.lanes, search.arcs, search.flows, search.order

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from syclsched.compiled import compiled
+from syclsched.compiled import compiled, lean
 from syclsched.scheduling.refine.chains import forget
-from syclsched.scheduling.refine.records import DIRTY, LOWEST, ORIGINS, TIMES, Records, Search
+from syclsched.scheduling.refine.records import DIRTY, HIGHEST, LOWEST, ORIGINS, TIMES, Records, Search
 from syclsched.scheduling.tables import Floats, Ints
 
 
-@compiled
+@lean
 def arrival_s(lines: Records, nbytes: float, origin: int, device: int) -> float:
     """Return the seconds until an item that lies in a space can be read by a device; infinity if there is no way."""
     least = 0.0
@@ -26,7 +26,7 @@ def arrival_s(lines: Records, nbytes: float, origin: int, device: int) -> float:
     return least
 
 
-@compiled
+@lean
 def read_in(lines: Records, nbytes: float, origin: int, device: int) -> int:
     """Return the space in which a device reads an item: where it lies if it reaches that, else where it comes first."""
     best, least = lines[origin, device, 0].space, np.inf
@@ -37,7 +37,7 @@ def read_in(lines: Records, nbytes: float, origin: int, device: int) -> int:
     return int(best)
 
 
-@compiled
+@lean
 def ready_s(
     nodes: Records, arcs: Ints, flows: Records, costs: Records, lines: Records, origin: Ints, task: int, device: int
 ) -> float:
@@ -52,7 +52,7 @@ def ready_s(
     return float(ready)
 
 
-@compiled
+@lean
 def _place_products(search: Search, task: int, device: int) -> bool:
     """Work out again where a task's products lie; return whether any lies elsewhere than before."""
     elsewhere = False
@@ -70,7 +70,7 @@ def _place_products(search: Search, task: int, device: int) -> bool:
     return elsewhere
 
 
-@compiled
+@lean
 def makespan_of(lanes: Records, nodes: Records, wants: Records, want_s: Floats, origin: Ints) -> float:
     """Return the finish of the last task, or of the last copy of a wanted result."""
     most = 0.0
@@ -83,7 +83,7 @@ def makespan_of(lanes: Records, nodes: Records, wants: Records, want_s: Floats, 
     return most
 
 
-@compiled
+@lean
 def settle(search: Search, limit_s: float) -> float:
     """Work out the times of dirty tasks and of all that follows from them; nothing is dirty afterwards.
 
@@ -92,7 +92,8 @@ def settle(search: Search, limit_s: float) -> float:
     search : Search
         Old times are noted in it.
     limit_s : float
-        Give up as soon as the makespan must be above this.
+        Give up as soon as the makespan must be above this; the longest ways to the end are to be worked out, unless
+        it is infinity.
 
     Returns
     -------
@@ -103,7 +104,9 @@ def settle(search: Search, limit_s: float) -> float:
     lanes, flows, costs, lines, origin = search.lanes, search.flows, search.costs, search.lines, search.origin
     ways = lines.shape[2]
     alive = True
-    place, pending = counts[LOWEST], counts[DIRTY]
+    place, pending, touched = counts[LOWEST], counts[DIRTY], counts[HIGHEST] + 1
+    # Sums in another order round differently: what is equal must not be given up.
+    limit = limit_s * (1.0 + 1e-12)
     while pending > 0:
         task = order[place]
         place += 1
@@ -134,7 +137,9 @@ def settle(search: Search, limit_s: float) -> float:
                     copy_s = min(copy_s, line.latency_s + flow.nbytes * line.s_per_byte)
             start = max(start, nodes[flow.task].finish_s + copy_s)
         finish = start + cost.seconds
-        if finish > limit_s or start + node.tail_s > limit_s:
+        # Behind the last place that a move touched nothing but starts has changed, so the ways to the end hold.
+        tail = node.tail_s if place <= touched else node.out_s
+        if finish > limit_s or start + tail > limit:
             alive = False
             continue
         changed = finish != node.finish_s
@@ -162,7 +167,7 @@ def settle(search: Search, limit_s: float) -> float:
     return makespan_of(search.lanes, nodes, search.wants, search.want_s, search.origin)
 
 
-@compiled
+@lean
 def settle_all(search: Search) -> float:
     """Work out all times of a freshly loaded state; return the makespan, infinity if it cannot run so."""
     search.counts[LOWEST] = 0

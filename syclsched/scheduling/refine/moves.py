@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from syclsched.compiled import compiled
+from syclsched.compiled import lean
 from syclsched.scheduling.refine.chains import relocate
 from syclsched.scheduling.refine.critical import chance, pick
 from syclsched.scheduling.refine.decode import ready_s
@@ -23,7 +23,7 @@ TRUST_NOT = 0.1
 SPREAD = 0.5
 
 
-@compiled
+@lean
 def _lowest(nodes: Records, arcs: Ints, task: int) -> int:
     """Return the first place in the order behind all predecessors of a task."""
     low = 0
@@ -32,7 +32,7 @@ def _lowest(nodes: Records, arcs: Ints, task: int) -> int:
     return int(low)
 
 
-@compiled
+@lean
 def _highest(nodes: Records, arcs: Ints, task: int, count: int) -> int:
     """Return the last place in the order before all successors of a task."""
     high = count - 1
@@ -41,7 +41,7 @@ def _highest(nodes: Records, arcs: Ints, task: int, count: int) -> int:
     return int(high)
 
 
-@compiled
+@lean
 def _place_by_time(nodes: Records, order: Ints, task: int, at_s: float, low: int, high: int) -> int:
     """Return a place, near where the task is now, behind which tasks start no earlier than a time."""
     here = nodes[task].position
@@ -54,7 +54,7 @@ def _place_by_time(nodes: Records, order: Ints, task: int, at_s: float, low: int
     return int(place)
 
 
-@compiled
+@lean
 def _other_processor(costs: Records, lanes: Records, words: Words, task: int, here: int) -> int:
     """Return by chance a processor other than the task's that can run it; the task's if none is found."""
     for _ in range(8):
@@ -65,7 +65,7 @@ def _other_processor(costs: Records, lanes: Records, words: Words, task: int, he
     return here
 
 
-@compiled
+@lean
 def _estimate(search: Search, task: int, there: int, place: int, ready: float) -> float:
     """Return about how long the longest way through a task would be, were it moved to another processor.
 
@@ -109,7 +109,7 @@ def _estimate(search: Search, task: int, there: int, place: int, ready: float) -
     return float(start + costs[task, device].seconds + tail)
 
 
-@compiled
+@lean
 def _reassign(search: Search, task: int, there: int, limit_s: float) -> None:
     """Move a task to a processor, mostly to about the time it could start there; not if that looks hopeless."""
     nodes, arcs = search.nodes, search.arcs
@@ -127,7 +127,7 @@ def _reassign(search: Search, task: int, there: int, limit_s: float) -> None:
         relocate(nodes, search.lanes, search.order, search.counts, search.moved, task, there, place)
 
 
-@compiled
+@lean
 def _reorder(search: Search, task: int) -> None:
     """Move a task within its processor: past a neighbour there, or anywhere it may go."""
     nodes, arcs = search.nodes, search.arcs
@@ -147,7 +147,7 @@ def _reorder(search: Search, task: int) -> None:
         relocate(nodes, search.lanes, search.order, search.counts, search.moved, task, node.processor, place)
 
 
-@compiled
+@lean
 def _swap(search: Search, task: int) -> None:
     """Exchange the processors of a task and of one that is near it in the order."""
     near = search.nodes[task].position + pick(search.words, 25) - 12
@@ -160,7 +160,7 @@ def _swap(search: Search, task: int) -> None:
         _reassign(search, other, here, np.inf)
 
 
-@compiled
+@lean
 def _bring(search: Search, begin: int, end: int, there: int, share: float, most: int) -> None:
     """Move some of the tasks in a row of ``arcs`` to a processor, each where it is in the order."""
     nodes, lanes, order, counts, moved = search.nodes, search.lanes, search.order, search.counts, search.moved
@@ -172,7 +172,7 @@ def _bring(search: Search, begin: int, end: int, there: int, share: float, most:
             relocate(nodes, lanes, order, counts, moved, task, there, nodes[task].position)
 
 
-@compiled
+@lean
 def _gather(search: Search, task: int, there: int) -> None:
     """Move a task to a processor together with some of its neighbours in the graph, and often some of theirs."""
     nodes, words = search.nodes, search.words
@@ -194,7 +194,7 @@ def _gather(search: Search, task: int, there: int) -> None:
             return
 
 
-@compiled
+@lean
 def propose(search: Search, length: int, limit_s: float) -> None:
     """Make one move, noted in the counts; none if the one that is drawn makes no sense or looks hopeless.
 

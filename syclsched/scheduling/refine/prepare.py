@@ -48,6 +48,7 @@ def prepare(tables: Tables, seed: int) -> Search:
     fed = flow_read[by_maker]
     lines = _lines(tables)
     want_s = _want_s(tables)
+    touched = count if (tables.make_replaces >= 0).any() else -1
     return Search(
         nodes=_nodes(tables, flow_start, np.searchsorted(maker[by_maker], np.arange(count + 1)), wait_start),
         lanes=_lanes(tables),
@@ -62,7 +63,7 @@ def prepare(tables: Tables, seed: int) -> Search:
         wants=_records(WANT, tables.item_producer[tables.want_item], tables.want_item),
         want_s=want_s,
         origin=tables.item_space.copy(),
-        counts=np.array([0, 0, 0, 0, count]),
+        counts=np.array([0, 0, 0, 0, count, touched, touched]),
         moved=np.zeros(MOST_MOVED, MOVED),
         timed=np.zeros(count, TIMED),
         placed=np.zeros((items, 2), np.int64),

@@ -49,8 +49,10 @@ WANT = np.dtype([("task", np.int64), ("item", np.int64)])
 MOVED = np.dtype([("task", np.int64), ("position", np.int64), ("processor", np.int64)])
 TIMED = np.dtype([("task", np.int64), ("start_s", np.float64), ("finish_s", np.float64)])
 
-#: Indices into ``counts``: noted moves, times and origins, dirty tasks, a place that none of them is before.
-MOVES, TIMES, ORIGINS, DIRTY, LOWEST = 0, 1, 2, 3, 4
+#: Indices into ``counts``: noted moves, times and origins, dirty tasks, a place that none of them is before, the last
+#: place that the noted moves touch, and where that begins: at the end if tasks overwrite items, as then any task may
+#: bring its item elsewhere.
+MOVES, TIMES, ORIGINS, DIRTY, LOWEST, HIGHEST, TOUCHED = 0, 1, 2, 3, 4, 5, 6
 
 #: How many tasks one move of the search may move at most.
 MOST_MOVED = 64
@@ -87,7 +89,7 @@ class Search(NamedTuple):
         The time each takes from each space to where it is wanted.
     origin : ndarray of int64, shape (I,)
         The space in which each item lies after it is made.
-    counts : ndarray of int64, shape (5,)
+    counts : ndarray of int64, shape (7,)
         See the indices above.
     moved : ndarray of MOVED, shape (MOST_MOVED,)
         Moves that can be taken back.
