@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from syclsched.compiled import lean
+from syclsched.compiled import inlined, lean
 from syclsched.scheduling.core.state import Data
 from syclsched.scheduling.tables import Floats
 
@@ -39,7 +39,7 @@ def copy_seconds(data: Data, item: int, source: int, destination: int) -> float:
     return float(data.latency_s[source, destination] + nbytes * data.s_per_byte[source, destination])
 
 
-@lean
+@inlined
 def wait_for_items(data: Data, task: int, first: int, end: int, ready_s: Floats) -> None:
     """Raise the times at which a task can start on devices to when the items it reads are there.
 
@@ -54,23 +54,25 @@ def wait_for_items(data: Data, task: int, first: int, end: int, ready_s: Floats)
     ready_s : ndarray of float64, shape (D,)
         Changed; infinity where there is no way.
     """
+    ready = ready_s[first:end]
     for row in range(data.read_start[task], data.read_start[task + 1]):
         item = data.read_item[row]
         origin, made_s, nbytes = data.origin[item], data.made_s[item], data.item_bytes[item]
         if origin < 0:
             continue
-        for device in range(first, end):
-            copy_s = np.inf
-            for reached in range(data.reach_start[device], data.reach_start[device + 1]):
-                space = data.reach_space[reached]
-                if space == origin or nbytes == 0.0:
-                    copy_s = 0.0
-                else:
-                    copy_s = min(copy_s, data.latency_s[origin, space] + nbytes * data.s_per_byte[origin, space])
-            ready_s[device] = max(ready_s[device], made_s + copy_s)
+        if nbytes == 0.0:
+            for index in range(ready.shape[0]):
+                ready[index] = max(ready[index], made_s)
+            continue
+        latency_s, s_per_byte = data.fetch_latency_s[origin, first:end], data.fetch_s_per_byte[origin, first:end]
+        for index in range(ready.shape[0]):  # without branches: several devices at a time
+            ready[index] = max(ready[index], made_s + (latency_s[index] + nbytes * s_per_byte[index]))
+        for device in data.choosing:
+            if first <= device < end:
+                ready_s[device] = max(ready_s[device], made_s + _soonest(data, nbytes, origin, device))
 
 
-@lean
+@inlined
 def make_items(data: Data, task: int, device: int, finish_s: float) -> None:
     """Put what a task makes where it makes it.
 
@@ -89,6 +91,18 @@ def make_items(data: Data, task: int, device: int, finish_s: float) -> None:
         if replaces >= 0:
             space = _read_in(data, replaces, device)
         data.origin[item], data.made_s[item] = space, finish_s
+
+
+@lean
+def _soonest(data: Data, nbytes: float, origin: int, device: int) -> float:
+    """Return what the fastest copy to a space that a device reaches takes; nothing if it reaches the origin."""
+    best_s = np.inf
+    for reached in range(data.reach_start[device], data.reach_start[device + 1]):
+        space = data.reach_space[reached]
+        if space == origin:
+            return 0.0
+        best_s = min(best_s, data.latency_s[origin, space] + nbytes * data.s_per_byte[origin, space])
+    return float(best_s)
 
 
 @lean

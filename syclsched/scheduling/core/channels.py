@@ -177,9 +177,9 @@ def _first_gap(network: Network, source: int, destination: int, ready_s: float, 
     while True:
         before_s = start_s
         if one >= 0:
-            start_s = earliest(link, time, one, start_s, seconds)
+            start_s = earliest(link, time, one, start_s, seconds, np.inf)
         if other >= 0:
-            start_s = earliest(link, time, other, start_s, seconds)
+            start_s = earliest(link, time, other, start_s, seconds, np.inf)
         for copy in range(network.counts[0], network.counts[0] + network.counts[1]):
             if start_s < network.when_s[copy, FINISH] and network.when_s[copy, START] < start_s + seconds:
                 taken, also = _channels(network, network.what[copy, SOURCE], network.what[copy, DESTINATION])

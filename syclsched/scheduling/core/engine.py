@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from syclsched.compiled import lean
+from syclsched.compiled import inlined, lean
 from syclsched.scheduling.core.arrivals import make_items, wait_for_items
 from syclsched.scheduling.core.channels import make_items_with_copies, unmake_items, wait_for_copies
 from syclsched.scheduling.core.state import Data, Network, Slots, State
-from syclsched.scheduling.core.timelines import FREE, earliest, give_back, take
+from syclsched.scheduling.core.timelines import FREE, ROUNDING, earliest, give_back, take
 from syclsched.scheduling.tables import NOTHING, Floats, Ints
 
 
@@ -62,7 +62,7 @@ def place_in_order(state: State, order: Ints, pinned: Ints, follows: Ints, offse
     return NOTHING
 
 
-@lean
+@inlined
 def find_ready(slots: Slots, data: Data, network: Network, task: int, first: int, end: int) -> None:
     """Find when a task can start on devices, were these free.
 
@@ -85,7 +85,7 @@ def find_ready(slots: Slots, data: Data, network: Network, task: int, first: int
         wait_for_items(data, task, first, end, slots.ready_s)
 
 
-@lean
+@inlined
 def best_slot(slots: Slots, task: int, first: int, end: int, offset_s: Floats, weight: float) -> tuple[int, float]:
     """Return the best slot of a task on some devices.
 
@@ -116,14 +116,16 @@ def best_slot(slots: Slots, task: int, first: int, end: int, offset_s: Floats, w
         if not (ready_s[device] + seconds[device] < np.inf and ready_s[device] + cost_s <= min(bound_s, best_s)):
             continue
         for processor in range(device_start[device], device_start[device + 1]):
-            start_s = earliest(link, time, heads + processor, ready_s[device], seconds[device])
+            latest_s = min(bound_s, best_s)
+            latest_s += (abs(latest_s) + abs(cost_s)) * ROUNDING - cost_s
+            start_s = earliest(link, time, heads + processor, ready_s[device], seconds[device], latest_s)
             value_s, finish_s = start_s + cost_s, start_s + seconds[device]
             if value_s < best_s or (value_s == best_s and finish_s < best_finish_s):
                 best_s, best_finish_s, best, best_start_s = value_s, finish_s, processor, start_s
     return best, best_start_s
 
 
-@lean
+@inlined
 def place(slots: Slots, data: Data, network: Network, task: int, processor: int, start_s: float) -> None:
     """Put a task into a slot, with the copies it needs.
 
@@ -164,7 +166,7 @@ def take_back(slots: Slots, data: Data, network: Network, task: int, copies: int
     unmake_items(data, network, task, copies)
 
 
-@lean
+@inlined
 def _cost(seconds: float, task: int, device: int, offset_s: Floats, weight: float) -> float:
     """Return what is added to the start of a slot when slots are compared."""
     if offset_s.shape[0]:

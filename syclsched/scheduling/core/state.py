@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from syclsched.compiled import compiled
 from syclsched.scheduling.core.timelines import Lines, make_lines
 from syclsched.scheduling.tables import NOTHING, Floats, Ints, Tables
 
@@ -46,12 +47,17 @@ class Slots(NamedTuple):
 
 
 class Data(NamedTuple):
-    """Items in spaces. All but the last two are the problem's; see `Tables`.
+    """Items in spaces. The first are the problem's; see `Tables`.
 
     Parameters
     ----------
     read_start, read_item, make_start, make_item, make_replaces, item_bytes, reach_start, reach_space, latency_s, s_per_byte
         The problem's.
+    fetch_latency_s, fetch_s_per_byte : ndarray of float64, shape (S, D)
+        What a copy from a space to a device takes: nothing if the device reaches the space. Minus infinity where the
+        device can choose between several spaces.
+    choosing : ndarray of int64
+        The devices that reach several spaces.
     origin : ndarray of int64, shape (I,)
         The space an item was made in; `NOTHING` if it has not been made.
     made_s : ndarray of float64, shape (I,)
@@ -68,6 +74,9 @@ class Data(NamedTuple):
     reach_space: Ints
     latency_s: Floats
     s_per_byte: Floats
+    fetch_latency_s: Floats
+    fetch_s_per_byte: Floats
+    choosing: Ints
     origin: Ints
     made_s: Floats
 
@@ -155,10 +164,30 @@ def make_state(tables: Tables) -> State:
         tables.reach_space,
         tables.latency_s,
         tables.s_per_byte,
+        *_fetching(tables.reach_start, tables.reach_space, tables.latency_s, tables.s_per_byte),
         np.where(tables.item_producer == NOTHING, tables.item_space, NOTHING),
         np.zeros(len(tables.item_bytes)),
     )
     return State(slots, data, _make_network(tables, data.origin))
+
+
+@compiled
+def _fetching(
+    reach_start: Ints, reach_space: Ints, latency_s: Floats, s_per_byte: Floats
+) -> tuple[Floats, Floats, Ints]:
+    """Return the columns of `Data` that say what copies to devices take."""
+    spaces, devices = latency_s.shape[0], reach_start.shape[0] - 1
+    fetch_latency_s, fetch_s_per_byte = np.zeros((spaces, devices)), np.zeros((spaces, devices))
+    for device in range(devices):
+        home, several = reach_space[reach_start[device]], reach_start[device + 1] - reach_start[device] > 1
+        for space in range(spaces):
+            fetch_latency_s[space, device] = -np.inf if several else latency_s[space, home]
+            if not several and latency_s[space, home] < np.inf:
+                fetch_s_per_byte[space, device] = s_per_byte[space, home]
+        for reached in range(reach_start[device], reach_start[device + 1]):
+            space = reach_space[reached]
+            fetch_latency_s[space, device] = fetch_s_per_byte[space, device] = 0.0
+    return fetch_latency_s, fetch_s_per_byte, np.flatnonzero(np.diff(reach_start) > 1)
 
 
 def _make_network(tables: Tables, origin: Ints) -> Network:

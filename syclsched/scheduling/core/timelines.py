@@ -7,7 +7,8 @@ knows the gap before it, and the longest gap in its subtree, so that stretches w
 Gaps of no length are kept as well: something that takes no time may stand where two others touch, but not inside one.
 
 The *head* of a line is a node that is later than all others, the gap before it has no end, and the tree is its left
-subtree; so that the time after everything is a gap like the others.
+subtree; so that the time after everything is a gap like the others. It also knows when the last gap ends: most tasks
+come after all gaps, and nothing needs to be looked for there.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from syclsched.scheduling.tables import NOTHING, Floats, Ints
 LEFT, RIGHT, PARENT, LAST = 0, 1, 2, 3
 
 #: Columns of `Lines.time`: start of the node, start of the gap before it, longest gap of its subtree.
-START, FREE, LONGEST = 0, 1, 2
+#: Of heads only: when the last gap of some length ends, or later; the one that has no end does not count.
+START, FREE, LONGEST, CLOSED = 0, 1, 2, 3
 
 #: ``free + duration <= start`` and ``duration <= start - free`` round differently, by less than this part of start.
-_ROUNDING = 2.0**-50
+ROUNDING = 2.0**-50
 
 
 class Lines(NamedTuple):
@@ -37,7 +39,7 @@ class Lines(NamedTuple):
     link : ndarray of int64, shape (nodes + lines, 4)
         The trees: `LEFT`, `RIGHT`, `PARENT`, `LAST`.
     time : ndarray of float64, shape (nodes + lines, 4)
-        Seconds: `START`, `FREE`, `LONGEST`; the last column is not used, so that no node crosses a cache line.
+        Seconds: `START`, `FREE`, `LONGEST`, `CLOSED`.
     """
 
     link: Ints
@@ -65,7 +67,7 @@ def make_lines(lines: int, nodes: int) -> Lines:
 
 
 @lean
-def earliest(link: Ints, time: Floats, head: int, ready_s: float, duration_s: float) -> float:
+def earliest(link: Ints, time: Floats, head: int, ready_s: float, duration_s: float, latest_s: float) -> float:
     """Return the earliest start on a line, in a gap or after everything.
 
     Parameters
@@ -76,19 +78,25 @@ def earliest(link: Ints, time: Floats, head: int, ready_s: float, duration_s: fl
         Of the line to look at.
     ready_s, duration_s : float
         Not before this time, for so long.
+    latest_s : float
+        Later starts are of no use: where it is plain that there is none earlier, the search ends.
 
     Returns
     -------
     float
-        Seconds.
+        Seconds; infinity where the search ended.
     """
     tail_s = time[head, FREE]
     if ready_s >= tail_s:
         return ready_s
+    end_s = ready_s + duration_s
+    # Into a gap of no length fits what takes no time, and what is lost when it is added to the time.
+    if end_s > time[head, CLOSED] and duration_s > tail_s * ROUNDING:
+        return float(tail_s)
     node = link[head, LEFT]
     if time[node, LONGEST] < duration_s:
         return float(tail_s)
-    end_s, found = ready_s + duration_s, head
+    found = head
     while node >= 0:  # the first gap that does not end too early
         if time[node, START] >= end_s:
             found, node = node, link[node, LEFT]
@@ -96,6 +104,8 @@ def earliest(link: Ints, time: Floats, head: int, ready_s: float, duration_s: fl
             node = link[node, RIGHT]
     while True:
         start_s = max(time[found, FREE], ready_s)
+        if start_s > latest_s:
+            return np.inf
         if start_s + duration_s <= time[found, START]:
             return float(start_s)
         found = _next_fit(link, time, found, duration_s)
@@ -117,9 +127,13 @@ def take(link: Ints, time: Floats, head: int, node: int, start_s: float, finish_
     parent, side, later = link[head, LAST], RIGHT, head
     if start_s < time[head, FREE]:
         parent, side, later = _leaf(link, time, head, start_s, finish_s)
+        if time[later, START] == time[head, CLOSED] and finish_s == time[later, START]:
+            time[head, CLOSED] = start_s
     else:
         side = LEFT if parent == head else RIGHT
         link[head, LAST] = node
+        if start_s > time[head, FREE]:
+            time[head, CLOSED] = start_s
     link[node, LEFT] = link[node, RIGHT] = NOTHING
     link[node, PARENT] = parent
     link[parent, side] = node
@@ -148,6 +162,9 @@ def give_back(link: Ints, time: Floats, head: int, node: int) -> None:
     if later == head:
         before = _neighbour(link, time, node, LEFT)
         link[head, LAST] = head if before < 0 else before
+        time[head, CLOSED] = min(time[head, CLOSED], time[node, FREE])
+    else:
+        time[head, CLOSED] = max(time[head, CLOSED], time[later, START])
     while link[node, LEFT] >= 0 and link[node, RIGHT] >= 0:
         left, right = link[node, LEFT], link[node, RIGHT]
         _rotate_up(link, time, left if _higher(left, right) else right)
@@ -206,7 +223,7 @@ def _leaf(link: Ints, time: Floats, head: int, start_s: float, finish_s: float) 
 def _room(link: Ints, time: Floats, node: int) -> float:
     """Return the length of the gap before a node, rounded up."""
     start_s = time[node, START]
-    return float(start_s - time[node, FREE] + start_s * _ROUNDING)
+    return float(start_s - time[node, FREE] + start_s * ROUNDING)
 
 
 @lean

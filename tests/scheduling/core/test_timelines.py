@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syclsched.scheduling.core.timelines import (
+    CLOSED,
     FREE,
     LEFT,
     LONGEST,
@@ -48,6 +49,7 @@ def in_time(lines: Lines, head: int) -> list[int]:
         nodes = [*below(link[node, LEFT], node), node, *below(link[node, RIGHT], node)]
         longest = max(time[n, START] - time[n, FREE] for n in nodes)
         assert longest <= time[node, LONGEST] <= longest + 1e-12 * time[nodes[-1], START]
+        assert all(time[n, START] <= time[head, CLOSED] for n in nodes if time[n, START] > time[n, FREE])
         return nodes
 
     return below(link[head, LEFT], head)
@@ -58,8 +60,11 @@ def test_what_is_found_is_the_first_fit(wishes: list[tuple[float, float, bool]])
     lines = make_lines(2, HEAD)
     taken: list[tuple[float, float, int]] = []
     for node, (ready_s, duration_s, leave) in enumerate(wishes):
-        start_s = earliest(lines.link, lines.time, HEAD + 1, ready_s, duration_s)
+        start_s = earliest(lines.link, lines.time, HEAD + 1, ready_s, duration_s, np.inf)
         assert start_s == first_fit(taken, ready_s, duration_s)
+        for latest_s in (start_s, start_s / 2.0):
+            found_s = earliest(lines.link, lines.time, HEAD + 1, ready_s, duration_s, latest_s)
+            assert found_s == start_s or (found_s == math.inf and start_s > latest_s)
         take(lines.link, lines.time, HEAD + 1, node, start_s, start_s + duration_s)
         taken.append((start_s, start_s + duration_s, node))
         taken.sort(key=lambda entry: entry[:2])
@@ -74,7 +79,7 @@ def test_what_is_found_is_the_first_fit(wishes: list[tuple[float, float, bool]])
 
 def test_nothing_taken_is_free_at_once() -> None:
     lines = make_lines(1, 4)
-    assert earliest(lines.link, lines.time, 4, 3.0, 5.0) == 3.0
+    assert earliest(lines.link, lines.time, 4, 3.0, 5.0, np.inf) == 3.0
 
 
 @pytest.mark.parametrize(("ready_s", "start_s"), [(0.0, 0.0), (0.5, 1.0), (1.0, 1.0), (1.5, 2.0), (2.0, 2.0)])
@@ -82,15 +87,15 @@ def test_an_instant_stands_between_two_that_touch_but_not_inside_one(ready_s: fl
     lines = make_lines(1, 4)
     take(lines.link, lines.time, 4, 0, 0.0, 1.0)
     take(lines.link, lines.time, 4, 1, 1.0, 2.0)
-    assert earliest(lines.link, lines.time, 4, ready_s, 0.0) == start_s
+    assert earliest(lines.link, lines.time, 4, ready_s, 0.0, np.inf) == start_s
 
 
 def test_an_instant_in_a_gap_divides_it() -> None:
     lines = make_lines(1, 4)
     take(lines.link, lines.time, 4, 0, 4.0, 5.0)
     take(lines.link, lines.time, 4, 1, 2.0, 2.0)
-    assert earliest(lines.link, lines.time, 4, 0.0, 3.0) == 5.0
-    assert earliest(lines.link, lines.time, 4, 1.0, 2.0) == 2.0
+    assert earliest(lines.link, lines.time, 4, 0.0, 3.0, np.inf) == 5.0
+    assert earliest(lines.link, lines.time, 4, 1.0, 2.0, np.inf) == 2.0
 
 
 def test_trees_stay_flat_whatever_the_order() -> None:
