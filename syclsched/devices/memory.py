@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from syclsched.devices import faultpoints
 from syclsched.errors import MemoryLimitError
 
 UsmKind = Literal["device", "shared", "host"]
@@ -43,6 +44,8 @@ def allocate(queue: Any, nbytes: int, kind: UsmKind) -> Any:
 
     kinds = {"device": memory.MemoryUSMDevice, "shared": memory.MemoryUSMShared, "host": memory.MemoryUSMHost}
     try:
+        if faultpoints.active is not None:
+            faultpoints.active.allocates(queue, nbytes)
         return kinds[kind](max(nbytes, SMALLEST_ALLOCATION_BYTES), queue=queue)
     except (memory.USMAllocationError, MemoryError) as error:
         raise MemoryLimitError(

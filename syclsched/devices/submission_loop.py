@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
+from syclsched.devices import faultpoints
 from syclsched.devices.commands import Batch, Command, CommandSequence, CommandStructure
 from syclsched.devices.executables import KernelSubmission
 from syclsched.devices.fences import must_fence, scratch_for
@@ -19,6 +20,9 @@ from syclsched.errors import ExecutionError
 
 #: With more unfinished events than this, a kernel goes behind a fence instead of taking a long list.
 LONGEST_LIST = 8
+
+#: The status of what was said to have failed by `SubmissionLoop.fail`: OpenCL's CL_OUT_OF_RESOURCES.
+INJECTED = -5
 
 _FENCE, _RANGE, _ND_RANGE, _COPY = range(4)
 
@@ -63,11 +67,17 @@ class SubmissionLoop:
         In-order queues by index of lane.
     slots : int
         One more than the largest slot.
+    devices : Mapping[int, str], optional
+        Names of the lanes' devices, as faults are injected into them; by default those of the queues' devices.
     """
 
-    def __init__(self, library: Library, queues: dict[int, Any], slots: int) -> None:
+    def __init__(
+        self, library: Library, queues: dict[int, Any], slots: int, devices: Mapping[int, str] | None = None
+    ) -> None:
         self._library = library
         self._queues = queues
+        self._devices = devices or {}
+        self._injected: set[int] = set()
         self._lanes = (_Lane * (max(queues, default=-1) + 1))()
         for index, queue in queues.items():
             to, source = scratch_for(queue)
@@ -227,17 +237,7 @@ class SubmissionLoop:
         count = len(parts)
         pointers = (ctypes.c_void_p * count)(*[part.address for part in parts])
         submit_ns, made, made_count = (ctypes.c_int64 * count)(), (_Event * (2 * count))(), ctypes.c_int64()
-        done = self._library.submit(
-            self._lanes,
-            len(self._lanes),
-            pointers,
-            count,
-            self._events,
-            submit_ns,
-            made,
-            ctypes.byref(made_count),
-            ctypes.byref(self._stop),
-        )
+        done = self._submit(pointers, 0, count, submit_ns, made, made_count)
         self._made.append((ctypes.addressof(made), made_count.value, made))
         if count == len(commands):
             return Batch(done, submit_ns[:done], made_count.value - done, made, made_count.value)
@@ -266,19 +266,45 @@ class SubmissionLoop:
         """
         made_count = ctypes.c_int64()
         at = 2 * begin
-        done = self._library.submit(
-            self._lanes,
-            len(self._lanes),
-            ctypes.byref(pointers, begin * ctypes.sizeof(ctypes.c_void_p)),
-            count,
-            self._events,
-            ctypes.byref(submit_ns, begin * ctypes.sizeof(ctypes.c_int64)),
-            ctypes.byref(made, at * ctypes.sizeof(_Event)),
-            ctypes.byref(made_count),
-            ctypes.byref(self._stop),
-        )
+        done = self._submit(pointers, begin, count, submit_ns, made, made_count)
         self._made.append((ctypes.addressof(made) + at * ctypes.sizeof(_Event), made_count.value, made))
         return done, made_count.value
+
+    def _submit(self, pointers: Any, begin: int, count: int, submit_ns: Any, made: Any, made_count: Any) -> int:
+        """Call the loop in C for commands from ``begin`` on; their events go where twice as many commands end."""
+        times = ctypes.addressof(submit_ns) + begin * ctypes.sizeof(ctypes.c_int64)
+        events = ctypes.addressof(made) + 2 * begin * ctypes.sizeof(_Event)
+
+        def call(commands: Any, count: int, times: int, events: int, made_count: Any) -> int:
+            lanes, stop = self._lanes, ctypes.byref(self._stop)
+            found = self._library.submit(
+                lanes, len(lanes), commands, count, self._events, times, events, made_count, stop
+            )
+            return int(found)
+
+        if faultpoints.active is None:
+            commands = ctypes.byref(pointers, begin * ctypes.sizeof(ctypes.c_void_p))
+            return call(commands, count, times, events, ctypes.byref(made_count))
+        return faultpoints.submit_with_faults(
+            faultpoints.active,
+            self,
+            {index: (self._devices.get(index, queue.sycl_device.name), queue) for index, queue in self._queues.items()},
+            self._slots,
+            lambda commands, times, events, made: call(commands, 1, times, events, made),
+            pointers[begin : begin + count],
+            count,
+            times,
+            events,
+            made_count,
+        )
+
+    def fail(self, number: int) -> None:
+        """Count what was submitted for a slot as failed on its device: what injects faults says so."""
+        self._injected.add(number)
+
+    def is_pending(self, number: int) -> bool:
+        """Return whether what was submitted for a slot has neither completed nor failed."""
+        return self.has_event(number) and not self.is_complete(number)
 
     def wait_for(self, made: Any, begin: int, count: int) -> None:
         """Wait for events that `submit_listed` made, one after another, without the GIL."""
@@ -317,6 +343,8 @@ class SubmissionLoop:
 
         It is not that of SYCL's events everywhere: on the FPGA emulator theirs is the calendar. Any thread may ask.
         """
+        if faultpoints.active is not None:
+            faultpoints.active.uses(self._queues[lane])
         command = self.fence(0, lane, ())
         events, made, made_count, submit_ns = (_Event * 1)(), (_Event * 2)(), ctypes.c_int64(), ctypes.c_int64()
         done = self._library.submit(
@@ -381,7 +409,7 @@ class SubmissionLoop:
 
         What waits for one that failed may run all the same.
         """
-        found: dict[int, int] = {}
+        found: dict[int, int] = dict.fromkeys(self._injected, INJECTED)
         # Those of `_events` were not all made here, and a sequence's have made room for each other.
         for address, count, _ in (*self._made, (self._address(0), self._slots, None)):
             position = -1
@@ -432,6 +460,9 @@ class SubmissionLoop:
             self._native = None
 
     def _give_back_events(self) -> None:
+        if faultpoints.active is not None:
+            faultpoints.active.forget(self)
+        self._injected.clear()
         for address, count, _ in self._made:
             self._library.delete(address, count)
         self._made.clear()

@@ -7,6 +7,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Literal
 
@@ -21,7 +22,7 @@ from syclsched.execution.clock import Anchor, ClockMap, now_ns, take_anchor
 from syclsched.execution.events import EventTable
 from syclsched.execution.failures import Failures, task_failed
 from syclsched.execution.lane_set import LaneSet
-from syclsched.execution.lanes import Completion, DeviceLane, HostLane, by_index
+from syclsched.execution.lanes import Completion, DeviceLane, HostLane, by_index, device_names
 from syclsched.execution.outcomes import read_device_failures, read_statuses
 from syclsched.execution.program import Buffer, Node, Program
 from syclsched.execution.readiness import Readiness
@@ -75,7 +76,9 @@ class Dispatcher:
         self._readiness = Readiness(program.lanes)
         self._pinned = {buffers.memory_of(piece.status) for piece in work.values() if piece.status is not None}
         library, lanes = load_library(), by_index(program.plan, queues)
-        self._loop_in_c = None if library is None else SubmissionLoop(library, lanes, program.slots)
+        self._loop_in_c = (
+            None if library is None else SubmissionLoop(library, lanes, program.slots, device_names(program.plan))
+        )
         self._commands: Commands | None = None
         self._gathered = Gathered()
         self._events = EventTable(self._loop_in_c)
@@ -480,7 +483,8 @@ class Dispatcher:
         self._room.reap()
         self._read_outcomes()
         if self.recording and self._queues and self.error is None:
-            self._anchor()
+            with suppress(ExecutionError):  # a device that is lost has no clock any more
+                self._anchor()
         self._events.close()
         passed = self._events.__contains__
         self._note(read_statuses(self.program, self._work, self.buffers, self.failures, passed))
@@ -494,11 +498,9 @@ class Dispatcher:
 
     def _read_outcomes(self) -> None:
         """Find what failed after it had been submitted, and the device times of the rest, while there are events."""
+        self._note(read_device_failures(self._events, self.program, self.failures))
         loop = self._loop_in_c
-        if loop is None:
-            return
-        self._note(read_device_failures(loop, self.program, self.failures))
-        if self.recording:
+        if loop is not None and self.recording:
             # What Python submitted to the same queues, too: SYCL's events may have another clock.
             records = {n: r for n, r in self.records.items() if r.first_event is None and loop.has_event(n)}
             for record, times in zip(records.values(), loop.times(list(records)), strict=True):

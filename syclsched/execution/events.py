@@ -6,7 +6,9 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from syclsched.devices.submission_loop import SubmissionLoop
+from syclsched.devices import faultpoints
+from syclsched.devices.faultpoints import Target
+from syclsched.devices.submission_loop import INJECTED, SubmissionLoop
 
 _IN_LOOP = object()
 
@@ -29,6 +31,20 @@ class EventTable:
         self._objects: dict[int, Any] = {}
         self._lock = threading.Lock()
         self._closed = False
+        self._injected: set[int] = set()
+
+    @property
+    def target(self) -> Target:
+        """Where faults are injected: what is submitted from Python and by the loop is known by the same numbers."""
+        return self if self._loop is None else self._loop
+
+    def fail(self, number: int) -> None:
+        """Count what was submitted for an instruction as failed on its device: what injects faults says so."""
+        self._injected.add(number)
+
+    def is_pending(self, number: int) -> bool:
+        """Return whether what was submitted for an instruction has neither completed nor failed."""
+        return number in self._found and not self.is_complete(number)
 
     def __contains__(self, number: int) -> bool:
         return number in self._found
@@ -67,14 +83,22 @@ class EventTable:
                 return self._closed or self._loop.is_complete(number)
         return event is None or bool(event.execution_status.name == "complete")
 
-    def any_failed(self) -> bool:
-        """Return whether something failed on its device after the loop had submitted it."""
+    def failed(self) -> dict[int, int]:
+        """Return the runtime's error codes of those instructions that failed on their device after submission."""
         with self._lock:
-            return self._loop is not None and not self._closed and bool(self._loop.failed())
+            if self._loop is None:
+                return dict.fromkeys(self._injected, INJECTED)
+            return {} if self._closed else self._loop.failed()
+
+    def any_failed(self) -> bool:
+        """Return whether something failed on its device after it had been submitted."""
+        return bool(self.failed())
 
     def close(self) -> None:
         """Give back the loop's events once everything has completed."""
         with self._lock:
             self._closed = True
+            if faultpoints.active is not None:
+                faultpoints.active.forget(self)
             if self._loop is not None:
                 self._loop.close()

@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from syclsched.devices.command_list import CommandList
 from syclsched.devices.submission_loop import SubmissionLoop
+from syclsched.errors import ExecutionError
 from syclsched.execution.batches import Commands
 from syclsched.execution.buffers import NumpyArray
 from syclsched.execution.clock import Anchor, ClockMap, take_anchor
-from syclsched.execution.lanes import by_index
+from syclsched.execution.lanes import by_index, device_names
 from syclsched.execution.program import MEMORY_KINDS, Node
 from syclsched.execution.replay import Replay
 from syclsched.execution.start import Prepared
@@ -141,7 +143,7 @@ class Generation:
         self._worker = worker
         self._given: dict[str, NumpyArray] = {}
         self._buffers = prepared.new_buffers(live, total_bytes(plan))
-        self._loop = SubmissionLoop(library, lanes, program.slots)
+        self._loop = SubmissionLoop(library, lanes, program.slots, device_names(plan))
         self._loop.go_native(own_kernels=True)
         self._commands = Commands(self._loop, program, prepared.work, dict(executables), self._buffers, lanes)
         self._list: CommandList | None = None
@@ -222,7 +224,8 @@ class Generation:
         return command
 
     def _clock_maps(self) -> dict[str, ClockMap]:
-        self._clocks.read(self._loop)
+        with suppress(ExecutionError):  # a device that is lost has no clock any more
+            self._clocks.read(self._loop)
         return self._clocks.maps()
 
 

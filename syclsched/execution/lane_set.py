@@ -52,7 +52,7 @@ class LaneSet:
             if lane.device not in self._lenders and computes_on_host_cores(queue.sycl_device):
                 self._lenders[lane.device] = Lender(lane.device)
             lender = self._lenders.get(lane.device)
-            self.devices[index] = DeviceLane(lane.name, queue, buffers, events, counts, report, lender)
+            self.devices[index] = DeviceLane(lane, queue, buffers, events, counts, report, lender)
 
     def finish(self) -> None:
         """Let the threads end, and wait for what was submitted."""

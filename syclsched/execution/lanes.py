@@ -9,9 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from syclsched.devices import faultpoints
 from syclsched.devices.executables import Executable, SequenceSubmission
+from syclsched.devices.faultpoints import SubmissionKind
 from syclsched.devices.fences import lane_queue, must_fence, submit_fence
 from syclsched.devices.submission_loop import LONGEST_LIST
+from syclsched.errors import ExecutionError
 from syclsched.execution.buffers import BufferTable
 from syclsched.execution.clock import now_ns
 from syclsched.execution.events import EventTable
@@ -55,6 +58,11 @@ def by_index(plan: Plan, queues: Mapping[str, Any]) -> dict[int, Any]:
     return {index: queues[lane.name] for index, lane in enumerate(plan.lanes) if lane.name in queues}
 
 
+def device_names(plan: Plan) -> dict[int, str]:
+    """Return the names of the devices of a plan's lanes, by the lane's index."""
+    return {index: lane.device for index, lane in enumerate(plan.lanes)}
+
+
 @dataclass(frozen=True, slots=True)
 class Completion:
     """What a lane's thread reports of one instruction.
@@ -83,8 +91,8 @@ class DeviceLane:
 
     Parameters
     ----------
-    name : str
-        Of the lane.
+    lane : Lane
+        Its name and device.
     queue : dpctl.SyclQueue
         In-order; nobody else submits to it.
     buffers : BufferTable
@@ -101,7 +109,7 @@ class DeviceLane:
 
     def __init__(
         self,
-        name: str,
+        lane: Lane,
         queue: Any,
         buffers: BufferTable,
         events: EventTable,
@@ -112,9 +120,10 @@ class DeviceLane:
         import dpctl
 
         self.queue = queue
+        self._device = lane.device
         self._must_fence = must_fence(queue)
-        self.watcher = Worker(f"syclsched {name} events")
-        self.pacer = Worker(f"syclsched {name} pace")
+        self.watcher = Worker(f"syclsched {lane.name} events")
+        self.pacer = Worker(f"syclsched {lane.name} pace")
         self.lender = lender
         self.pacing = Pacing(events.is_complete)
         self._report = report
@@ -146,16 +155,30 @@ class DeviceLane:
         """
         self.first_event = None
         depends = self._unfinished(events)
-        is_copy = node.instruction.kind == "copy" and node.instruction.nbytes
+        is_copy = bool(node.instruction.kind == "copy" and node.instruction.nbytes)
+        is_kernel = work is not None and executable is not None and not work.writes_nothing
+        faults, verdict = faultpoints.active, "pass"
+        if faults is not None:
+            kind: SubmissionKind = "copy" if is_copy else "kernel" if is_kernel else "fence"
+            verdict = faults.submits(self._device, self.queue, kind, self._events.target, node.id)
+            if verdict == "refuse":
+                raise ExecutionError("the runtime refuses it", where=f"device {self._device!r}")
         if depends and not is_copy and (self._must_fence or len(depends) > LONGEST_LIST):
             self._lend(self._fence(depends))
             depends = []
-        if is_copy:
+        if verdict == "skip":
+            event = self._fence(depends)
+        elif is_copy:
             event = self._copy(node, depends)
-        elif work is not None and executable is not None and not work.writes_nothing:
+        elif is_kernel:
+            assert work is not None and executable is not None
             event = self._launch(node.lane, work, executable, depends)
         else:
             event = self._fence(depends)
+        if faults is not None:
+            if verdict != "pass":
+                self._events.target.fail(node.id)
+            faults.submitted(self._device, self._events.target, node.id)
         self._lend(event)
         return event
 
@@ -164,7 +187,12 @@ class DeviceLane:
 
         What comes later on the lane, or waits for the instruction, may rely on what it would have waited for.
         """
-        event = self._fence(self._unfinished(events))
+        try:
+            event = self._fence(self._unfinished(events))
+        except Exception:  # the queue takes not even this, so the host waits
+            for before in events:
+                before.wait()
+            return None
         self._lend(event)
         return event
 
@@ -378,6 +406,8 @@ def _perform(node: Node, events: list[Any], call: Callable[[], object], cancelle
         if cancelled():
             return Completion(node)
         start_ns = now_ns()
+        if faultpoints.active is not None:
+            faultpoints.active.calls(node.instruction.task, node.instruction.kind)
         call()
         return Completion(node, start_ns, now_ns())
     except BaseException as error:  # whatever a user's function raises must reach the caller, not end the thread

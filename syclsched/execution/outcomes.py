@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.execution.buffers import Buffers
+from syclsched.execution.events import EventTable
 from syclsched.execution.failures import Failures, note_device_failures
 from syclsched.execution.program import Program
 from syclsched.execution.records import Outcome
@@ -14,13 +15,15 @@ from syclsched.execution.statuses import failed_status
 from syclsched.execution.work import Work
 
 
-def read_device_failures(loop: SubmissionLoop, program: Program, failures: Failures) -> dict[int, Outcome]:
-    """Note what failed after the loop had submitted it, and what depends on it; while there are events.
+def read_device_failures(
+    events: SubmissionLoop | EventTable, program: Program, failures: Failures
+) -> dict[int, Outcome]:
+    """Note what failed after it had been submitted, and what depends on it; while there are events.
 
     Parameters
     ----------
-    loop : SubmissionLoop
-        Everything it submitted has completed.
+    events : SubmissionLoop or EventTable
+        All that was submitted has completed.
     program : Program
         What ran.
     failures : Failures
@@ -31,7 +34,7 @@ def read_device_failures(loop: SubmissionLoop, program: Program, failures: Failu
     dict of int to str
         ``failed`` or ``cancelled`` by instruction number.
     """
-    return {**note_device_failures(failures, program.plan, loop.failed())}
+    return {**note_device_failures(failures, program.plan, events.failed())}
 
 
 def read_statuses(

@@ -271,7 +271,12 @@ class Replay:
         self.failures.lost(node.instruction)
         self._submit_ns[number] = time.perf_counter_ns()
         if not self.cancelled:
-            self._batches.append(self._loop.submit([self._loop.fence(number, node.lane, node.events)]))
+            batch = self._loop.submit([self._loop.fence(number, node.lane, node.events)])
+            self._batches.append(batch)
+            if not batch.done:  # not even this, so the host waits
+                for before in node.events:
+                    if self._loop.has_event(before):
+                        self._loop.event(before).wait()
 
     def _refused(self, number: int, why: str) -> None:
         instruction = self.program.nodes[number].instruction

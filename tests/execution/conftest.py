@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The devices of this machine, and both ways of submission."""
+"""The devices of this machine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,14 +16,3 @@ def live() -> tuple[Platform, Any]:
     from opened import live_on
 
     return live_on(None)
-
-
-@pytest.fixture(params=["compiled", "python"])
-def submission(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Submission by the compiled loop, and without it."""
-    from syclsched.execution import dispatcher
-
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "python":
-            patch.setattr(dispatcher, "load_library", lambda: None)
-        yield
