@@ -36,8 +36,8 @@ class CommandList:
         self._loop = loop
         self.commands = list(commands)
         self._parts = [part for command in commands for part in command.parts]
-        starts = accumulate((len(command.parts) for command in commands), initial=0)
-        self._first_part = {command.slot: start for command, start in zip(commands, starts, strict=False)}
+        self._starts = list(accumulate((len(command.parts) for command in commands), initial=0))
+        self._first_part = {command.slot: start for command, start in zip(commands, self._starts, strict=False)}
         self._position = {command.slot: position for position, command in enumerate(commands)}
         count = len(self._parts)
         self._pointers = (ctypes.c_void_p * count)(*[part.address for part in self._parts])
@@ -63,9 +63,9 @@ class CommandList:
         self._pointers[position] = command.address
         self.commands[self._position[command.slot]] = command
 
-    def ends(self) -> list[int]:
-        """Return how many submissions have been made once each command has."""
-        return list(accumulate(len(command.parts) for command in self.commands))
+    def submissions_of(self, count: int) -> int:
+        """Return how many submissions the first so many commands are."""
+        return self._starts[count]
 
     def from_submission(self, number: int) -> list[Command]:
         """Return the commands of which nothing comes before the submission with this number."""

@@ -6,9 +6,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterable, Iterable, Mapping
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from syclsched.devices.submission_library import load_library
 from syclsched.errors import ExecutionError
@@ -21,6 +21,9 @@ from syclsched.execution.straight import why_not_straight
 from syclsched.execution.work import compile_work
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
+
+if TYPE_CHECKING:
+    from syclsched.execution.stream import Stream
 
 
 class Runner:
@@ -49,6 +52,7 @@ class Runner:
         self._lock = threading.RLock()
         self._last: Run | None = None
         self._closed = False
+        self._stream: weakref.ref[Stream] | None = None
         #: Done when the last of the coroutines that asked for a run has had its turn.
         self._turn: asyncio.Future[None] | None = None
         queues = queues_of(plan, live)
@@ -91,8 +95,7 @@ class Runner:
             If the runner is closed.
         """
         with self._lock:
-            if self._closed:
-                raise ExecutionError("the runner is closed", where=f"plan {self.plan.name!r}")
+            self._check_free()
             values = self._prepared.values(inputs)
             if self._last is not None:
                 self._last.join()
@@ -104,6 +107,69 @@ class Runner:
                 replay = self._ring.generations[0].replay(values, record=self._trace)
                 self._last = Run(replay, self._live, values, joined=self._prepared.joined, keep=self)
             return self._last
+
+    def stream(
+        self,
+        inputs: Iterable[Mapping[str, Any] | None] | AsyncIterable[Mapping[str, Any] | None],
+        *,
+        in_flight: int | None = None,
+        results: Iterable[str] | None = None,
+        return_exceptions: bool = False,
+    ) -> Stream:
+        """Run with one input after another, several generations on their way at once.
+
+        Parameters
+        ----------
+        inputs : iterable or async iterable of mappings
+            As for `run`, one for each generation; the next is asked for when there is room. Its arrays must not be
+            changed until its results are there.
+        in_flight : int, optional
+            Generations on their way at once, each with memory of its own; by default what keeps the lanes busy, or as
+            many of these as fit in memory.
+        results : iterable of str, optional
+            Names of arrays; by default all that tasks write and whose values are kept.
+        return_exceptions : bool, optional
+            Hand out errors in the place of results, instead of raising them there.
+
+        Returns
+        -------
+        Stream
+            Iterate over it with ``for`` or ``async for``: results in order, each a dict of the caller's own arrays.
+
+        Raises
+        ------
+        MemoryLimitError
+            If so many generations do not fit; names the sizes, and how many would.
+        ArgumentError
+            If ``in_flight`` is less than 1.
+        ExecutionError
+            If the runner is closed, or another stream of it is open.
+        """
+        from syclsched.execution.stream_opening import open_stream
+
+        with self._lock:
+            self._check_free()
+            if self._last is not None:
+                self._last.join()
+                self._last.close()
+            names = self._prepared.results if results is None else tuple(results)
+            stream = open_stream(
+                self, self._prepared, self._ring, self._live, inputs, names, in_flight, self._trace, return_exceptions
+            )
+            self._stream = weakref.ref(stream)
+            return stream
+
+    def _check_free(self) -> None:
+        """Raise if the runner is closed, or a stream of it is open."""
+        if self._closed:
+            raise ExecutionError("the runner is closed", where=f"plan {self.plan.name!r}")
+        stream = None if self._stream is None else self._stream()
+        if stream is not None and not stream.closed:
+            raise ExecutionError(
+                "a stream of the runner is open",
+                where=f"plan {self.plan.name!r}",
+                hint="Read it to its end, or close() it; another `bind` of the plan has lanes of its own",
+            )
 
     async def run_async(self, inputs: Mapping[str, Any] | None = None) -> Run:
         """Run with new data, and wait in a coroutine, without a thread of its own.
@@ -176,6 +242,9 @@ class Runner:
             if self._closed:
                 return
             self._closed = True
+            stream = None if self._stream is None else self._stream()
+            if stream is not None:
+                stream.close()
             if self._last is not None:
                 self._last.join()
                 self._last.close()

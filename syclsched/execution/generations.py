@@ -195,7 +195,7 @@ class Generation:
 
     def arrange(self, order: Sequence[int]) -> None:
         """Submit in this order of instruction numbers from now on: none may come before what it waits for."""
-        if order != [node.id for node in self._nodes]:
+        if list(order) != [node.id for node in self._nodes]:
             self._nodes = [self._prepared.program.nodes[number] for number in order]
             self._list = None
 

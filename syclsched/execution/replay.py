@@ -135,10 +135,17 @@ class Replay:
         """Submit everything, unless that is to be done in stages; returns when that is done."""
         self._commands.begin()
         if not self._staged:
-            self.submit_until(len(self._commands))
+            self.submit_until(len(self._commands.commands))
 
-    def submit_until(self, end: int) -> None:
-        """Submit what is before submission ``end`` and was not yet; after the last the end of the run is awaited."""
+    def submit_until(self, count: int) -> None:
+        """Submit what is not yet submitted of the first instructions; with the last the end of the run is awaited.
+
+        Parameters
+        ----------
+        count : int
+            How many of the list's commands.
+        """
+        end = self._commands.submissions_of(count)
         with self._lock:
             if self._ended:
                 return

@@ -198,6 +198,10 @@ class Run:
 
         self._resources.when_ended(tell_loop)
 
+    def when_ended(self, call: Callable[[], None]) -> None:
+        """Have something called once the run has ended, however it ended, on any thread; at once if it has."""
+        self._resources.when_ended(call)
+
     def __await__(self) -> Generator[Any, None, Run]:
         """Wait for the whole run in a coroutine, without a thread of its own: ``await run`` raises what `wait` does."""
         ended = asyncio.get_running_loop().create_future()

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What simulation says of a plan that is run again and again, several generations at once. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from syclsched.execution.program import Program
+from syclsched.execution.stream_rounds import Rounds, interleaved, one_by_one
+from syclsched.model.plan import Instruction, Plan
+from syclsched.simulation import predict
+
+#: Generations simulated besides those in flight at first: the last of them are in steady state.
+_MORE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """How a stream will go.
+
+    Parameters
+    ----------
+    rounds : Rounds
+        The order of submission.
+    in_flight : int
+        Generations under way at once.
+    interval_s : float
+        Between the ends of generations, in steady state, by simulation.
+    start_s, finish_s : dict of int to float
+        By instruction number: of the first generation, if it were in steady state, too.
+    """
+
+    rounds: Rounds
+    in_flight: int
+    interval_s: float
+    start_s: dict[int, float]
+    finish_s: dict[int, float]
+
+
+def forecast(program: Program, in_flight: int) -> Forecast:
+    """Return the better of generations one after another and interleaved ones, by simulation.
+
+    Parameters
+    ----------
+    program : Program
+        Of a plan with predicted times, all of whose work can be submitted at once.
+    in_flight : int
+        Generations under way at once.
+
+    Returns
+    -------
+    Forecast
+        Interleaved only if that is faster by more than rounding.
+    """
+    plain = _simulated(program, one_by_one(program), in_flight)
+    rounds = interleaved(program) if in_flight > 1 else None
+    if rounds is None:
+        return plain
+    better = _simulated(program, rounds, in_flight)
+    return better if better.interval_s < plain.interval_s * (1.0 - 1e-6) else plain
+
+
+def submissions(rounds: Rounds, generations: int, in_flight: int) -> Iterator[tuple[int, int]]:
+    """Yield (generation, instruction number) in the order of submission.
+
+    A generation begins in each round, but not before the one that is ``in_flight`` earlier is submitted wholly.
+    """
+    begun: list[int] = []
+    for generation in range(generations):
+        earliest = begun[-1] + 1 if begun else 0
+        room = begun[generation - in_flight] + rounds.stages if generation >= in_flight else 0
+        begun.append(max(earliest, room))
+    at = {first: generation for generation, first in enumerate(begun)}
+    for number in range(begun[-1] + rounds.stages if begun else 0):
+        done = [_before_stage(rounds, stage) for stage in range(rounds.stages)]
+        for stage, end in rounds.pieces:
+            generation = at.get(number - stage, -1)
+            if generation >= 0:
+                yield from ((generation, n) for n in rounds.order[done[stage] : end])
+                done[stage] = end
+
+
+def unrolled(program: Program, rounds: Rounds, generations: int, in_flight: int) -> Plan:
+    """Return one plan of several generations, without memory instructions, as they are submitted.
+
+    The first instructions of a generation wait for the last of the one that had its memory before.
+    """
+    plan = program.plan
+    numbers = {each: new for new, each in enumerate(submissions(rounds, generations, in_flight))}
+    ends = {program.nodes[n].lane: n for n in sorted(rounds.order)}
+    first = {n for n in rounds.order if not _before(program, n)}
+    lanes: list[list[Instruction]] = [[] for _ in plan.lanes]
+    for (generation, n), new in numbers.items():
+        node = program.nodes[n]
+        waits = [numbers[generation, before] for before in _before(program, n)]
+        if n in first and generation >= in_flight:
+            waits += [numbers[generation - in_flight, last] for last in ends.values()]
+        lanes[node.lane].append(replace(node.instruction, id=new, waits=tuple(sorted(waits))))
+    platform = plan.platform
+    if platform.dispatch_s is not None:  # what the loop in C does not take
+        platform = replace(platform, dispatch_s=min(platform.dispatch_s, platform.submission_s))
+    made = [replace(lane, instructions=tuple(row)) for lane, row in zip(plan.lanes, lanes, strict=True)]
+    return replace(plan, lanes=tuple(made), platform=platform)
+
+
+# --- inside ---------------------------------------------------------------------------------------
+
+
+def _before_stage(rounds: Rounds, stage: int) -> int:
+    """Return how many instructions of a generation are submitted before a stage."""
+    return max((end for other, end in rounds.pieces if other < stage), default=0)
+
+
+def _before(program: Program, number: int) -> list[int]:
+    node = program.nodes[number]
+    return [*node.events, *node.completed_first]
+
+
+def _simulated(program: Program, rounds: Rounds, in_flight: int) -> Forecast:
+    generations = in_flight + rounds.stages + _MORE
+    plan = predict(unrolled(program, rounds, generations, in_flight))
+    by_new = {i.id: i for lane in plan.lanes for i in lane.instructions}
+    ends = [0.0] * generations
+    shown = generations - 2
+    start_s: dict[int, float] = {}
+    finish_s: dict[int, float] = {}
+    for new, (generation, n) in enumerate(submissions(rounds, generations, in_flight)):
+        ends[generation] = max(ends[generation], by_new[new].finish_s)
+        if generation == shown:
+            start_s[n], finish_s[n] = by_new[new].start_s, by_new[new].finish_s
+    half = generations // 2
+    interval_s = (ends[shown] - ends[shown - half]) / half
+    origin_s = min(start_s.values(), default=0.0)
+    return Forecast(
+        rounds,
+        in_flight,
+        interval_s,
+        {n: s - origin_s for n, s in start_s.items()},
+        {n: s - origin_s for n, s in finish_s.items()},
+    )

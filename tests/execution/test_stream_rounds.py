@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rounds of several generations: complete, in order on every lane, as fast as the busiest lane where that can be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from running import DTYPE, MIX, graphs, plan_by
+
+from syclsched.execution.program import Program
+from syclsched.execution.stream_prediction import forecast, submissions, unrolled
+from syclsched.execution.stream_rounds import Rounds, interleaved, one_by_one
+from syclsched.model.access import AccessMode
+from syclsched.model.graph import TaskGraph
+from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Work
+from syclsched.model.plan import Plan
+from syclsched.model.platform import HOST, Device, Link, MemorySpace, Platform
+from syclsched.simulation import predict
+
+
+def device(name: str, lanes: int = 1) -> Device:
+    kind, backend = ("host", "host") if name == HOST else ("gpu", "opencl")
+    return Device(name, name, kind, backend, name, space=name, reaches=(name,), lanes=lanes, dtypes=(DTYPE,))
+
+
+PLATFORM = Platform(
+    "one",
+    devices=(device("a", 3), device(HOST)),
+    spaces=(MemorySpace("a", 10**9), MemorySpace(HOST, 10**9, host_accessible=True)),
+    links=(Link("a", HOST, 1e-9, 1e15), Link(HOST, "a", 1e-9, 1e15)),
+)
+
+
+SET = Operation(
+    "set",
+    (Parameter("y", AccessMode.WRITE),),
+    (Implementation("opencl-c", "opencl-c", lambda _: OpenCLSource("", "set"), launch=lambda s, d: Launch((100,))),),
+    lambda signature: Work(flops=0.0, bytes=0.0),
+)
+
+
+def there_and_back(copy_s: float = 0.0) -> Plan:
+    """A task on one lane, one on another, and one on the first again; each takes 10 us."""
+    graph = TaskGraph("there and back")
+    x, y, z = (graph.array(name, data=np.zeros(100, DTYPE)) for name in "xyz")
+    for name, source, target in (("0 first", x, y), ("1 other", y, z), ("0 last", z, y)):
+        graph.kernel(MIX, name=name, x=source, y=target, a=1)
+    plan = plan_by(graph, PLATFORM, lambda name: ("a", int(name[0]), "opencl-c"))
+    if copy_s:
+        lanes = [
+            replace(lane, instructions=tuple(replace(i, duration_s=copy_s) for i in lane.instructions))
+            if lane.kind == "copy"
+            else lane
+            for lane in plan.lanes
+        ]
+        plan = predict(replace(plan, lanes=tuple(lanes)))
+    return plan
+
+
+def check(program: Program, rounds: Rounds, generations: int, in_flight: int) -> None:
+    """Everything once; what it waits for, and what its generation has before it on its lane, was submitted before."""
+    seen: set[tuple[int, int]] = set()
+    before = {}
+    for nodes in program.lanes:
+        work = [node.id for node in nodes if node.id in rounds.order]
+        before |= dict(zip(work[1:], work, strict=False))
+    for generation, number in submissions(rounds, generations, in_flight):
+        node = program.nodes[number]
+        needed = {*node.events, *node.completed_first, *([before[number]] if number in before else [])}
+        assert {(generation, n) for n in needed} <= seen
+        assert (generation, number) not in seen
+        seen.add((generation, number))
+    assert len(seen) == generations * len(rounds.order)
+
+
+@given(data=st.data(), generations=st.integers(1, 6), in_flight=st.integers(1, 4))
+def test_any_plan_is_submitted_wholly_and_in_order(data: st.DataObject, generations: int, in_flight: int) -> None:
+    graph = data.draw(graphs(max_tasks=12))
+    lanes = {t.name: data.draw(st.integers(0, 2)) for t in graph.tasks}
+
+    def place(name: str) -> tuple[str, int, str | None]:
+        operation = graph.task(name).operation
+        return "a", lanes[name], None if operation is None else operation.implementations[0].name
+
+    program = Program(plan_by(graph, PLATFORM, place))
+    rounds = interleaved(program)
+    check(program, one_by_one(program), generations, in_flight)
+    if rounds is not None:
+        assert rounds.stages > 1
+        check(program, rounds, generations, in_flight)
+        predict(unrolled(program, rounds, generations, in_flight))  # lanes do not wait for each other in a circle
+
+
+def test_generations_are_interleaved_where_one_lane_comes_twice() -> None:
+    plan = there_and_back()
+    program = Program(plan)
+    rounds = interleaved(program)
+    assert rounds is not None
+    tasks = [program.nodes[n].instruction.task for _, n in submissions(rounds, 4, 3)]
+    launched = [t for t, n in zip(tasks, submissions(rounds, 4, 3), strict=True) if program.nodes[n[1]].lane != 2]
+    first_lane = [t for t in launched if t is not None and t.startswith("0")]
+    assert first_lane[:4] == ["0 first", "0 first", "0 last", "0 first"]  # not first, last, first, last
+
+
+@pytest.mark.parametrize(("in_flight", "interval_us"), [(1, 30.0), (2, 20.0), (3, 20.0)])
+def test_the_interval_is_the_load_of_the_busiest_lane(in_flight: int, interval_us: float) -> None:
+    found = forecast(Program(there_and_back()), in_flight)
+    assert found.interval_s * 1e6 == pytest.approx(interval_us, rel=0.02)
+    assert found.rounds.stages == (1 if in_flight == 1 else 2)
+
+
+def test_what_one_after_another_does_as_well_is_not_interleaved() -> None:
+    # The copies of a generation take longer than all the rest, and go ahead by themselves.
+    found = forecast(Program(there_and_back(copy_s=50e-6)), 3)
+    assert found.rounds.stages == 1
+    assert found.interval_s * 1e6 == pytest.approx(150.0, rel=0.02)
+
+
+def test_one_lane_is_not_interleaved() -> None:
+    graph = TaskGraph("made here")
+    y = graph.array("y", (100,), DTYPE)
+    graph.kernel(SET, name="set", y=y)
+    assert interleaved(Program(plan_by(graph, PLATFORM, lambda name: ("a", 0, "opencl-c")))) is None
