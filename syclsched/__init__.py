@@ -38,6 +38,7 @@ _LAZY = {
     "calibrate": "syclsched.api",
     "describe": "syclsched.api",
     "discover": "syclsched.api",
+    "memory_info": "syclsched.devices.pools",
     "plan": "syclsched.api",
     "read_graph": "syclsched.frontends",
     "bind": "syclsched.api",
@@ -52,6 +53,7 @@ __all__ = ["__version__", *sorted(_LAZY)]
 
 if TYPE_CHECKING:
     from syclsched.api import bind, calibrate, describe, discover, plan, run, simulate, verify
+    from syclsched.devices.pools import memory_info
     from syclsched.errors import SyclschedError
     from syclsched.frontends import read_graph, write_graph
     from syclsched.model.access import AccessMode

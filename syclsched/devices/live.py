@@ -14,6 +14,8 @@ from typing import Any, Literal
 
 from syclsched.devices.discovery import distrust
 from syclsched.devices.facts import DeviceFacts, FoundDevice, find_devices
+from syclsched.devices.pool import MemoryInfo
+from syclsched.devices.pools import Pools
 from syclsched.devices.subdevices import SubDevices, sycl_sub_devices
 from syclsched.errors import DeviceNotFoundError, PlatformError, SelectionError, UntrustedDeviceError
 from syclsched.model.platform import Device, Partition, Platform
@@ -107,6 +109,8 @@ class LiveDevices:
         self._queues: dict[tuple[str, str, int], Any] = {}
         self._allocators: dict[str, Any] = {}
         self._closed = False
+        #: Where memory comes from.
+        self.pools = Pools(platform, self.allocator_queue)
 
     def sycl_device(self, name: str) -> Any:
         """Return the ``dpctl.SyclDevice`` of a device.
@@ -191,6 +195,23 @@ class LiveDevices:
                 self._allocators[space] = self._make_queue(self.context(members[0].name), owner)
             return self._allocators[space]
 
+    def memory(self) -> dict[str, MemoryInfo]:
+        """Return what is held of each memory space that was used: in use, reserved for later, and peaks.
+
+        Returns
+        -------
+        dict of str to MemoryInfo
+            By name of the space.
+        """
+        return self.pools.info()
+
+    def trim_memory(self) -> int:
+        """Give memory that nobody uses back to the runtime, and return how many bytes that was.
+
+        It is kept otherwise, for runs to come, until the devices are closed.
+        """
+        return self.pools.trim()
+
     def queues(self) -> tuple[Any, ...]:
         """Return all queues made so far."""
         with self._lock:
@@ -206,6 +227,7 @@ class LiveDevices:
         try:
             self.wait()
         finally:
+            self.pools.close()
             with self._lock:
                 self._closed = True
                 for kept in (self._queues, self._allocators, self._contexts, self._devices, self._roots):

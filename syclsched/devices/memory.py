@@ -8,10 +8,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from syclsched.devices import faultpoints
+from syclsched.devices.pool import Block
 from syclsched.errors import MemoryLimitError
 
 UsmKind = Literal["device", "shared", "host"]
+#: USM memory, or plain memory of the host.
+MemoryKind = Literal["device", "shared", "host", "numpy"]
 #: SYCL has no allocation of size zero, and an empty `usm_ndarray` wants room for one element (complex128).
 SMALLEST_ALLOCATION_BYTES = 16
 
@@ -44,8 +46,6 @@ def allocate(queue: Any, nbytes: int, kind: UsmKind) -> Any:
 
     kinds = {"device": memory.MemoryUSMDevice, "shared": memory.MemoryUSMShared, "host": memory.MemoryUSMHost}
     try:
-        if faultpoints.active is not None:
-            faultpoints.active.allocates(queue, nbytes)
         return kinds[kind](max(nbytes, SMALLEST_ALLOCATION_BYTES), queue=queue)
     except (memory.USMAllocationError, MemoryError) as error:
         raise MemoryLimitError(
@@ -69,6 +69,40 @@ class _OnQueue:
             "syclobj": queue,
             "offset": 0,
         }
+
+
+class _OfBlock:
+    """Names a block of a pool in the USM array interface, and keeps it."""
+
+    def __init__(self, block: Block, queue: Any) -> None:
+        self.block = block
+        self.__sycl_usm_array_interface__ = {
+            "data": (block.pointer, False),
+            "shape": (max(block.nbytes, SMALLEST_ALLOCATION_BYTES),),
+            "strides": None,
+            "typestr": "|u1",
+            "version": 1,
+            "syclobj": queue,
+            "offset": 0,
+        }
+
+
+def of_block(block: Block, queue: Any) -> Any:
+    """Return a block of a pool as USM memory, without a copy.
+
+    Parameters
+    ----------
+    block : Block
+        Of USM memory.
+    queue : dpctl.SyclQueue
+        That it was allocated on.
+
+    Returns
+    -------
+    dpctl.memory.*
+        Of the same kind; holds a reference to the block.
+    """
+    return type(block.owner)(_OfBlock(block, queue))
 
 
 def part(memory: Any, start: int, nbytes: int) -> Any:

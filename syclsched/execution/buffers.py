@@ -10,9 +10,9 @@ import numpy as np
 
 from syclsched.devices import memory
 from syclsched.devices.arguments import BoundArray
+from syclsched.devices.pool import Block
 from syclsched.errors import MemoryLimitError
 from syclsched.execution.program import Buffer
-from syclsched.execution.reserve import Reserve, touch
 from syclsched.model.access import RowRange, rows_name
 from syclsched.model.plan import Instruction, PlannedArray, PlannedRows
 from syclsched.model.platform import HOST, MemorySpace, Platform
@@ -33,13 +33,20 @@ class LiveBuffer:
         Whether the host can address it.
     owned : bool
         False for the user's own array.
+    block : Block, optional
+        What gives the memory back.
     """
 
-    def __init__(self, array: PlannedArray, storage: Any, *, on_host: bool, owned: bool) -> None:
+    def __init__(
+        self, array: PlannedArray, storage: Any, *, on_host: bool, owned: bool, block: Block | None = None
+    ) -> None:
         self.array = array
         self.storage = storage
         self.on_host = on_host
         self.owned = owned
+        self.block = block
+        #: Whether somebody else has the memory now: one answer for the whole and its parts.
+        self._shared = [False]
         self._views: dict[int, BoundArray] = {}
         self._parts: dict[RowRange, LiveBuffer] = {}
 
@@ -61,6 +68,7 @@ class LiveBuffer:
             )
             storage = memory.part(self.storage, start * row_bytes, nbytes) if self.is_usm else self.storage[start:stop]
             found = LiveBuffer(array, storage, on_host=self.on_host, owned=self.owned)
+            found._shared = self._shared
             self._parts[start, stop] = found
         return found
 
@@ -68,6 +76,15 @@ class LiveBuffer:
     def is_usm(self) -> bool:
         """Whether it is USM memory."""
         return not isinstance(self.storage, np.ndarray)
+
+    def give_out(self) -> None:
+        """Note that somebody else has the memory now: it goes back when they let go of it."""
+        self._shared[0] = True
+
+    def give_back(self) -> None:
+        """Give the memory back to its pool, for the next who asks: nobody may use it any more."""
+        if self.block is not None and not self._shared[0]:
+            self.block.give_back()
 
     def bound(self, lane: int, queue: Any) -> BoundArray:
         """Return it as an argument for a lane's queue, without a copy.
@@ -141,8 +158,6 @@ class BufferTable:
         Where USM memory comes from.
     arrays : Mapping[str, PlannedArray]
         The plan's arrays.
-    limits : Mapping[str, int]
-        The plan's peak per space, in bytes.
     ranges : Mapping[str, PlannedRows], optional
         Rows that are asked for by name besides the segments among the arrays. They have no memory of their own: they
         lie in that of their array.
@@ -153,7 +168,6 @@ class BufferTable:
         platform: Platform,
         live: Any,
         arrays: Mapping[str, PlannedArray],
-        limits: Mapping[str, int],
         ranges: Mapping[str, PlannedRows] | None = None,
     ) -> None:
         self._spaces: dict[str, MemorySpace] = {s.name: s for s in platform.spaces}
@@ -162,8 +176,8 @@ class BufferTable:
         self._rows = {name: array.rows for name, array in arrays.items() if array.rows is not None} | dict(ranges or {})
         self._buffers: dict[Buffer, LiveBuffer] = {}
         self._held_bytes: dict[str, int] = {}
-        self._reserve = Reserve(limits)
         self._prepared: dict[Buffer, LiveBuffer] = {}
+        #: The most bytes of arrays there were at once, by space.
         self.peak_bytes: dict[str, int] = {}
 
     def add_input(self, name: str, data: NumpyArray, *, private: bool) -> None:
@@ -197,11 +211,7 @@ class BufferTable:
             If it cannot be had.
         """
         for buffer in buffers:
-            if buffer[1] == HOST:
-                continue
-            made = self._make(buffer)
-            if made.on_host:
-                touch(made.storage)
+            made = self._make(buffer, touch=True)
             for lane, queue in users.get(buffer, {}).items():
                 made.bound(lane, queue)
             self._prepared[buffer] = made
@@ -223,28 +233,21 @@ class BufferTable:
         self._held_bytes[space] = held
         self.peak_bytes[space] = max(held, self.peak_bytes.get(space, 0))
 
-    def _make(self, buffer: Buffer) -> LiveBuffer:
+    def _make(self, buffer: Buffer, *, touch: bool = False) -> LiveBuffer:
         name, space = buffer
         array = self._arrays[name]
-        on_host = self._spaces[space].host_accessible or space == HOST
-        return LiveBuffer(array, self._storage(array, space), on_host=on_host, owned=True)
-
-    def _storage(self, array: PlannedArray, space: str) -> Any:
         try:
-            if space == HOST:
-                return np.empty(array.shape, array.dtype)
-            waiting = self._reserve.take(space, array.nbytes, self._held_bytes.get(space, 0))
-            return self._usm(space, array.nbytes) if waiting is None else waiting
+            block, storage = self._live.pools.take(space, array.nbytes, touch=touch)
         except (MemoryError, MemoryLimitError) as error:
             raise MemoryLimitError(
                 f"{array.nbytes} bytes for array {array.name!r} could not be allocated",
                 where=f"memory space {space!r}",
                 hint="Give memory back, or use smaller tiles",
             ) from error
-
-    def _usm(self, space: str, nbytes: int) -> Any:
-        kind: memory.UsmKind = "shared" if self._spaces[space].host_accessible else "device"
-        return memory.allocate(self._live.allocator_queue(space), nbytes, kind)
+        if isinstance(storage, np.ndarray):
+            storage = storage.view(array.dtype).reshape(array.shape)
+        on_host = self._spaces[space].host_accessible or space == HOST
+        return LiveBuffer(array, storage, on_host=on_host, owned=True, block=block)
 
     def free(self, buffer: Buffer) -> int:
         """Give a buffer back, if it is there; return its bytes."""
@@ -252,8 +255,7 @@ class BufferTable:
         if found is None:
             return 0
         self._held_bytes[buffer[1]] -= found.array.nbytes
-        if found.is_usm:
-            self._reserve.give(buffer[1], found.array.nbytes, found.storage)
+        found.give_back()
         return found.array.nbytes
 
     def memory_of(self, buffer: Buffer) -> Buffer:
@@ -303,8 +305,9 @@ class BufferTable:
         return len(self._buffers)
 
     def clear(self) -> None:
-        """Give everything back."""
+        """Give everything back, but for what the user has been given."""
+        for live in (*self._buffers.values(), *self._prepared.values()):
+            live.give_back()
         self._buffers.clear()
-        self._reserve.clear()
         self._prepared.clear()
         self._held_bytes.clear()

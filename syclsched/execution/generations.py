@@ -142,7 +142,7 @@ class Generation:
         self._current: Replay | None = None
         self._worker = worker
         self._given: dict[str, NumpyArray] = {}
-        self._buffers = prepared.new_buffers(live, total_bytes(plan))
+        self._buffers = prepared.new_buffers(live)
         self._loop = SubmissionLoop(library, lanes, program.slots, device_names(plan))
         self._loop.go_native(own_kernels=True)
         self._commands = Commands(self._loop, program, prepared.work, dict(executables), self._buffers, lanes)

@@ -131,7 +131,10 @@ def read(buffer: LiveBuffer, like: Like, queue: Any, *, share: bool) -> Any:
 
     if buffer.is_usm:
         array = buffer.usm_array(buffer.storage.sycl_queue)
-        array = array if share else tensor.copy(array)
+        if share:
+            buffer.give_out()
+        else:
+            array = tensor.copy(array)
     else:
         array = tensor.asarray(buffer.numpy(writable=False), sycl_queue=queue)
     if like == "usm_ndarray":

@@ -120,10 +120,10 @@ class Prepared:
         """Return the value of every input; see `gather_inputs`."""
         return gather_inputs(self.plan, self.graph, inputs)
 
-    def new_buffers(self, live: Any, limits: Mapping[str, int]) -> BufferTable:
+    def new_buffers(self, live: Any) -> BufferTable:
         """Return a table for the plan's buffers, with nothing in it."""
         arrays = {array.name: array for array in self.plan.arrays}
-        return BufferTable(self.plan.platform, live, arrays, limits, argument_rows(self.graph))
+        return BufferTable(self.plan.platform, live, arrays, argument_rows(self.graph))
 
 
 def prepare(plan: Plan, graph: TaskGraph) -> Prepared:
@@ -164,7 +164,7 @@ def start(
     """
     plan, program = prepared.plan, prepared.program
     queues = queues_of(plan, live)
-    buffers = prepared.new_buffers(live, plan.peak_bytes)
+    buffers = prepared.new_buffers(live)
     for name in prepared.inputs:
         buffers.add_input(name, values[name], private=name in program.written_inputs)
     dispatcher = Dispatcher(program, prepared.work, buffers, queues, record=trace)
