@@ -142,6 +142,10 @@ class TaskFailedError(ExecutionError):
         self.task = task
 
 
+class DeviceError(ExecutionError):
+    """A device or its runtime broke off what it was to do; it may go better when it is tried again, or elsewhere."""
+
+
 class RunCancelledError(ExecutionError):
     """The result was asked for of a run, or of a task, that was cancelled."""
 

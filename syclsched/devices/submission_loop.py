@@ -16,7 +16,7 @@ from syclsched.devices.executables import KernelSubmission
 from syclsched.devices.fences import must_fence, scratch_for
 from syclsched.devices.native_opencl import NativeOpenCL, load_native, sycl_event_at
 from syclsched.devices.submission_library import Library
-from syclsched.errors import ExecutionError
+from syclsched.errors import DeviceError, ExecutionError
 
 #: With more unfinished events than this, a kernel goes behind a fence instead of taking a long list.
 LONGEST_LIST = 8
@@ -230,7 +230,7 @@ class SubmissionLoop:
 
         Raises
         ------
-        ExecutionError
+        DeviceError
             If a later part of a sequence is refused: it can neither be ended nor be done again.
         """
         parts = [part for command in commands for part in command.parts]
@@ -335,7 +335,7 @@ class SubmissionLoop:
             self._events[slot] = self._events[parts[done - 1].slot]
             if not self._stop.value:
                 self.wait(batch)
-                raise ExecutionError("a kernel was refused in the middle of a sequence", where=f"instruction {slot}")
+                raise DeviceError("a kernel was refused in the middle of a sequence", where=f"instruction {slot}")
         return batch
 
     def stamp(self, lane: int) -> tuple[int, int]:

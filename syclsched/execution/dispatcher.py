@@ -20,7 +20,7 @@ from syclsched.execution.batches import Commands, Gathered
 from syclsched.execution.buffers import BufferTable
 from syclsched.execution.clock import Anchor, ClockMap, now_ns, take_anchor
 from syclsched.execution.events import EventTable
-from syclsched.execution.failures import Failures, task_failed
+from syclsched.execution.failures import Failures, Reason, task_failed
 from syclsched.execution.lane_set import LaneSet
 from syclsched.execution.lanes import Completion, DeviceLane, HostLane, by_index, device_names
 from syclsched.execution.outcomes import read_device_failures, read_statuses
@@ -199,7 +199,7 @@ class Dispatcher:
         needed = buffers_to_prepare((i for _, i in plan.instructions()), plan.peak_bytes)
         self.buffers.prepare(needed, self._users())
         self._lanes = LaneSet(
-            plan, self._queues, self.buffers, self._events, self.counts, self._inbox.put, lambda: self.cancelled
+            plan, self._queues, self.buffers, self._events, self.counts, self._inbox.put, lambda: self._ending
         )
         if self._loop_in_c is not None:
             queues = by_index(self.program.plan, self._queues)
@@ -254,7 +254,8 @@ class Dispatcher:
         if instruction.kind == "alloc":
             self._allocate(node, force=False)
         elif instruction.kind == "free":
-            self._room.free(node)
+            if not self.failures.halted:  # what was not read yet is worth keeping
+                self._room.free(node)
             self._readiness.submitted(node)
         elif self._must_skip(node):
             if self._gathered.nodes:
@@ -268,8 +269,13 @@ class Dispatcher:
         else:
             self._submit(node)
 
+    @property
+    def _ending(self) -> bool:
+        """Whether nothing more is to be begun."""
+        return self.cancelled or self.failures.halted
+
     def _must_skip(self, node: Node) -> bool:
-        if self.cancelled:
+        if self._ending:
             return True
         if self.failures.none:
             return False
@@ -280,7 +286,7 @@ class Dispatcher:
     def _skip(self, node: Node) -> None:
         self.failures.lost(node.instruction)
         self.records[node.id] = Record(now_ns(), "cancelled")
-        ordered = not (self.cancelled or node.on_host) and node.events
+        ordered = not (self._ending or node.on_host) and node.events
         self._passed(node, self._device_lane(node).order(self._events_before(node)) if ordered else None)
         if node.id in self.program.signals:
             self._readiness.completed(node)
@@ -341,7 +347,10 @@ class Dispatcher:
             event = lane.submit(node, self._work.get(node.id), self._executables.get(node.id), before)
         except Exception as error:
             record.outcome, event = "failed", None
-            self._failed(node, task_failed(node.instruction, error, "could not be submitted:"))
+            work = self._work.get(node.id)
+            begun = work is not None and not work.implementation.is_kernel
+            reason: Reason = "copy" if node.instruction.kind == "copy" else "submission"
+            self._failed(node, task_failed(node.instruction, error, "could not be submitted:"), reason, begun=begun)
             instead = lane.order(before) if node.events else None
         else:
             self.counts.submission_ns += now_ns() - record.submit_ns
@@ -407,7 +416,8 @@ class Dispatcher:
     def _signalled(self, completion: Completion) -> None:
         self._signals_due -= 1
         if completion.error is not None:
-            self._failed(completion.node, task_failed(completion.node.instruction, completion.error, "failed:"))
+            error = task_failed(completion.node.instruction, completion.error, "failed:")
+            self._failed(completion.node, error, "device", begun=True)
         self._readiness.completed(completion.node)
 
     def _completed(self, completion: Completion) -> None:
@@ -415,7 +425,9 @@ class Dispatcher:
         record.start_ns, record.finish_ns = completion.start_ns, completion.finish_ns
         if completion.error is not None:
             record.outcome = "failed"
-            self._failed(node, task_failed(node.instruction, completion.error, "raised"))
+            begun = completion.start_ns is not None
+            reason: Reason = "raised" if begun and node.instruction.kind == "host" else "copy" if begun else "device"
+            self._failed(node, task_failed(node.instruction, completion.error, "raised"), reason, begun=begun)
         elif completion.start_ns is None:
             record.outcome = "cancelled"
             self.failures.lost(node.instruction)
@@ -424,9 +436,9 @@ class Dispatcher:
         self._passed(node, None)
         self._readiness.completed(node)
 
-    def _failed(self, node: Node, error: TaskFailedError) -> None:
-        self.failures.record(node.instruction, error)
-        self.failures.lost(node.instruction)
+    def _failed(self, node: Node, error: TaskFailedError, reason: Reason, *, begun: bool = False) -> None:
+        self.failures.record(node.instruction, error, reason)
+        self.failures.lost(node.instruction, begun=begun)
 
     def _passed(self, node: Node, event: Any) -> None:
         self._events.put(node.id, event, node.lane)
@@ -448,7 +460,7 @@ class Dispatcher:
 
     def _allocate(self, node: Node, *, force: bool) -> None:
         instruction = node.instruction
-        if self.cancelled:
+        if self._ending:
             self._room.skip(instruction)
         else:
             try:
@@ -456,13 +468,13 @@ class Dispatcher:
                     self._readiness.park(node)
                     return
             except MemoryLimitError as error:
-                self._failed(node, task_failed(instruction, error, "no memory:"))
+                self._failed(node, task_failed(instruction, error, "no memory:"), "memory")
         self._events.put(node.id, None)
         self._readiness.submitted(node)
 
     def _make_room(self) -> bool:
         """Give allocations that were put aside a chance; return False if there is nothing to do but sleep."""
-        if self._room.reap() or self.cancelled:
+        if self._room.reap() or self._ending:
             self._readiness.unpark()
             return True
         if self._room.expect() or self._readiness.running or self._signals_due or self._paced:

@@ -3,14 +3,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple
 
 from syclsched.errors import ExecutionError, SyclschedError, TaskFailedError
 from syclsched.execution.program import Buffer
 from syclsched.model.plan import Instruction, Plan, PlannedTask
 
 Bad = Literal["failed", "cancelled"]
+
+#: Why an instruction failed: the runtime refused it; a copy by the host failed; there was no memory; its device failed
+#: after it had been submitted; the task itself raised; the task reports by its status that it failed.
+Reason = Literal["submission", "copy", "memory", "device", "raised", "status"]
+
+
+class Failed(NamedTuple):
+    """One failure.
+
+    Parameters
+    ----------
+    instruction : Instruction
+        What failed.
+    error : TaskFailedError
+        As the caller gets it.
+    reason : str
+        See `Reason`.
+    """
+
+    instruction: Instruction
+    error: TaskFailedError
+    reason: Reason
 
 
 class Failures:
@@ -30,7 +52,14 @@ class Failures:
         self._tasks = tasks
         self._bad: set[Buffer] = set()
         self._dead: set[str] = set()
-        self._errors: list[tuple[int, TaskFailedError]] = []
+        self._errors: list[Failed] = []
+        #: Instructions that were never begun, and those that were, but whose results are no good.
+        self.left_out: set[int] = set()
+        self.spoilt: set[int] = set()
+        #: Says of what fails whether it will be recovered from; then nothing more is to be begun.
+        self.halts: Callable[[Instruction, Reason], bool] | None = None
+        #: Whether nothing more is to be begun.
+        self.halted = False
 
     @property
     def none(self) -> bool:
@@ -55,15 +84,31 @@ class Failures:
         if self._bad:
             self._bad.difference_update((use.array, use.space) for use in instruction.uses if use.mode.writes)
 
-    def lost(self, instruction: Instruction) -> None:
-        """Note that an instruction failed or was cancelled: what it writes is missing."""
+    def lost(self, instruction: Instruction, *, begun: bool = False) -> None:
+        """Note that an instruction failed or was cancelled: what it writes is missing.
+
+        Parameters
+        ----------
+        instruction : Instruction
+            Which.
+        begun : bool, optional
+            Whether it may have written something.
+        """
+        (self.spoilt if begun else self.left_out).add(instruction.id)
         self._bad.update((use.array, use.space) for use in instruction.uses if use.mode.writes)
         if instruction.kind in ("launch", "host") and instruction.task is not None:
             self._dead.add(instruction.task)
 
-    def record(self, instruction: Instruction, error: TaskFailedError) -> None:
+    def record(self, instruction: Instruction, error: TaskFailedError, reason: Reason) -> None:
         """Keep an error for the caller."""
-        self._errors.append((instruction.id, error))
+        self._errors.append(Failed(instruction, error, reason))
+        if self.halts is not None and self.halts(instruction, reason):
+            self.halted = True
+
+    @property
+    def all(self) -> tuple[Failed, ...]:
+        """What failed, in the plan's order."""
+        return tuple(sorted(self._errors, key=lambda failed: failed.instruction.id))
 
     def is_lost(self, buffer: Buffer) -> bool:
         """Return whether a buffer's value is missing."""
@@ -76,7 +121,12 @@ class Failures:
     @property
     def first(self) -> TaskFailedError | None:
         """The error of the first task in the plan's order, or None."""
-        return min(self._errors, key=lambda e: e[0])[1] if self._errors else None
+        return min(self._errors, key=lambda failed: failed.instruction.id).error if self._errors else None
+
+    def renew(self, walked: Failures) -> None:
+        """Take over which values are missing, and what failed on its device, from a walk over all instructions."""
+        self._bad, self._dead = walked._bad, walked._dead
+        self.spoilt |= walked.spoilt
 
 
 def task_failed(instruction: Instruction, cause: BaseException, verb: str) -> TaskFailedError:
@@ -125,15 +175,23 @@ def note_device_failures(
         ``failed`` or ``cancelled`` by instruction number.
     """
     found: dict[int, Bad] = {}
-    for _, instruction in plan.instructions() if codes else ():
-        if failures.cancels(instruction):
-            found[instruction.id] = "cancelled"
-        elif instruction.id in codes:
-            found[instruction.id] = "failed"
-            cause = ExecutionError(f"the runtime gives it status {codes[instruction.id]}")
-            failures.record(instruction, task_failed(instruction, cause, "failed on its device:"))
+    if not codes:
+        return found
+    # From the beginning: a value that is missing at the end may have been there when it was read.
+    walked = Failures(failures._tasks)
+    for _, instruction in plan.instructions():
+        number = instruction.id
+        if number in failures.left_out or number in failures.spoilt:
+            walked.lost(instruction, begun=number in failures.spoilt)
+        elif walked.cancels(instruction):
+            found[number] = "cancelled"
+            walked.lost(instruction, begun=True)
+        elif number in codes:
+            found[number] = "failed"
+            cause = ExecutionError(f"the runtime gives it status {codes[number]}")
+            failures.record(instruction, task_failed(instruction, cause, "failed on its device:"), "device")
+            walked.lost(instruction, begun=True)
         else:
-            failures.done(instruction)
-            continue
-        failures.lost(instruction)
+            walked.done(instruction)
+    failures.renew(walked)
     return found

@@ -70,6 +70,7 @@ def read_statuses(
             continue
         error = failed_status(piece, buffers)
         if error is not None:
-            failures.record(program.nodes[number].instruction, error)
+            failures.record(program.nodes[number].instruction, error, "status")
+            failures.spoilt.add(number)
             found[number] = "failed"
     return found

@@ -20,7 +20,7 @@ from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.errors import ExecutionError, SyclschedError
 from syclsched.execution.buffers import BufferTable, LiveBuffer
 from syclsched.execution.clock import ClockMap
-from syclsched.execution.failures import Failures, task_failed
+from syclsched.execution.failures import Failures, Reason, task_failed
 from syclsched.execution.outcomes import read_device_failures, read_statuses
 from syclsched.execution.program import Buffer, Program
 from syclsched.execution.records import Counts, Outcome, Record, Times
@@ -256,10 +256,10 @@ class Replay:
         self.cancelled = self.cancelled or self._loop.stopped
         begun = self._commands.begun_at(done)
         if begun is not None:
-            self._refused(begun.slot, "the runtime refuses it in the middle of its steps")
+            self._refused(begun.slot, "the runtime refuses it in the middle of its steps", begun=True)
         for command in self._commands.from_submission(done):
             instruction = self.program.nodes[command.slot].instruction
-            if self.cancelled or self.failures.cancels(instruction):
+            if self.cancelled or self.failures.halted or self.failures.cancels(instruction):
                 self._outcomes[command.slot] = "cancelled"
             else:
                 batch = self._loop.submit([command])
@@ -272,12 +272,12 @@ class Replay:
                 continue
             self._left_out(command.slot)
 
-    def _left_out(self, number: int) -> None:
+    def _left_out(self, number: int, *, begun: bool = False) -> None:
         """Note what is not done, and keep the order: others may wait through it for what it waits for."""
         node = self.program.nodes[number]
-        self.failures.lost(node.instruction)
+        self.failures.lost(node.instruction, begun=begun)
         self._submit_ns[number] = time.perf_counter_ns()
-        if not self.cancelled:
+        if not (self.cancelled or self.failures.halted):
             batch = self._loop.submit([self._loop.fence(number, node.lane, node.events)])
             self._batches.append(batch)
             if not batch.done:  # not even this, so the host waits
@@ -285,14 +285,16 @@ class Replay:
                     if self._loop.has_event(before):
                         self._loop.event(before).wait()
 
-    def _refused(self, number: int, why: str) -> None:
+    def _refused(self, number: int, why: str, *, begun: bool = False) -> None:
         instruction = self.program.nodes[number].instruction
         self._outcomes[number] = "cancelled" if self._loop.stopped else "failed"
         if self._loop.stopped:
             self.cancelled = True
         else:
-            self.failures.record(instruction, task_failed(instruction, ExecutionError(why), "could not be submitted:"))
-        self._left_out(number)
+            reason: Reason = "copy" if instruction.kind == "copy" else "submission"
+            error = task_failed(instruction, ExecutionError(why), "could not be submitted:")
+            self.failures.record(instruction, error, reason)
+        self._left_out(number, begun=begun)
 
     # --- the end, on the worker -------------------------------------------------------------------
 

@@ -77,7 +77,7 @@ def test_the_first_error_in_the_plans_order_is_reported() -> None:
     assert failures.first is None
     for number in (5, 2, 9):
         instruction = touch(number, f"t{number}", ("x", WRITE))
-        failures.record(instruction, task_failed(instruction, ValueError("no"), "raised"))
+        failures.record(instruction, task_failed(instruction, ValueError("no"), "raised"), "raised")
     assert failures.first is not None and failures.first.task == "t2"
 
 

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Versions of arrays: every task that writes an array makes the next one. Pure.
+
+What is said of arrays holds for segments, where a plan has some: they are arrays of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from syclsched.execution.program import MEMORY_KINDS, Buffer
+from syclsched.model.plan import Plan, PlannedTask
+from syclsched.model.platform import HOST
+
+#: The version of an array that a run begins with: an input's value.
+GIVEN = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """Which task reads and makes which version of which array.
+
+    Parameters
+    ----------
+    read, written : Mapping[str, Mapping[str, int]]
+        By task: version by array.
+    writers : Mapping[str, tuple of str or None]
+        By array: who made each version; nobody made the first.
+    """
+
+    read: Mapping[str, Mapping[str, int]]
+    written: Mapping[str, Mapping[str, int]]
+    writers: Mapping[str, tuple[str | None, ...]]
+
+    def writer(self, array: str, version: int) -> str | None:
+        """Return the task that makes a version; None of the first."""
+        return None if version == GIVEN else self.writers[array][version]
+
+    def last(self, array: str) -> int:
+        """Return the version that an array has when all is done."""
+        return len(self.writers.get(array, (None,))) - 1
+
+
+def find_versions(tasks: Iterable[PlannedTask]) -> Versions:
+    """Return the versions of all arrays.
+
+    Parameters
+    ----------
+    tasks : iterable of PlannedTask
+        A plan's, in order of submission: whatever else orders them, those that touch the same array keep this order.
+    """
+    read: dict[str, dict[str, int]] = {}
+    written: dict[str, dict[str, int]] = {}
+    writers: dict[str, list[str | None]] = {}
+    for task in tasks:
+        mine, made = read.setdefault(task.name, {}), written.setdefault(task.name, {})
+        for access in task.accesses:
+            known = writers.setdefault(access.array, [None])
+            if access.mode.reads:
+                mine[access.array] = len(known) - 1
+            if access.mode.writes:
+                made[access.array] = len(known)
+                known.append(task.name)
+    return Versions(read, written, {array: tuple(known) for array, known in writers.items()})
+
+
+def find_contents(
+    plan: Plan, versions: Versions, left_out: Iterable[int], spoilt: Iterable[int], *, frees: bool = True
+) -> dict[Buffer, int]:
+    """Return which version lies whole in which buffer when a run has ended.
+
+    Parameters
+    ----------
+    plan : Plan
+        What was run.
+    versions : Versions
+        Of its tasks.
+    left_out, spoilt : iterable of int
+        Instructions that were never begun; and those that were, but not done well: what they write is no version.
+    frees : bool, optional
+        Whether memory was given back and got where the plan says so, and so its contents are gone.
+
+    Returns
+    -------
+    dict of (array, space) to int
+        Version by buffer; what is not among them holds nothing that could be used.
+    """
+    skipped, broken = frozenset(left_out), frozenset(spoilt)
+    segments: dict[str, list[str]] = {}
+    for array in plan.arrays:
+        if array.rows is not None:
+            segments.setdefault(array.rows.array, []).append(array.name)
+    found: dict[Buffer, int] = {(a.name, HOST): GIVEN for a in plan.arrays if a.is_input}
+    for _, instruction in plan.instructions():
+        number = instruction.id
+        if instruction.kind in MEMORY_KINDS:
+            use = instruction.uses[0]
+            for name in (use.array, *segments.get(use.array, ())) if frees else ():
+                found.pop((name, use.space), None)
+            continue
+        if number in skipped:
+            continue
+        writes = [(use.array, use.space) for use in instruction.uses if use.mode.writes]
+        made: dict[Buffer, int | None] = dict.fromkeys(writes)
+        if number not in broken and instruction.kind == "copy":
+            for source, target in zip(instruction.uses[::2], instruction.uses[1::2], strict=True):
+                made[target.array, target.space] = found.get((source.array, source.space))
+        elif number not in broken and instruction.task is not None:
+            for array, space in writes:
+                made[array, space] = versions.written[instruction.task].get(array)
+        for buffer, version in made.items():
+            if version is None:
+                found.pop(buffer, None)
+            else:
+                found[buffer] = version
+    return found
