@@ -101,16 +101,15 @@ def find_contents(
             continue
         if number in skipped:
             continue
-        writes = [(use.array, use.space) for use in instruction.uses if use.mode.writes]
-        made: dict[Buffer, int | None] = dict.fromkeys(writes)
-        if number not in broken and instruction.kind == "copy":
+        made: dict[Buffer, int | None] = {}
+        if instruction.kind == "copy":
             for source, target in zip(instruction.uses[::2], instruction.uses[1::2], strict=True):
                 made[target.array, target.space] = found.get((source.array, source.space))
-        elif number not in broken and instruction.task is not None:
-            for array, space in writes:
-                made[array, space] = versions.written[instruction.task].get(array)
+        elif instruction.task is not None:
+            mine = versions.written[instruction.task]
+            made = {(u.array, u.space): mine.get(u.array) for u in instruction.uses if u.mode.writes}
         for buffer, version in made.items():
-            if version is None:
+            if version is None or number in broken:
                 found.pop(buffer, None)
             else:
                 found[buffer] = version
