@@ -292,6 +292,8 @@ def run(
     calibrate: bool = True,
     rewrite: str = "auto",
     memory_limit: MemoryLimit | None = None,
+    debug: bool = False,
+    nan_guard: bool = False,
 ) -> Run:
     """Plan a graph if need be, and start it; returns at once.
 
@@ -313,17 +315,23 @@ def run(
         For planning, if no plan is given; see `plan`. Inputs and results have the names of ``graph`` in any case.
     memory_limit : int, str or Mapping[str, int or str], optional
         See `plan`; a plan that is given and needs more is refused.
+    debug : bool, optional
+        Do one instruction at a time, and let a task fail that changes arrays, or rows of them, which it does not
+        declare to write, or memory beyond; warn of tasks that read memory which nothing has written.
+    nan_guard : bool, optional
+        Do one instruction at a time, and let the first task fail that writes a NaN or an infinity.
 
     Returns
     -------
     Run
         Ask it for results; use it as a context manager to give everything back.
     """
-    from syclsched.execution import execute
+    from syclsched.execution import Safeguards, execute
 
+    safeguards = Safeguards(debug=debug, nan_guard=nan_guard)
     made, live = _planned_and_open(graph, platform, plan, policy, calibrate, rewrite, memory_limit)
     try:
-        return execute(made, graph, live, inputs=inputs, owns_devices=True)
+        return execute(made, graph, live, inputs=inputs, owns_devices=True, safeguards=safeguards)
     except BaseException:
         live.close()
         raise
@@ -339,6 +347,8 @@ def bind(
     rewrite: str = "auto",
     trace: bool = True,
     memory_limit: MemoryLimit | None = None,
+    debug: bool = False,
+    nan_guard: bool = False,
 ) -> Runner:
     """Plan a graph if need be, and make it ready to be run many times with new data.
 
@@ -347,7 +357,7 @@ def bind(
 
     Parameters
     ----------
-    graph, platform, plan, policy, calibrate, rewrite, memory_limit
+    graph, platform, plan, policy, calibrate, rewrite, memory_limit, debug, nan_guard
         As for `run`.
     trace : bool, optional
         Keep times of every run for `Run.trace`.
@@ -358,11 +368,13 @@ def bind(
         ``runner.run(inputs)`` starts a run, ``runner(inputs)`` waits for it and returns results. Use it as a context
         manager to give everything back.
     """
+    from syclsched.execution import Safeguards
     from syclsched.execution import bind as bind_plan
 
+    safeguards = Safeguards(debug=debug, nan_guard=nan_guard)
     made, live = _planned_and_open(graph, platform, plan, policy, calibrate, rewrite, memory_limit)
     try:
-        return bind_plan(made, graph, live, trace=trace, owns_devices=True)
+        return bind_plan(made, graph, live, trace=trace, owns_devices=True, safeguards=safeguards)
     except BaseException:
         live.close()
         raise

@@ -146,6 +146,14 @@ class DeviceError(ExecutionError):
     """A device or its runtime broke off what it was to do; it may go better when it is tried again, or elsewhere."""
 
 
+class UndeclaredWriteError(TaskFailedError):
+    """A task changed what it did not declare to write; found by ``debug=True``."""
+
+
+class NotFiniteError(TaskFailedError):
+    """A task wrote a NaN or an infinity; found by ``nan_guard=True``."""
+
+
 class RunCancelledError(ExecutionError):
     """The result was asked for of a run, or of a task, that was cancelled."""
 

@@ -19,10 +19,12 @@ from syclsched.errors import ArgumentError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from syclsched.execution import Safeguards
     from syclsched.model.plan import Plan
     from syclsched.model.trace import Trace
     from syclsched.workloads import CheckResult, Workload
 
+_WATCHED = "What runs are watched for"
 _SHOWN = "What is shown and written"
 
 
@@ -77,6 +79,22 @@ def run_command(
             "--record", metavar="FILE", help="Write the run as JSON, for `syclsched trace`.", rich_help_panel=_SHOWN
         ),
     ] = None,
+    debug: Annotated[
+        bool,
+        typer.Option(
+            "--debug",
+            help="One instruction at a time; a task that changes what it does not declare to write fails.",
+            rich_help_panel=_WATCHED,
+        ),
+    ] = False,
+    nan_guard: Annotated[
+        bool,
+        typer.Option(
+            "--nan-guard",
+            help="One instruction at a time; the first task that writes a NaN or an infinity fails.",
+            rich_help_panel=_WATCHED,
+        ),
+    ] = False,
     save_plan: Annotated[
         Path | None, typer.Option("--save-plan", metavar="FILE", help="Write the plan as JSON.", rich_help_panel=_SHOWN)
     ] = None,
@@ -88,9 +106,13 @@ def run_command(
 
     [bold]syclsched run cholesky --n 2048 --tile 256 --gantt run.png --trace run.json[/bold]
 
+    [bold]syclsched run stencil --debug[/bold] checks what every task writes.
+
     [bold]syclsched run cholesky --platform xeon-8480,max1550 --dry-run[/bold] tells how it would go on other hardware.
     """
     from rich.console import Console
+
+    from syclsched.execution import Safeguards
 
     console = Console(stderr=json_output, highlight=False)
     check_outputs(trace_file, record_file, save_plan, pictures=[gantt_file])
@@ -117,7 +139,7 @@ def run_command(
         if dry_run:
             outcome = _simulated(planned.plan)
         else:
-            outcome = _measured(planned, workload, repeat, console)
+            outcome = _measured(planned, workload, repeat, console, Safeguards(debug=debug, nan_guard=nan_guard))
     _show(outcome, planned.plan, json_output, console)
     predicted = None if dry_run else _prediction(planned.plan)
     write_pictures(outcome.trace, predicted, trace_file, gantt_file, console)
@@ -156,7 +178,7 @@ def _simulated(plan: Plan) -> _Outcome:
     return _Outcome(trace, None, (trace.makespan_s,))
 
 
-def _measured(planned: Planned, workload: Workload, repeat: int, console: Console) -> _Outcome:
+def _measured(planned: Planned, workload: Workload, repeat: int, console: Console, safeguards: Safeguards) -> _Outcome:
     """Run, fetch and check; of several runs keep the one in the middle."""
     from syclsched.execution import bind
 
@@ -165,7 +187,7 @@ def _measured(planned: Planned, workload: Workload, repeat: int, console: Consol
     assert planned.live is not None
     with (
         console.status(f"running {workload.name} ...") as status,
-        bind(planned.plan, workload.graph, planned.live) as runner,
+        bind(planned.plan, workload.graph, planned.live, safeguards=safeguards) as runner,
     ):
         for index in range(repeat):
             if repeat > 1:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 _LAZY = {
     "Run": "syclsched.execution.run",
     "Runner": "syclsched.execution.bound",
+    "Safeguards": "syclsched.execution.safeguards",
     "bind": "syclsched.execution.bound",
     "execute": "syclsched.execution.start",
 }
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from syclsched.execution.bound import Runner as Runner
     from syclsched.execution.bound import bind as bind
     from syclsched.execution.run import Run as Run
+    from syclsched.execution.safeguards import Safeguards as Safeguards
     from syclsched.execution.start import execute as execute
 
 

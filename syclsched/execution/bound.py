@@ -16,6 +16,7 @@ from syclsched.execution.buffers import NumpyArray
 from syclsched.execution.generations import Ring
 from syclsched.execution.lanes import queues_of
 from syclsched.execution.run import Run
+from syclsched.execution.safeguards import USUAL, Safeguards
 from syclsched.execution.start import prepare, start
 from syclsched.execution.straight import why_not_straight
 from syclsched.execution.work import compile_work
@@ -37,17 +38,25 @@ class Runner:
 
     Parameters
     ----------
-    plan, graph, live, trace, owns_devices
+    plan, graph, live, trace, owns_devices, safeguards
         As for `bind`.
     """
 
     def __init__(
-        self, plan: Plan, graph: TaskGraph, live: Any, *, trace: bool = True, owns_devices: bool = False
+        self,
+        plan: Plan,
+        graph: TaskGraph,
+        live: Any,
+        *,
+        trace: bool = True,
+        owns_devices: bool = False,
+        safeguards: Safeguards = USUAL,
     ) -> None:
         self.plan = plan
         self._prepared = prepare(plan, graph)
         self._live = live
         self._trace = trace
+        self._safeguards = safeguards
         self._owns_devices = owns_devices
         self._lock = threading.RLock()
         self._last: Run | None = None
@@ -61,6 +70,8 @@ class Runner:
         self.why_not_replayed = (
             "the package was built without its C parts, or they are switched off"
             if library is None
+            else "debug or nan_guard is on: instructions are done one at a time"
+            if safeguards.stepped
             else why_not_straight(self._prepared.program, self._executables)
         )
         self._ring = None
@@ -100,7 +111,7 @@ class Runner:
             if self._last is not None:
                 self._last.join()
             if self._ring is None:
-                self._last = start(self._prepared, self._live, values, trace=self._trace)
+                self._last = start(self._prepared, self._live, values, trace=self._trace, safeguards=self._safeguards)
             else:
                 if self._last is not None:
                     self._last.close()
@@ -267,7 +278,15 @@ class Runner:
         return f"<Runner of {self.plan.name!r}: {how}>"
 
 
-def bind(plan: Plan, graph: TaskGraph, live: Any, *, trace: bool = True, owns_devices: bool = False) -> Runner:
+def bind(
+    plan: Plan,
+    graph: TaskGraph,
+    live: Any,
+    *,
+    trace: bool = True,
+    owns_devices: bool = False,
+    safeguards: Safeguards = USUAL,
+) -> Runner:
     """Verify a plan and make it ready to be run many times with new data.
 
     Parameters
@@ -282,6 +301,8 @@ def bind(plan: Plan, graph: TaskGraph, live: Any, *, trace: bool = True, owns_de
         Keep times of every run for `Run.trace`.
     owns_devices : bool, optional
         Close ``live`` with the runner.
+    safeguards : Safeguards, optional
+        What its runs are watched for.
 
     Returns
     -------
@@ -293,4 +314,4 @@ def bind(plan: Plan, graph: TaskGraph, live: Any, *, trace: bool = True, owns_de
     RaceError, IncompletePlanError, MemoryLimitError, DeviceNotFoundError
         As `execute`.
     """
-    return Runner(plan, graph, live, trace=trace, owns_devices=owns_devices)
+    return Runner(plan, graph, live, trace=trace, owns_devices=owns_devices, safeguards=safeguards)

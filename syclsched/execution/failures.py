@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, NamedTuple
 
 from syclsched.errors import ExecutionError, SyclschedError, TaskFailedError
@@ -13,8 +13,9 @@ from syclsched.model.plan import Instruction, Plan, PlannedTask
 Bad = Literal["failed", "cancelled"]
 
 #: Why an instruction failed: the runtime refused it; a copy by the host failed; there was no memory; its device failed
-#: after it had been submitted; the task itself raised; the task reports by its status that it failed.
-Reason = Literal["submission", "copy", "memory", "device", "raised", "status"]
+#: after it had been submitted; the task itself raised; the task reports by its status that it failed; what it
+#: wrote is not as it should be.
+Reason = Literal["submission", "copy", "memory", "device", "raised", "status", "check"]
 
 
 class Failed(NamedTuple):
@@ -98,6 +99,10 @@ class Failures:
         self._bad.update((use.array, use.space) for use in instruction.uses if use.mode.writes)
         if instruction.kind in ("launch", "host") and instruction.task is not None:
             self._dead.add(instruction.task)
+
+    def spoil(self, buffers: Iterable[Buffer]) -> None:
+        """Note that the values of some buffers are not what they should be."""
+        self._bad.update(buffers)
 
     def record(self, instruction: Instruction, error: TaskFailedError, reason: Reason) -> None:
         """Keep an error for the caller."""

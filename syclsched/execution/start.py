@@ -9,11 +9,16 @@ from typing import Any
 
 from syclsched.execution.buffers import BufferTable, NumpyArray
 from syclsched.execution.dispatcher import Dispatcher
+from syclsched.execution.engine import Engine
+from syclsched.execution.guarded import GuardedBufferTable
 from syclsched.execution.inputs import gather_inputs
+from syclsched.execution.inspection import inspections_for
 from syclsched.execution.lanes import queues_of
 from syclsched.execution.program import Program
 from syclsched.execution.reading import covers
 from syclsched.execution.run import Run
+from syclsched.execution.safeguards import USUAL, Safeguards
+from syclsched.execution.stepper import Stepper
 from syclsched.execution.work import Work, argument_rows, resolve_work
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
@@ -27,6 +32,7 @@ def execute(
     *,
     trace: bool = True,
     owns_devices: bool = False,
+    safeguards: Safeguards = USUAL,
 ) -> Run:
     """Verify a plan, start it, and return at once.
 
@@ -47,6 +53,8 @@ def execute(
         Keep every instruction's event for `Run.trace`.
     owns_devices : bool, optional
         Close ``live`` when the run is closed or dropped.
+    safeguards : Safeguards, optional
+        What the run is watched for.
 
     Returns
     -------
@@ -63,7 +71,7 @@ def execute(
         If the plan uses a device that ``live`` does not have.
     """
     prepared = prepare(plan, graph)
-    return start(prepared, live, prepared.values(inputs), trace=trace, owns_devices=owns_devices)
+    return start(prepared, live, prepared.values(inputs), trace=trace, owns_devices=owns_devices, safeguards=safeguards)
 
 
 @dataclass(frozen=True)
@@ -120,10 +128,11 @@ class Prepared:
         """Return the value of every input; see `gather_inputs`."""
         return gather_inputs(self.plan, self.graph, inputs)
 
-    def new_buffers(self, live: Any) -> BufferTable:
-        """Return a table for the plan's buffers, with nothing in it."""
+    def new_buffers(self, live: Any, *, guarded: bool = False) -> BufferTable:
+        """Return a table for the plan's buffers, with nothing in it; if asked, one that notices what is wrong."""
         arrays = {array.name: array for array in self.plan.arrays}
-        return BufferTable(self.plan.platform, live, arrays, argument_rows(self.graph))
+        kind = GuardedBufferTable if guarded else BufferTable
+        return kind(self.plan.platform, live, arrays, argument_rows(self.graph))
 
 
 def prepare(plan: Plan, graph: TaskGraph) -> Prepared:
@@ -149,7 +158,13 @@ def prepare(plan: Plan, graph: TaskGraph) -> Prepared:
 
 
 def start(
-    prepared: Prepared, live: Any, values: dict[str, NumpyArray], *, trace: bool = True, owns_devices: bool = False
+    prepared: Prepared,
+    live: Any,
+    values: dict[str, NumpyArray],
+    *,
+    trace: bool = True,
+    owns_devices: bool = False,
+    safeguards: Safeguards = USUAL,
 ) -> Run:
     """Start a prepared plan, and return at once.
 
@@ -157,15 +172,20 @@ def start(
     ----------
     prepared : Prepared
         From `prepare`.
-    live, trace, owns_devices
+    live, trace, owns_devices, safeguards
         As for `execute`.
     values : dict of str to numpy.ndarray
         From `Prepared.values`.
     """
     plan, program = prepared.plan, prepared.program
     queues = queues_of(plan, live)
-    buffers = prepared.new_buffers(live)
+    buffers = prepared.new_buffers(live, guarded=safeguards.debug)
     for name in prepared.inputs:
         buffers.add_input(name, values[name], private=name in program.written_inputs)
-    dispatcher = Dispatcher(program, prepared.work, buffers, queues, record=trace)
-    return Run(dispatcher, live, values, owns_devices=owns_devices, joined=prepared.joined)
+    engine: Engine
+    if safeguards.stepped:
+        inspections = inspections_for(safeguards, buffers)
+        engine = Stepper(program, prepared.work, buffers, queues, inspections, record=trace)
+    else:
+        engine = Dispatcher(program, prepared.work, buffers, queues, record=trace)
+    return Run(engine, live, values, owns_devices=owns_devices, joined=prepared.joined)

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checksums of memory, block by block, so that a change is found and where it is. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+NumpyArray = np.ndarray[Any, np.dtype[Any]]
+#: A change is told to be within a block of this many bytes.
+BLOCK_BYTES = 256
+#: First byte and one past the last.
+Extent = tuple[int, int]
+
+
+def block_sums(data: NumpyArray) -> NumpyArray:
+    """Return a checksum of each block.
+
+    Each word of 32 bits is multiplied by an odd number of its place and all are added, modulo 2**64 (multilinear
+    hashing: Lemire and Kaser, Strongly universal string hashing is fast, 2014). A change of one word always changes the
+    sum. Words are half as wide as sums, else flips of two signs would cancel each other.
+
+    Parameters
+    ----------
+    data : numpy.ndarray of uint8, shape (n,)
+        The bytes.
+
+    Returns
+    -------
+    numpy.ndarray of uint64, shape (ceil(n / BLOCK_BYTES),)
+        One for each block.
+    """
+    whole = data.size // BLOCK_BYTES * BLOCK_BYTES
+    sums = np.empty(-(-data.size // BLOCK_BYTES), np.uint64)
+    words = np.ascontiguousarray(data[:whole]).view(np.uint32).reshape(-1, BLOCK_BYTES // 4)
+    np.einsum("ij,j->i", words, _weights(), out=sums[: len(words)])
+    if whole < data.size:
+        last = np.zeros(BLOCK_BYTES, np.uint8)
+        last[: data.size - whole] = data[whole:]
+        sums[-1] = np.dot(last.view(np.uint32).astype(np.uint64), _weights())
+    return sums
+
+
+def sums_of(data: NumpyArray, extents: Iterable[Extent]) -> list[NumpyArray]:
+    """Return the `block_sums` of some extents."""
+    return [block_sums(data[start:stop]) for start, stop in extents]
+
+
+def first_change(extents: Sequence[Extent], before: Sequence[NumpyArray], after: Sequence[NumpyArray]) -> Extent | None:
+    """Return the first block that has changed, or None.
+
+    Parameters
+    ----------
+    extents : sequence of (int, int)
+        What was looked at.
+    before, after : sequence of numpy.ndarray
+        From `sums_of`.
+
+    Returns
+    -------
+    (int, int) or None
+        First byte and one past the last.
+    """
+    for (start, stop), old, new in zip(extents, before, after, strict=True):
+        changed = np.flatnonzero(old != new)
+        if changed.size:
+            begin = start + int(changed[0]) * BLOCK_BYTES
+            return begin, min(stop, begin + BLOCK_BYTES)
+    return None
+
+
+def others(nbytes: int, written: Iterable[Extent]) -> list[Extent]:
+    """Return what is left of ``nbytes`` bytes without some extents, in order."""
+    found: list[Extent] = []
+    at = 0
+    for start, stop in sorted(written):
+        if start > at:
+            found.append((at, start))
+        at = max(at, stop)
+    if at < nbytes:
+        found.append((at, nbytes))
+    return found
+
+
+@lru_cache(maxsize=1)
+def _weights() -> NumpyArray:
+    random = np.random.default_rng(20240229)
+    return random.integers(0, 2**63, BLOCK_BYTES // 4, dtype=np.uint64) * np.uint64(2) + np.uint64(1)

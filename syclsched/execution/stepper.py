@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a plan one instruction at a time, and looks around each task: for ``debug=True`` and ``nan_guard=True``."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from syclsched.devices.executables import Executable
+from syclsched.errors import ExecutionError, MemoryLimitError, SyclschedError, TaskFailedError
+from syclsched.execution.buffers import BufferTable
+from syclsched.execution.clock import ClockMap, now_ns
+from syclsched.execution.events import EventTable
+from syclsched.execution.failures import Failures, Reason, task_failed
+from syclsched.execution.inspection import Inspection, UndeclaredWrites
+from syclsched.execution.lane_set import LaneSet
+from syclsched.execution.lanes import Completion
+from syclsched.execution.program import Buffer, Node, Program
+from syclsched.execution.records import Counts, Record
+from syclsched.execution.statuses import failed_status, statuses_behind
+from syclsched.execution.waiting import SLICE_S
+from syclsched.execution.work import Work, compile_work
+from syclsched.model.plan import Instruction
+
+
+class Stepper:
+    """Runs one program, once, in the plan's order. An `Engine`.
+
+    Parameters
+    ----------
+    program, work, buffers, queues, record
+        As for `Dispatcher`.
+    inspections : sequence of Inspection
+        What is looked at around each task.
+    """
+
+    lasting = True
+
+    def __init__(
+        self,
+        program: Program,
+        work: dict[int, Work],
+        buffers: BufferTable,
+        queues: dict[str, Any],
+        inspections: Sequence[Inspection],
+        *,
+        record: bool,
+    ) -> None:
+        self.program = program
+        self.buffers = buffers
+        self.counts = Counts()
+        self.failures = Failures(program.tasks)
+        self.records: dict[int, Record] = {}
+        self.clocks: Mapping[str, ClockMap] = {}
+        self.finished = threading.Event()
+        self.error: SyclschedError | None = None
+        self.cancelled = False
+        self.recording = record
+        self.when_finished: Callable[[], None] | None = None
+        self._work = work
+        self._queues = queues
+        self._inspections = inspections
+        self._executables: dict[int, Executable] = {}
+        self._completed: set[int] = set()
+        self._step = threading.Condition()
+        self._through = False
+        self._lanes: LaneSet | None = None
+        self._reports: queue.SimpleQueue[Completion] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=f"syclsched {program.plan.name} steps", daemon=True)
+
+    # --- for other threads ------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def cancel(self) -> None:
+        """Begin nothing more. Returns at once."""
+        if not self.finished.is_set():
+            self.cancelled = True
+
+    def join(self, timeout_s: float | None = None) -> None:
+        """Wait for the thread to end."""
+        self._thread.join(timeout_s)
+
+    def wait_submitted(self, number: int, timeout_s: float | None) -> bool:
+        """Wait until an instruction has completed or the run has ended; return False if the time was up first."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        with self._step:
+            while not self.is_complete(number):
+                left_s = SLICE_S if deadline is None else min(SLICE_S, deadline - time.monotonic())
+                if left_s <= 0:
+                    return False
+                self._step.wait(left_s)
+        return True
+
+    def event(self, number: int) -> Any:
+        """Return None: what is asked for has completed."""
+        return None
+
+    def passed(self, number: int) -> bool:
+        """Return whether an instruction has completed or was cancelled."""
+        return number in self._completed
+
+    def any_failed(self) -> bool:
+        """Return whether something has failed that is yet to be noted: never, each step's outcome is."""
+        return False
+
+    def is_complete(self, number: int) -> bool:
+        """Return whether an instruction has completed, was cancelled, or had nothing to do."""
+        return self.finished.is_set() or number in self._completed
+
+    @property
+    def through(self) -> bool:
+        """Whether everything was done: nothing was cancelled."""
+        return self._through and all(r.outcome != "cancelled" for r in self.records.values())
+
+    def statuses_behind(self, array: str) -> list[Work]:
+        """Return the tasks with a status that an array's last value depends on, in the plan's order."""
+        return statuses_behind(self.program, self._work, array)
+
+    # --- the thread -------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._prepare()
+            for _, instruction in self.program.plan.instructions():
+                self._do(self.program.nodes[instruction.id])
+            self._through = not self.cancelled
+        except SyclschedError as error:
+            self.error = error
+        except BaseException as error:
+            self.error = ExecutionError(
+                f"a step failed: {type(error).__name__}: {error}", where=f"plan {self.program.plan.name!r}"
+            )
+            self.error.__cause__ = error
+        finally:
+            if self._lanes is not None:
+                self._lanes.finish()
+            self.counts.peak_bytes = dict(self.buffers.peak_bytes)
+            self.finished.set()
+            with self._step:
+                self._step.notify_all()
+            if self.when_finished is not None:
+                self.when_finished()
+                self.when_finished = None
+
+    def _prepare(self) -> None:
+        self._executables = compile_work(self.program, self._work, self._queues)
+        self._lanes = LaneSet(
+            self.program.plan,
+            self._queues,
+            self.buffers,
+            EventTable(),
+            self.counts,
+            self._reports.put,
+            lambda: self.cancelled,
+        )
+
+    def _do(self, node: Node) -> None:
+        instruction = node.instruction
+        if instruction.kind == "alloc":
+            self._allocate(instruction)
+        elif instruction.kind == "free":
+            use = instruction.uses[0]
+            self.buffers.free((use.array, use.space))
+        elif self._must_skip(instruction):
+            self.failures.lost(instruction)
+            self.records[node.id] = Record(now_ns(), "cancelled")
+        else:
+            self._step_of(node)
+        with self._step:
+            self._completed.add(node.id)
+            self._step.notify_all()
+
+    def _must_skip(self, instruction: Instruction) -> bool:
+        if self.cancelled or self.failures.cancels(instruction):
+            return True
+        return any((use.array, use.space) not in self.buffers for use in instruction.uses)
+
+    def _allocate(self, instruction: Instruction) -> None:
+        if self.cancelled:
+            return
+        use = instruction.uses[0]
+        try:
+            self.buffers.allocate((use.array, use.space))
+        except MemoryLimitError as error:
+            self._failed(instruction, task_failed(instruction, error, "no memory:"), "memory", begun=False)
+
+    def _step_of(self, node: Node) -> None:
+        """Do one instruction, wait for it, and look at what it did."""
+        instruction, work = node.instruction, self._work.get(node.id)
+        if work is not None:
+            for each in self._inspections:
+                each.before(instruction, work)
+        record = Record(now_ns())
+        record.start_ns = record.submit_ns
+        failure: TaskFailedError | None = None
+        reason: Reason = "raised" if node.on_host else "device"
+        try:
+            failure = self._perform(node, work)
+        except Exception as error:
+            failure = task_failed(instruction, error, "failed:")
+        record.finish_ns = now_ns()
+        if failure is None and work is not None and (failure := failed_status(work, self.buffers)) is not None:
+            reason = "status"
+        if work is not None:
+            # Whatever else it did: what it spoilt must not be used.
+            for wrong in [each.after(instruction, work) for each in self._inspections]:
+                if failure is None and wrong is not None:
+                    failure, reason = wrong, "check"
+        if self.recording or failure is not None:
+            self.records[node.id] = record
+        if failure is None:
+            self.failures.done(instruction)
+            return
+        record.outcome = "failed"
+        self._failed(instruction, failure, reason, begun=True)
+        for each in self._inspections:
+            if isinstance(each, UndeclaredWrites):
+                self.failures.spoil(self._with_segments(each.spoiled))
+
+    def _perform(self, node: Node, work: Work | None) -> TaskFailedError | None:
+        executable, lanes = self._executables.get(node.id), self._lanes
+        assert lanes is not None
+        if not node.on_host:
+            self.counts.submissions += 1
+            lanes.devices[node.lane].submit(node, work, executable, []).wait()
+            lanes.devices[node.lane].release()
+            return None
+        host = lanes.hosts[node.lane]
+        host.start(node, work, executable, [])
+        completion = self._reports.get()
+        host.take_returned(completion)
+        return None if completion.error is None else task_failed(node.instruction, completion.error, "raised")
+
+    def _failed(self, instruction: Instruction, error: TaskFailedError, reason: Reason, *, begun: bool) -> None:
+        self.failures.record(instruction, error, reason)
+        self.failures.lost(instruction, begun=begun)
+
+    def _with_segments(self, buffers: set[Buffer]) -> set[Buffer]:
+        segments = self.program.segments
+        return buffers | {(s.name, space) for array, space in buffers for s in segments.get(array, ())}
