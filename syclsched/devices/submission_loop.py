@@ -404,6 +404,10 @@ class SubmissionLoop:
         """Return whether what was submitted for a slot has completed, or failed."""
         return bool(self._library.status(self._address(slot)) != 0)
 
+    def status(self, slot: int) -> int:
+        """Return 1 if what was submitted for a slot has completed, 0 if not yet, a negative code if it failed."""
+        return int(self._library.status(self._address(slot)))
+
     def failed(self) -> dict[int, int]:
         """Return the runtime's error codes of those slots whose command failed on its device.
 

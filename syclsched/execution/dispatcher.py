@@ -30,6 +30,7 @@ from syclsched.execution.records import Counts, Outcome, Record
 from syclsched.execution.reserve import buffers_to_prepare
 from syclsched.execution.room import Room
 from syclsched.execution.statuses import statuses_behind
+from syclsched.execution.stuck import what_is_left
 from syclsched.execution.waiting import wait_flag
 from syclsched.execution.work import Work, compile_work
 
@@ -156,6 +157,10 @@ class Dispatcher:
     def statuses_behind(self, array: str) -> list[Work]:
         """Return the tasks with a status that an array's last value depends on, in the plan's order."""
         return statuses_behind(self.program, self._work, array)
+
+    def what_is_left(self) -> str:
+        """Return what lanes are at, and what that waits for, in words."""
+        return what_is_left(self.program, self.is_complete)
 
     def join(self, timeout_s: float | None = None) -> None:
         """Wait for the thread to end."""

@@ -96,3 +96,6 @@ class Engine(Protocol):
 
     def is_complete(self, number: int) -> bool:
         """Return whether an instruction has completed, was cancelled, or had nothing to do."""
+
+    def what_is_left(self) -> str:
+        """Return what lanes are at, and what that waits for, in words."""

@@ -25,6 +25,7 @@ from syclsched.execution.outcomes import read_device_failures, read_statuses
 from syclsched.execution.program import Buffer, Program
 from syclsched.execution.records import Counts, Outcome, Record, Times
 from syclsched.execution.statuses import statuses_behind
+from syclsched.execution.stuck import what_is_left
 from syclsched.execution.work import Work
 from syclsched.execution.worker import Worker
 
@@ -231,6 +232,10 @@ class Replay:
     def statuses_behind(self, array: str) -> list[Work]:
         """Return the tasks with a status that an array's last value depends on, in the plan's order."""
         return statuses_behind(self.program, self._work, array)
+
+    def what_is_left(self) -> str:
+        """Return what lanes are at, and what that waits for, in words."""
+        return what_is_left(self.program, self.is_complete)
 
     def join(self, timeout_s: float | None = None) -> None:
         """Wait for the run to end."""

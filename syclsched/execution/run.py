@@ -21,11 +21,10 @@ from syclsched.execution.engine import Engine
 from syclsched.execution.reading import Like, assemble, covers, read
 from syclsched.execution.records import Counts, make_trace
 from syclsched.execution.statuses import failed_status
-from syclsched.execution.stuck import what_is_left
 from syclsched.execution.waiting import wait_flag
 from syclsched.model.access import RowRange
 from syclsched.model.binding import existing
-from syclsched.model.plan import PlannedRows
+from syclsched.model.plan import Plan, PlannedRows
 from syclsched.model.task import ArrayRows
 from syclsched.model.trace import Trace
 
@@ -132,7 +131,6 @@ class Run:
         joined: Mapping[str, tuple[str, ...]] | None = None,
         keep: Any = None,
     ) -> None:
-        self.plan = dispatcher.program.plan
         self._dispatcher = dispatcher
         self._live = live
         self._values = values
@@ -147,6 +145,11 @@ class Run:
         self._finalizer = weakref.finalize(self, self._resources.abandon)
         self._finalizer.atexit = False  # `_stop_all` does it, and waits
         dispatcher.start()
+
+    @property
+    def plan(self) -> Plan:
+        """What is run; of a run that decides as it goes what has happened, once it is over."""
+        return self._dispatcher.program.plan
 
     # --- waiting ----------------------------------------------------------------------------------
 
@@ -353,7 +356,7 @@ class Run:
         return WaitTimeoutError(f"not there after {timeout} s: {self._what_is_left()}", where=f"array {array!r}")
 
     def _what_is_left(self) -> str:
-        return what_is_left(self._dispatcher.program, self._dispatcher.is_complete)
+        return self._dispatcher.what_is_left()
 
     def _check_value(self, array: str, writer: int) -> None:
         """Raise if an array's last value was never made, or was made from what a failed task left."""
@@ -383,7 +386,8 @@ class Run:
 
     def _value(self, name: str, timeout: float | None) -> LiveBuffer:
         """Wait for the last value of an array or a segment, and return where it is."""
-        buffer, writer = self._dispatcher.program.final_buffers[name]
+        finals = self._dispatcher.program.final_buffers
+        writer = finals[name][1]
         if writer is not None:
             try:
                 self._wait_instruction(writer, name, timeout)
@@ -391,7 +395,7 @@ class Run:
                 self._interrupted()
                 raise
             self._check_value(name, writer)
-        live = self._dispatcher.buffers.get(buffer)
+        live = self._dispatcher.buffers.get(finals[name][0])
         if live is None:
             raise ExecutionError("its memory is gone", where=f"array {name!r}")
         return live

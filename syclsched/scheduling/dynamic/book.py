@@ -109,7 +109,7 @@ class Book:
     def interrupt(self, task: int, processor: int) -> None:
         """Note that a task was stopped on its lane, and can start again."""
         state = self.state
-        state.lanes[processor].running = NOTHING
+        state.lanes[processor].running, state.lanes[processor].until_s = NOTHING, 0.0
         if state.known.planned is not None:
             insort(state.lanes[state.known.planned[task]].ahead, task, key=state.known.level.__getitem__)
         self.arrive(task)
@@ -136,9 +136,22 @@ class Book:
 
     def end(self, task: int, processor: int, measured_s: float) -> list[int]:
         """Note that a task has ended and how long it took; return those for which it was the last to wait for."""
+        lane = self.state.lanes[processor]
+        lane.running, lane.until_s = NOTHING, 0.0
+        self.measure(task, processor, measured_s)
+        return self.release(task, processor)
+
+    def measure(self, task: int, processor: int, measured_s: float) -> None:
+        """Note how long a task took."""
+        self._drift.add(self.state, task, self.state.known.device_of[processor], measured_s)
+
+    def release(self, task: int, processor: int) -> list[int]:
+        """Note that others need not wait for a task any more; return those for which it was the last.
+
+        On the virtual clock it has ended. In a live run it has been submitted to an in-order queue, if that will see to
+        it that others come after it.
+        """
         state = self.state
-        state.lanes[processor].running = NOTHING
-        self._drift.add(state, task, state.known.device_of[processor], measured_s)
         released = []
         for after in self._successors[task]:
             self._waiting[after] -= 1
@@ -146,6 +159,21 @@ class Book:
                 state.released_by[after] = processor
                 released.append(after)
         return released
+
+    def ahead(self, processor: int, until_s: float, task: int) -> None:
+        """Note what a lane of a live run has been given: when that should end, and whether it can be given more.
+
+        Parameters
+        ----------
+        processor : int
+            The lane.
+        until_s : float
+            When all it has been given ends, by the estimates.
+        task : int
+            One of them if the lane has enough; `NOTHING` if it can be given more.
+        """
+        lane = self.state.lanes[processor]
+        lane.until_s, lane.running = until_s, task
 
     def _take(self, task: int) -> None:
         """Take a task from where it is: the ready ones, or a lane's queue."""

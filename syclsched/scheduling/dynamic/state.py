@@ -68,9 +68,10 @@ class Lane:
     Parameters
     ----------
     running : int
-        The task it has been given; `NOTHING` if it is idle.
+        The task it has been given; `NOTHING` if it can be given one. In a live run a lane takes some ahead, so that it
+        never runs dry, and is given more until it has enough.
     until_s : float
-        When that ends, by the estimates.
+        When what it has been given ends, by the estimates.
     queue : list of int
         Ready tasks that are bound to it and have not been started, in the policy's order.
     queued_s : float
@@ -141,12 +142,12 @@ class State:
         return self.known.seconds[task][device] * self.drift[device]
 
     def busy_s(self, processor: int) -> float:
-        """Return when a lane should have done what it runs; now for one that is idle."""
+        """Return when a lane should have done what it has been given; now for one that is idle."""
         lane = self.lanes[processor]
-        if lane.running == NOTHING:
-            return self.now_s
         if lane.until_s > self.now_s:
             return lane.until_s
+        if lane.running == NOTHING:
+            return self.now_s
         return self.now_s + _OVERDUE * self.seconds(lane.running, self.known.device_of[processor])
 
     def free_s(self, processor: int) -> float:

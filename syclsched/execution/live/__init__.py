@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Graphs run live under a dynamic policy: decisions while tasks run, data followed by a directory instead of a plan.
+
+- `coherence`: which space holds a valid copy of an array, and what must have finished before it is touched. Pure.
+- `layout`: a graph and its scheduling problem as the engine walks them: tasks, pieces of arrays, lanes. Pure.
+- `capacity`: memory as it is taken, given back and made room for.
+- `engine`: the thread that asks the policy, brings data, submits and notices what has completed.
+- `submitter`: how work gets to its lane, by the compiled loop or from Python.
+- `happened`: the run as a plan and records, for its trace.
+- `start`: from a graph to a run.
+"""

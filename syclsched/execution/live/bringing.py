@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What must be done before a task can be submitted: its data brought to one place, with memory for all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from syclsched.errors import MemoryLimitError
+from syclsched.execution.live.capacity import Block, Capacity
+from syclsched.execution.live.coherence import Directory, Stamp
+from syclsched.execution.live.layout import Layout
+
+
+class Hands(Protocol):
+    """Who carries out what the `Bringer` wants."""
+
+    def far(self, stamp: Stamp, lane: int) -> bool:
+        """Return whether a lane cannot wait for something by itself, so that the host must see it complete first."""
+
+    def allocate(self, block: Block, lane: int) -> None:
+        """Get memory; raises `MemoryLimitError` if the runtime has none."""
+
+    def free(self, block: Block) -> None:
+        """Give memory back."""
+
+    def copy(self, pieces: Sequence[int], source: int, destination: int, lane: int, before: set[Stamp]) -> bool:
+        """Submit a copy to a lane, after others; return False if that cannot be done now."""
+
+    def idle(self) -> bool:
+        """Return whether nothing is on its way, so that waiting helps nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """A task that can be submitted.
+
+    Parameters
+    ----------
+    spaces : tuple of int
+        Where each of its touches is.
+    before : set of (int, int)
+        What must have finished first.
+    """
+
+    spaces: tuple[int, ...]
+    before: set[Stamp]
+
+
+class Bringer:
+    """Brings data to where tasks are to run.
+
+    Parameters
+    ----------
+    layout : Layout
+        The graph.
+    directory : Directory
+        Where values are.
+    capacity : Capacity
+        What memory there is.
+    hands : Hands
+        Who does it.
+    """
+
+    def __init__(self, layout: Layout, directory: Directory, capacity: Capacity, hands: Hands) -> None:
+        self._layout = layout
+        self._directory = directory
+        self._capacity = capacity
+        self._hands = hands
+        self._nbytes = [piece.nbytes for piece in layout.pieces]
+        #: Whether the last task that could not be submitted lacks memory, and not just something that has to complete.
+        self.lacks_memory = False
+
+    def bring(self, task: int, processor: int, before: Sequence[Stamp]) -> Brought | None:
+        """Do what can be done now for a task to run on a processor.
+
+        Parameters
+        ----------
+        task, processor : int
+            Which, where.
+        before : sequence of (int, int)
+            What it comes after whatever it touches.
+
+        Returns
+        -------
+        Brought or None
+            None if something must complete first; to be asked again then.
+
+        Raises
+        ------
+        MemoryLimitError
+            If there will never be memory for it.
+        """
+        self.lacks_memory = False
+        hands, directory, layout = self._hands, self._directory, self._layout
+        if any(hands.far(stamp, processor) for stamp in before):
+            return None
+        touches = layout.touches[task]
+        spaces = self._spaces(task, layout.lanes[processor].number)
+        stamps = set(before)
+        for touch, space in zip(touches, spaces, strict=True):
+            if touch.reads and directory.is_valid(touch.piece, space):
+                writer = directory.before_reading(touch.piece, space)
+                if writer is not None:
+                    stamps.add(writer)
+            if touch.writes:
+                stamps.update(directory.before_writing(touch.piece, space))
+        if any(hands.far(stamp, processor) for stamp in stamps):
+            return None
+        if not self._get_memory(task, processor, spaces):
+            return None
+        for touch, space in zip(touches, spaces, strict=True):
+            if not touch.reads or directory.is_valid(touch.piece, space):
+                continue
+            if not self._move([touch.piece], space, processor):
+                return None
+            writer = directory.before_reading(touch.piece, space)
+            assert writer is not None
+            if hands.far(writer, processor):
+                return None
+            stamps.add(writer)
+            if touch.writes:
+                stamps.update(directory.before_writing(touch.piece, space))
+        return Brought(spaces, stamps)
+
+    def _spaces(self, task: int, device: int) -> tuple[int, ...]:
+        """Return the space for each of a task's touches: one for all of an array, to which least has to be copied."""
+        layout, directory = self._layout, self._directory
+        reach = layout.reaches[device]
+        if len(reach) == 1:
+            return reach * len(layout.touches[task])
+        chosen: dict[int, int] = {}
+        read: dict[int, list[int]] = {}
+        for touch in layout.touches[task]:
+            read.setdefault(layout.whole_of[touch.piece], []).extend([touch.piece] if touch.reads else [])
+        for array, pieces in read.items():
+            missing = [sum(self._nbytes[p] or 1 for p in pieces if not directory.is_valid(p, s)) for s in reach]
+            chosen[array] = reach[missing.index(min(missing))]
+        return tuple([chosen[layout.whole_of[touch.piece]] for touch in layout.touches[task]])
+
+    # --- memory -----------------------------------------------------------------------------------
+
+    def _get_memory(self, task: int, processor: int, spaces: Sequence[int]) -> bool:
+        """Get memory for all that a task touches; return False if there will be room later only."""
+        layout, capacity = self._layout, self._capacity
+        blocks = [(layout.whole_of[t.piece], s) for t, s in zip(layout.touches[task], spaces, strict=True)]
+        for block in blocks:
+            if not capacity.has(block) and not self._get(block, processor, blocks):
+                return False
+            capacity.touch(block)
+        return True
+
+    def _get(self, block: Block, processor: int, keep: Sequence[Block]) -> bool:
+        """Get memory for a block; make room first if need be."""
+        capacity = self._capacity
+        if not capacity.fits(block):
+            helped = False
+            for step in capacity.make_room(block, keep):
+                if step.kind == "free":
+                    self._hands.free(step.block)
+                    helped = True
+                else:
+                    helped |= self._save(step.block, processor)
+            if not capacity.fits(block):
+                self.lacks_memory = True
+                if not helped and self._hands.idle():
+                    raise self._too_little(block)
+                return False
+        self._hands.allocate(block, processor)
+        return True
+
+    def _save(self, block: Block, processor: int) -> bool:
+        """Copy what is nowhere else to the host's memory; return whether anything was submitted."""
+        array, space = block
+        if not self._capacity.has((array, self._layout.host_space)):
+            self._hands.allocate((array, self._layout.host_space), processor)
+        submitted = False
+        for piece in self._capacity.to_save(block):
+            submitted |= self._copy([piece], space, self._layout.host_space, processor)
+        return submitted
+
+    def _too_little(self, block: Block) -> MemoryLimitError:
+        array, space = self._layout.wholes[block[0]], self._layout.spaces[block[1]]
+        return MemoryLimitError(
+            f"{array.nbytes} bytes for array {array.name!r} do not fit beside what the task needs besides",
+            where=f"memory space {space!r}",
+            hint="Allow more memory, or use smaller arrays",
+        )
+
+    # --- copies -----------------------------------------------------------------------------------
+
+    def _move(self, pieces: Sequence[int], destination: int, processor: int) -> bool:
+        """Bring pieces from where they are to a space; return False if something must complete first."""
+        layout, directory = self._layout, self._directory
+        valid = directory.valid[pieces[0]]
+        direct = [s for s in valid if layout.link_s(s, destination) is not None]
+        if direct:
+            source = min(direct, key=lambda s: layout.link_s(s, destination) or 0.0)
+            return self._copy(pieces, source, destination, processor)
+        host = layout.host_space
+        if host in valid:
+            return self._copy(pieces, host, destination, processor)
+        block = (layout.whole_of[pieces[0]], host)
+        if not self._capacity.has(block):
+            self._hands.allocate(block, processor)
+        if not self._copy(pieces, valid[0], host, processor):
+            return False
+        return self._copy(pieces, host, destination, processor)
+
+    def _copy(self, pieces: Sequence[int], source: int, destination: int, processor: int) -> bool:
+        """Submit a copy; return False if something must complete first."""
+        directory, lane = self._directory, self._layout.lane_of_copy(source, destination, processor)
+        before: set[Stamp] = set()
+        for piece in pieces:
+            writer = directory.before_reading(piece, source)
+            if writer is not None:
+                before.add(writer)
+            before.update(directory.before_writing(piece, destination))
+        if any(self._hands.far(stamp, lane) for stamp in before):
+            return False
+        return self._hands.copy(pieces, source, destination, lane, before)

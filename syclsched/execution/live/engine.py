@@ -1,0 +1,422 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The thread of a run that decides as it goes: asks the policy, brings data, submits, notices what has completed.
+
+A task is offered to the policy as soon as all before it have been *submitted* to device queues (or have completed, of
+host functions): queues work in order and event lists order them between each other, so that nothing need have ended.
+Each lane is given as much ahead as `Lookahead` says. What no event list can order (host functions, work of another
+SYCL context) is held back until it has completed. Events are polled; there is no thread for a task.
+"""
+
+from __future__ import annotations
+
+import math
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal
+
+from syclsched.devices.executables import submits_itself
+from syclsched.errors import ExecutionError, PolicyError, SyclschedError
+from syclsched.execution.buffers import BufferTable
+from syclsched.execution.clock import Anchor, ClockMap, now_ns, take_anchor
+from syclsched.execution.lanes import Completion, HostLane
+from syclsched.execution.live.capacity import Block
+from syclsched.execution.live.carrier import COPY_SLOTS, Carrier
+from syclsched.execution.live.happened import plan_of
+from syclsched.execution.live.layout import Layout
+from syclsched.execution.live.lookahead import Lookahead
+from syclsched.execution.live.outcomes import SOMEWHERE, Outcomes
+from syclsched.execution.live.results import LiveBuffers, LiveProgram
+from syclsched.execution.live.submitter import Submitter
+from syclsched.execution.live.tasks import TaskWork
+from syclsched.execution.records import Counts, Record
+from syclsched.execution.statuses import failed_status
+from syclsched.execution.waiting import wait_flag
+from syclsched.execution.work import Work
+from syclsched.model.plan import Instruction
+from syclsched.scheduling.dynamic.book import Book
+from syclsched.scheduling.dynamic.state import DynamicPolicy
+from syclsched.scheduling.tables import NOTHING
+
+#: How long the thread sleeps when there is nothing to do, at least and at most.
+SHORTEST_NAP_S, LONGEST_NAP_S = 20e-6, 500e-6
+
+
+class LiveEngine:
+    """Runs one graph, once, under a dynamic policy; has the face of `syclsched.execution.engine.Engine`.
+
+    Parameters
+    ----------
+    layout : Layout
+        The graph.
+    policy : DynamicPolicy
+        Who decides.
+    work : TaskWork
+        What tasks do, compiled for each device.
+    buffers : BufferTable
+        With the inputs in it.
+    queues : Mapping[int, dpctl.SyclQueue]
+        By index of lane.
+    limits : sequence of int
+        Bytes of each space, 0 for no limit.
+    record : bool
+        Whether to keep what a trace needs.
+    lookahead : Lookahead, optional
+        How much lanes are given ahead.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        policy: DynamicPolicy,
+        work: TaskWork,
+        buffers: BufferTable,
+        queues: Mapping[int, Any],
+        limits: Sequence[int],
+        *,
+        record: bool,
+        lookahead: Lookahead | None = None,
+    ) -> None:
+        self.counts = Counts()
+        self.finished = threading.Event()
+        self.error: SyclschedError | None = None
+        self.cancelled = False
+        self.recording = record
+        self.lasting = True
+        self.records: dict[int, Record] = {}
+        self.clocks: dict[str, ClockMap] = {}
+        self.when_finished: Callable[[], None] | None = None
+        self.program = LiveProgram(layout, f"dynamic:{policy.name}", self._where)
+        self._layout, self._policy, self._work, self._queues = layout, policy, work, queues
+        self._table, self._limits = buffers, limits
+        self._lookahead = lookahead or Lookahead()
+        self._book = Book(layout.problem, policy.prepare(layout.problem), policy.sorts_queues)
+        self._state = self._book.state
+        self._outcomes = Outcomes(self.program.tasks, self._somewhere)
+        self.failures = self._outcomes.failures
+        self._inbox: queue.SimpleQueue[Completion | Literal["cancel"]] = queue.SimpleQueue()
+        self._watched: dict[int, threading.Event] = {}
+        self._submitter: Submitter | None = None
+        self._hosts: dict[int, HostLane] = {}
+        self._carrier: Carrier | None = None
+        self._lock = threading.Lock()
+        self._pinned: set[Block] = set()
+        self.buffers = LiveBuffers(buffers, layout, self._where, self._pinned.add, self._lock)
+        self._held: list[tuple[int, int]] = []
+        self._left = len(layout.tasks)
+        self._began_ns = 0
+        self._thread = threading.Thread(target=self._run, name=f"syclsched {layout.graph.name}", daemon=True)
+
+    # --- for other threads ------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def cancel(self) -> None:
+        """Submit nothing more; what was submitted ends. Returns at once."""
+        if not self.finished.is_set():
+            self.cancelled = True
+            submitter = self._submitter
+            if submitter is not None:
+                submitter.cancel()
+            self._inbox.put("cancel")
+
+    def join(self, timeout_s: float | None = None) -> None:
+        """Wait for the thread to end."""
+        self._thread.join(timeout_s)
+
+    def wait_submitted(self, number: int, timeout_s: float | None) -> bool:
+        """Wait until a task, by its index, has been submitted or the run has ended."""
+        if self.passed(number) or self.finished.is_set():
+            return True
+        flag = self._watched.setdefault(number, threading.Event())
+        # Looked at again because the thread may have passed between the two lines.
+        return self.passed(number) or self.finished.is_set() or wait_flag(flag, timeout_s)
+
+    def event(self, number: int) -> Any:
+        """Return something that is not None if a task, by its index, has been submitted."""
+        return None if self._carrier is None else self._carrier.stamp[number]
+
+    def passed(self, number: int) -> bool:
+        """Return whether a task, by its index, has been submitted, has completed or was cancelled."""
+        return self.event(number) is not None
+
+    def is_complete(self, number: int) -> bool:
+        """Return whether a task, by its index, has completed or was cancelled."""
+        stamp = self.event(number)
+        return self.finished.is_set() or (
+            stamp is not None and self._carrier is not None and self._carrier.is_done(*stamp)
+        )
+
+    def any_failed(self) -> bool:
+        """Return False: what fails on its device is noted when it has completed."""
+        return False
+
+    @property
+    def through(self) -> bool:
+        """Whether everything was done: nothing was cancelled."""
+        return self._left == 0 and all(record.outcome != "cancelled" for record in self.records.values())
+
+    def statuses_behind(self, array: str) -> list[Work]:
+        """Return the tasks with a status that an array's last value depends on, in order of submission."""
+        writer = self._layout.last_writer[self._layout.piece[array]]
+        if not self._work.with_status or writer == NOTHING or self._carrier is None:
+            return []
+        behind = self.program.ancestors(self._layout.tasks[writer].name)
+        found = sorted(self._carrier.pieces_of_work.items(), key=lambda each: self._layout.submission[each[0]])
+        return [self._found_again(piece) for _, piece in found if piece.task.name in behind]
+
+    def what_is_left(self) -> str:
+        """Return what lanes are at, in words."""
+        if self._carrier is None:
+            return "nothing has been submitted yet"
+        found = []
+        for lane, in_flight in zip(self._layout.lanes, self._carrier.in_flight, strict=True):
+            first = next(iter(tuple(in_flight.items)), None)
+            if first is not None:
+                name = self._layout.tasks[first[0].task].name
+                what = f"a copy for task {name!r}" if first[0].entry.kind == "copy" else f"task {name!r}"
+                found.append(f"lane {lane.name} is at {what}, the first of {len(in_flight)} given to it")
+        if self._left:
+            found.append(f"{self._left} of {len(self._layout.tasks)} tasks are yet to be submitted")
+        return "; ".join(found) or "everything is done but the end"
+
+    # --- the thread -------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._prepare()
+            begun_ns = time.thread_time_ns()
+            self._loop()
+            self.counts.dispatch_ns = time.thread_time_ns() - begun_ns
+        except SyclschedError as error:
+            self.error = error
+        except BaseException as error:
+            self.error = self._broken("the engine failed", error)
+        finally:
+            try:
+                self._finish()
+            except BaseException as error:
+                self.error = self.error or self._broken("the run could not be ended", error)
+            finally:
+                self.finished.set()
+                for flag in list(self._watched.values()):
+                    flag.set()
+                if self.when_finished is not None:
+                    self.when_finished()
+                    self.when_finished = None
+
+    def _broken(self, what: str, error: BaseException) -> ExecutionError:
+        found = ExecutionError(
+            f"{what}: {type(error).__name__}: {error}", where=f"graph {self._layout.graph.name!r}"
+        )  # fmt: skip
+        found.__cause__ = error
+        return found
+
+    def _prepare(self) -> None:
+        """Compile everything, make the lanes, and read the clocks."""
+        layout = self._layout
+        self._work.compile(self._queues)
+        native = not any(submits_itself(executable) for executable in self._work.executables())
+        self._submitter = Submitter(
+            layout.lanes, self._queues, len(layout.tasks) + COPY_SLOTS, self._table, self.counts, native=native
+        )
+        for index, lane in enumerate(layout.lanes):
+            if lane.kind == "host":
+                self._hosts[index] = HostLane(lane.name, self._table, self._inbox.put, lambda: self.cancelled)
+        for item, space in enumerate(layout.problem.tables.item_space.tolist()):
+            if space != NOTHING:
+                self._state.where[item][space] = 0.0
+                self._state.origin[item] = space
+        self._carrier = Carrier(
+            layout, self._state, self._work, self._table, self._submitter, self._queues, self._hosts, self._limits,
+            self._outcomes, self._submitted, self._lock, self._pinned,
+        )  # fmt: skip
+        if self.recording:
+            self._anchor()
+        self._began_ns = now_ns()
+
+    def _anchor(self) -> None:
+        """Read the device clocks; the second reading replaces the end of each map."""
+        assert self._submitter is not None
+        by_device: dict[str, Anchor] = {}
+        for index, lane in enumerate(self._layout.lanes):
+            if index not in self._queues:
+                continue
+            if lane.device not in by_device:
+                loop = self._submitter.loop
+                stamp = None if loop is None else partial(loop.stamp, index)
+                by_device[lane.device] = take_anchor(self._queues[index], stamp)
+            anchor = by_device[lane.device]
+            known = self.clocks.get(lane.name)
+            self.clocks[lane.name] = ClockMap(anchor if known is None else known.first, anchor)
+
+    def _loop(self) -> None:
+        carrier = self._carrier
+        assert carrier is not None
+        for task in self._book.sources():
+            self._book.arrive(task)
+        nap_s = SHORTEST_NAP_S
+        while (self._left or not carrier.idle()) and not self.cancelled:
+            progress = self._poll(carrier)
+            progress |= self._retry(carrier)
+            progress |= self._decide(carrier)
+            carrier.flush()
+            if not self._inbox.empty():
+                self._handle(carrier, self._inbox.get())
+            elif progress:
+                nap_s = SHORTEST_NAP_S
+            elif carrier.idle() and not self._held:
+                raise PolicyError(
+                    f"{self._left} tasks are left undone: no device that can run them can get their data",
+                    where=f"policy {self._policy.name!r}",
+                )
+            else:
+                nap_s = self._nap(carrier, nap_s)
+
+    def _nap(self, carrier: Carrier, nap_s: float) -> float:
+        """Sleep until the host's thread reports, or for a while; return for how long to sleep the next time."""
+        try:
+            self._handle(carrier, self._inbox.get(timeout=nap_s))
+        except queue.Empty:
+            return min(2.0 * nap_s, LONGEST_NAP_S)
+        return SHORTEST_NAP_S
+
+    def _handle(self, carrier: Carrier, message: Completion | Literal["cancel"]) -> None:
+        if isinstance(message, Completion):
+            carrier.handle(message)
+
+    def _poll(self, carrier: Carrier) -> bool:
+        """Note what has completed: how long it took, and what it held up."""
+        ended = carrier.poll()
+        self._state.now_s = (now_ns() - self._began_ns) * 1e-9
+        for each in ended:
+            if each.seconds is not None:
+                self._book.measure(each.task, each.processor, each.seconds)
+            if each.processor in self._hosts:
+                self._release(each.task, each.processor)
+        for processor in {each.processor for each in ended}:
+            self._note_ahead(carrier, processor)
+        return bool(ended)
+
+    def _submitted(self, task: int, processor: int) -> None:
+        """Note that a task was submitted: what comes after it on device queues need not wait for its end."""
+        flag = self._watched.pop(task, None) if self._watched else None
+        if flag is not None:
+            flag.set()
+        if processor not in self._hosts:
+            self._release(task, processor)
+
+    def _release(self, task: int, processor: int) -> None:
+        self._left -= 1
+        for after in self._book.release(task, processor):
+            self._book.arrive(after)
+
+    def _decide(self, carrier: Carrier) -> bool:
+        """Carry out what the policy wants, until it wants nothing more."""
+        progress = False
+        while not self._stuck(carrier) and (decisions := self._policy.decide(self._state)):
+            progress = True
+            for task, processor, start in decisions:
+                if not start:
+                    self._book.bind(task, processor)
+                    continue
+                self._book.begin(task, processor, self._state.now_s)
+                if self._stuck(carrier) or not carrier.attempt(task, processor):
+                    self._held.append((task, processor))
+                self._note_ahead(carrier, processor)
+        return progress
+
+    def _stuck(self, carrier: Carrier) -> bool:
+        """Return whether a task that is held back lacks memory: others must not take it meanwhile."""
+        return bool(self._held) and carrier.bringer.lacks_memory
+
+    def _retry(self, carrier: Carrier) -> bool:
+        """Try again what was held back, in order; nobody overtakes one that lacks memory."""
+        if not self._held:
+            return False
+        held, self._held = self._held, []
+        carrier.bringer.lacks_memory = False
+        for number, (task, processor) in enumerate(held):
+            if carrier.attempt(task, processor):
+                self._note_ahead(carrier, processor)
+                continue
+            self._held.append((task, processor))
+            if carrier.bringer.lacks_memory:
+                self._held += held[number + 1 :]
+                break
+        return len(self._held) < len(held)
+
+    def _note_ahead(self, carrier: Carrier, processor: int) -> None:
+        """Tell the policy what a lane has, and whether it has enough."""
+        state = self._state
+        held = [task for task, lane in self._held if lane == processor] if self._held else []
+        in_flight = carrier.in_flight[processor]
+        seconds, count = in_flight.seconds, len(in_flight) + len(held)
+        if held:
+            device = state.known.device_of[processor]
+            seconds += sum(s for task in held if (s := state.seconds(task, device)) < math.inf)
+        if not count:
+            self._book.ahead(processor, 0.0, NOTHING)
+            return
+        last = held[-1] if held else in_flight.items[-1][0].task
+        enough = self._lookahead.enough(count, seconds)
+        self._book.ahead(processor, state.now_s + seconds, last if enough else NOTHING)
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        """Wait for what was submitted, and read what the tasks report."""
+        carrier, submitter = self._carrier, self._submitter
+        if carrier is not None and submitter is not None:
+            carrier.flush()
+            for host in self._hosts.values():
+                host.worker.stop()
+            while not self._inbox.empty():
+                self._handle(carrier, self._inbox.get())
+            submitter.stop()
+            while not carrier.idle():
+                if not carrier.poll():
+                    time.sleep(SHORTEST_NAP_S)
+            if self.recording and self.error is None:
+                self._anchor()
+            self._read_statuses(carrier)
+            submitter.close()
+            self.program.plan, self.records = plan_of(
+                carrier.log, self._layout, self.program.plan, self._work.instruction
+            )
+        self.counts.peak_bytes = dict(self._table.peak_bytes)
+
+    def _read_statuses(self, carrier: Carrier) -> None:
+        for task, piece in sorted(carrier.pieces_of_work.items()):
+            if self._outcomes.failures.lost_task(piece.task.name):
+                continue
+            error = failed_status(self._found_again(piece), self.buffers)
+            if error is not None:
+                self._outcomes.note(task, error)
+                carrier.mark(task, "failed")
+
+    def _found_again(self, piece: Work) -> Work:
+        """Return the work of a task with a status, which is read wherever it is now."""
+        assert piece.status is not None and piece.operation.status is not None
+        return replace(piece, buffers={**piece.buffers, piece.operation.status: (piece.status[0], SOMEWHERE)})
+
+    def _where(self, piece: int) -> int | None:
+        """Return a space in which the current value of a piece can be read now: the host's, if that is one."""
+        carrier, layout = self._carrier, self._layout
+        if carrier is None:
+            return None
+        there = [s for s in tuple(carrier.directory.valid[piece]) if self._is_there(carrier, piece, s)]
+        return next((s for s in there if s == layout.host_space), there[0] if there else None)
+
+    def _is_there(self, carrier: Carrier, piece: int, space: int) -> bool:
+        writer = carrier.directory.before_reading(piece, space)
+        return writer is None or carrier.is_done(*writer)
+
+    def _somewhere(self, task: int) -> Instruction:
+        """Return a task as failures know it."""
+        return self._work.instruction(task, -1, None, self._layout.submission[task])

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A graph and its scheduling problem as the engine walks them: everything by index, worked out once. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from syclsched.model.access import AccessMode
+from syclsched.model.graph import TaskGraph
+from syclsched.model.plan import LaneKind, PlannedArray, PlannedTask
+from syclsched.model.platform import HOST, Device, Platform
+from syclsched.planning.record import GraphRecord, record
+from syclsched.scheduling.dynamic.known import rows
+from syclsched.scheduling.problem import Problem
+from syclsched.scheduling.tables import NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class LiveLane:
+    """An in-order queue, or the host's thread.
+
+    Parameters
+    ----------
+    name, device, kind
+        As in `syclsched.model.plan.Lane`.
+    number : int
+        The device's index on the platform.
+    """
+
+    name: str
+    device: str
+    kind: LaneKind
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """How a task touches a piece.
+
+    Parameters
+    ----------
+    piece : int
+        Which.
+    reads, writes : bool
+        How.
+    mode : AccessMode
+        The same in one word.
+    """
+
+    piece: int
+    reads: bool
+    writes: bool
+    mode: AccessMode
+
+
+class Layout:
+    """Tasks in the problem's order, pieces, memory, spaces and lanes.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        What is run.
+    problem : Problem
+        Made of it.
+    platform : Platform
+        Where.
+
+    Attributes
+    ----------
+    pieces : list of PlannedArray
+        Arrays, and segments instead of those that have some.
+    wholes : list of PlannedArray
+        What memory is got for: arrays.
+    whole_of : list of int
+        The array each piece is, or is a part of.
+    parts : list of list of int
+        The pieces of each array, in order.
+    touches : list of tuple of Touch
+        By task.
+    after : list of tuple of int
+        By task, those before it by explicit edges and barriers.
+    reads, makes : tuple of tuple of int
+        By task, items of the problem, in the order of its touches.
+    lanes : list of LiveLane
+        Compute lanes come first, one for each of the problem's processors.
+    copy_lane : dict of str to int
+        By device, where it has one.
+    """
+
+    def __init__(self, graph: TaskGraph, problem: Problem, platform: Platform) -> None:
+        self.graph, self.problem, self.platform = graph, problem, platform
+        self.record: GraphRecord = record(graph)
+        planned = {t.name: t for t in self.record.tasks}
+        self.tasks: list[PlannedTask] = [planned[name] for name in problem.names]
+        number = {name: n for n, name in enumerate(problem.names)}
+        cut = set(self.record.pieces)
+        self.pieces: list[PlannedArray] = [a for a in self.record.arrays if a.name not in cut]
+        self.wholes: list[PlannedArray] = [a for a in self.record.arrays if a.rows is None]
+        whole = {a.name: n for n, a in enumerate(self.wholes)}
+        self.piece: dict[str, int] = {a.name: n for n, a in enumerate(self.pieces)}
+        self.whole_of = [whole[a.name if a.rows is None else a.rows.array] for a in self.pieces]
+        self.parts: list[list[int]] = [[] for _ in self.wholes]
+        for piece, array in enumerate(self.whole_of):
+            self.parts[array].append(piece)
+        self.touches: list[tuple[Touch, ...]] = [
+            tuple([Touch(self.piece[a.array], a.mode.reads, a.mode.writes, a.mode) for a in task.accesses])
+            for task in self.tasks
+        ]
+        self.after = [tuple([number[name] for name in task.after]) for task in self.tasks]
+        tables = problem.tables
+        self.reads = rows(tables.read_start, tables.read_item)
+        self.makes = rows(tables.make_start, tables.make_item)
+        self.spaces: list[str] = list(problem.spaces)
+        self.space: dict[str, int] = {name: n for n, name in enumerate(self.spaces)}
+        self.host_space = self.space[HOST]
+        self.devices: tuple[Device, ...] = platform.devices
+        self.home = [self.space[d.space] for d in self.devices]
+        self.reaches = [tuple(dict.fromkeys([self.space[s] for s in (d.space, *d.reaches)])) for d in self.devices]
+        self._links = {
+            (self.space[n.source], self.space[n.destination]): n.seconds(4096) for n in reversed(platform.links)
+        }
+        self._add_lanes()
+        self.statuses = {self.piece[name] for name in self.record.statuses if name in self.piece}
+        #: The last task that writes each piece, `NOTHING` if none does.
+        self.last_writer = [NOTHING] * len(self.pieces)
+        order = {t.name: n for n, t in enumerate(self.record.tasks)}
+        for task in sorted(range(len(self.tasks)), key=lambda t: order[self.tasks[t].name]):
+            for touch in self.touches[task]:
+                if touch.writes:
+                    self.last_writer[touch.piece] = task
+        self.submission = [order[task.name] for task in self.tasks]
+
+    def _add_lanes(self) -> None:
+        self.lanes: list[LiveLane] = []
+        for device, lane in self.problem.processors:
+            d = self.devices[device]
+            self.lanes.append(LiveLane(f"{d.name}:{lane}", d.name, "host" if d.is_host else "compute", device))
+        self.copy_lane: dict[str, int] = {}
+        for number, d in enumerate(self.devices):
+            if d.copy_lane and not d.is_host:
+                self.copy_lane[d.name] = len(self.lanes)
+                self.lanes.append(LiveLane(f"{d.name}:copy", d.name, "copy", number))
+
+    def link_s(self, source: int, destination: int) -> float | None:
+        """Return the seconds of a small copy between two spaces by a direct link; None if there is none."""
+        return self._links.get((source, destination))
+
+    def lane_of_copy(self, source: int, destination: int, consumer: int) -> int:
+        """Return the lane for a copy, as plans choose it: near its destination, else near its source.
+
+        Parameters
+        ----------
+        source, destination : int
+            Spaces, one of them not the host's.
+        consumer : int
+            The lane for whose sake it is made.
+        """
+        wanted = self.lanes[consumer]
+        device = self.devices[wanted.number]
+        if device.is_host or device.space != self.spaces[destination]:
+            compute = self.platform.compute_devices
+            here = [d for d in compute if d.space == self.spaces[destination]]
+            near = here or [d for d in compute if d.space == self.spaces[source]]
+            device = device if device in near else near[0]
+        if device.name in self.copy_lane:
+            return self.copy_lane[device.name]
+        if device.name == wanted.device and wanted.kind == "compute":
+            return consumer
+        return next(n for n, lane in enumerate(self.lanes) if lane.device == device.name)

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run that decides as it goes shows of itself: a program without a plan to begin with, and where values are."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+
+from syclsched.execution.buffers import BufferTable, LiveBuffer
+from syclsched.execution.live.layout import Layout
+from syclsched.execution.live.outcomes import SOMEWHERE
+from syclsched.execution.program import Buffer, Program
+from syclsched.model.plan import Plan
+from syclsched.model.schedule import Schedule
+from syclsched.scheduling.tables import NOTHING
+
+
+class LiveProgram(Program):
+    """A graph on its way: the plan is the one that has happened, once that is known.
+
+    Values are known by their last writer: what `final_buffers` calls an instruction is the task's index in the
+    scheduling problem.
+
+    Parameters
+    ----------
+    layout : Layout
+        The graph.
+    policy : str
+        Who decides.
+    where : callable
+        Returns the space in which the current value of a piece can be read now; None if there is none.
+    """
+
+    def __init__(self, layout: Layout, policy: str, where: Callable[[int], int | None]) -> None:
+        super().__init__(empty_plan(layout, policy))
+        self._finals = _Finals(layout, where)
+
+    @property
+    def final_buffers(self) -> Mapping[str, tuple[Buffer, int | None]]:  # type: ignore[override]
+        """Per array or segment that keeps its value: where it is now, and the index of the task that writes it last."""
+        return self._finals
+
+
+class _Finals(Mapping[str, tuple[Buffer, "int | None"]]):
+    def __init__(self, layout: Layout, where: Callable[[int], int | None]) -> None:
+        self._layout = layout
+        self._where = where
+        self._writer: dict[str, int | None] = {}
+        for number, piece in enumerate(layout.pieces):
+            writer = layout.last_writer[number]
+            if not piece.temporary and (writer != NOTHING or piece.is_input):
+                self._writer[piece.name] = None if writer == NOTHING else writer
+
+    def __getitem__(self, name: str) -> tuple[Buffer, int | None]:
+        writer = self._writer[name]
+        space = self._where(self._layout.piece[name])
+        return (name, SOMEWHERE if space is None else self._layout.spaces[space]), writer
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._writer)
+
+    def __len__(self) -> int:
+        return len(self._writer)
+
+
+def empty_plan(layout: Layout, policy: str) -> Plan:
+    """Return a plan of a graph in which nothing is done yet."""
+    known = layout.record
+    return Plan(
+        name=layout.graph.name,
+        fingerprint=known.fingerprint,
+        policy=policy,
+        platform=layout.platform.without_profiles(),
+        arrays=known.arrays,
+        tasks=known.tasks,
+        schedule=Schedule(policy, ()),
+        lanes=(),
+    )
+
+
+class LiveBuffers:
+    """The buffers of a run as its caller sees them: wherever a value is.
+
+    Parameters
+    ----------
+    table : BufferTable
+        The run's.
+    layout : Layout
+        The graph.
+    where : callable
+        As for `LiveProgram`.
+    pin : callable
+        Sees to it that memory of an array, in a space, stays where it is until the run is over.
+    lock : threading.Lock
+        Held while memory is given back.
+    """
+
+    def __init__(
+        self,
+        table: BufferTable,
+        layout: Layout,
+        where: Callable[[int], int | None],
+        pin: Callable[[tuple[int, int]], None],
+        lock: threading.Lock,
+    ) -> None:
+        self._table = table
+        self._layout = layout
+        self._where = where
+        self._pin = pin
+        self._lock = lock
+
+    def get(self, buffer: Buffer) -> LiveBuffer | None:
+        """Return a buffer, which then stays; of a piece that has moved, where it is now."""
+        name, space = buffer
+        layout = self._layout
+        with self._lock:
+            piece = layout.piece.get(name)
+            found = layout.space.get(space) if piece is None else self._where(piece)
+            if found is None:
+                return None
+            live = self._table.get((name, layout.spaces[found]))
+            if live is not None and piece is not None:
+                self._pin((layout.whole_of[piece], found))
+            return live
+
+    def __getitem__(self, buffer: Buffer) -> LiveBuffer:
+        found = self.get(buffer)
+        if found is None:
+            raise KeyError(buffer)
+        return found
+
+    def __contains__(self, buffer: Buffer) -> bool:
+        return self.get(buffer) is not None
+
+    def clear(self) -> None:
+        """Give everything back."""
+        with self._lock:
+            self._table.clear()

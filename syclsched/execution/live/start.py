@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Start a graph under a dynamic policy: everything that can be refused is refused here, before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from syclsched.errors import PolicyError
+from syclsched.execution.buffers import BufferTable
+from syclsched.execution.inputs import gather_inputs
+from syclsched.execution.lanes import queue_of
+from syclsched.execution.live.engine import LiveEngine
+from syclsched.execution.live.layout import Layout
+from syclsched.execution.live.lookahead import Lookahead
+from syclsched.execution.live.results import empty_plan
+from syclsched.execution.live.tasks import TaskWork
+from syclsched.execution.run import Run
+from syclsched.execution.work import argument_rows
+from syclsched.model.graph import TaskGraph
+from syclsched.model.plan import Lane
+from syclsched.model.platform import HOST
+from syclsched.scheduling.dynamic import DYNAMIC_POLICIES, DynamicPolicy
+from syclsched.scheduling.problem import Problem
+
+
+def policy_called(name: str) -> DynamicPolicy:
+    """Return a dynamic policy that needs no plan.
+
+    Raises
+    ------
+    PolicyError
+        If there is none of that name; lists those there are.
+    """
+    for policy in DYNAMIC_POLICIES:
+        if policy.name == name:
+            return policy
+    names = ", ".join(policy.name for policy in DYNAMIC_POLICIES)
+    raise PolicyError(f"no dynamic policy {name!r}", where="dynamic", hint=f"There are {names} and hybrid")
+
+
+def execute_dynamic(
+    graph: TaskGraph,
+    problem: Problem,
+    live: Any,
+    policy: DynamicPolicy,
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    trace: bool = True,
+    owns_devices: bool = False,
+    memory_limits: Mapping[str, int] | None = None,
+    lookahead: Lookahead | None = None,
+) -> Run:
+    """Start a graph under a dynamic policy, and return at once.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        What to run.
+    problem : Problem
+        Made of it for the platform of ``live``; its times are what the policy believes at first.
+    live : LiveDevices
+        From `syclsched.devices.open_devices`.
+    policy : DynamicPolicy
+        Who decides.
+    inputs, trace, owns_devices
+        As for `syclsched.execution.execute`.
+    memory_limits : Mapping[str, int], optional
+        Bytes that the run may take, by memory space; each space's capacity if not given.
+    lookahead : Lookahead, optional
+        How much lanes are given ahead.
+
+    Returns
+    -------
+    Run
+        On its way. Its trace's plan is what has happened.
+
+    Raises
+    ------
+    UnknownArrayError, ArgumentError
+        If inputs are missing, unknown, or of another shape or dtype.
+    PlanError
+        If a task has costs instead of code.
+    """
+    graph.validate()
+    platform = live.platform
+    layout = Layout(graph, problem, platform)
+    work = TaskWork(layout)
+    empty = empty_plan(layout, policy.name)
+    values = gather_inputs(empty, graph, inputs)
+    given = memory_limits or {}
+    limits = {s.name: given.get(s.name, s.capacity_bytes if s.name != HOST else 0) for s in platform.spaces}
+    everything = sum(array.nbytes for array in layout.wholes)
+    kept = {space: limit or everything for space, limit in limits.items()}
+    buffers = BufferTable(platform, live, {a.name: a for a in empty.arrays}, kept, argument_rows(graph))
+    written = {layout.wholes[layout.whole_of[t.piece]].name for ts in layout.touches for t in ts if t.writes}
+    for array in layout.wholes:
+        if array.is_input:
+            buffers.add_input(array.name, values[array.name], private=array.name in written)
+    queues = {
+        index: queue
+        for index, lane in enumerate(layout.lanes)
+        if (queue := queue_of(Lane(lane.name, lane.device, lane.kind), live)) is not None
+    }
+    engine = LiveEngine(
+        layout, policy, work, buffers, queues, [limits.get(name, 0) for name in layout.spaces],
+        record=trace, lookahead=lookahead,
+    )  # fmt: skip
+    return Run(engine, live, values, owns_devices=owns_devices)

@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How work gets to its lane: gathered for the compiled loop, or submitted from Python where that cannot do it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from syclsched.devices.commands import Command
+from syclsched.devices.executables import EmptySubmission, Executable, KernelSubmission, SequenceSubmission
+from syclsched.devices.submission_library import load_library
+from syclsched.devices.submission_loop import SubmissionLoop
+from syclsched.execution.buffers import BufferTable
+from syclsched.execution.clock import now_ns
+from syclsched.execution.events import EventTable
+from syclsched.execution.lanes import DeviceLane
+from syclsched.execution.lending import Lender, computes_on_host_cores
+from syclsched.execution.live.layout import LiveLane
+from syclsched.execution.program import Node
+from syclsched.execution.records import Counts
+from syclsched.execution.work import Work
+from syclsched.model.plan import Instruction
+
+
+@dataclass(slots=True)
+class Order:
+    """Something that is to be submitted.
+
+    Parameters
+    ----------
+    slot : int
+        Where its event goes.
+    lane : int
+        Which lane it goes to.
+    waits : tuple of int
+        Slots of what it waits for on other lanes.
+    instruction : Instruction
+        What it is, as far as Python must know to submit it.
+    work, executable : Work, Executable or None
+        For a task that computes.
+    submit_ns : int
+        When it was submitted.
+    event : dpctl.SyclEvent or None
+        If it was submitted from Python.
+    first_event : dpctl.SyclEvent or None
+        If that was in several steps: the event of the first.
+    """
+
+    slot: int
+    lane: int
+    waits: tuple[int, ...]
+    instruction: Instruction
+    work: Work | None = None
+    executable: Executable | None = None
+    submit_ns: int = 0
+    event: Any = None
+    first_event: Any = None
+
+
+class Submitter:
+    """The device lanes of one run.
+
+    Parameters
+    ----------
+    lanes : sequence of LiveLane
+        All lanes; those of the host have no queue.
+    queues : Mapping[int, dpctl.SyclQueue]
+        By index of lane.
+    slots : int
+        One more than the largest slot.
+    buffers : BufferTable
+        The run's.
+    counts : Counts
+        The run's.
+    native : bool
+        Whether nothing but the loop's own commands will be submitted to the queues.
+    """
+
+    def __init__(
+        self,
+        lanes: Sequence[LiveLane],
+        queues: Mapping[int, Any],
+        slots: int,
+        buffers: BufferTable,
+        counts: Counts,
+        *,
+        native: bool,
+    ) -> None:
+        library = load_library()
+        self.loop = None if library is None else SubmissionLoop(library, dict(queues), slots)
+        if self.loop is not None and native:
+            self.loop.go_native()
+        self._queues = queues
+        self._buffers = buffers
+        self._counts = counts
+        self._events = EventTable(self.loop)
+        self._python: dict[int, Any] = {}
+        self._gathered: list[tuple[Order, Command]] = []
+        self._lenders: dict[str, Lender] = {}
+        self._lanes: dict[int, DeviceLane] = {}
+        for index, queue in queues.items():
+            device = lanes[index].device
+            if device not in self._lenders and computes_on_host_cores(queue.sycl_device):
+                self._lenders[device] = Lender(device)
+            self._lanes[index] = DeviceLane(
+                lanes[index].name, queue, buffers, self._events, counts, lambda _: None, self._lenders.get(device)
+            )
+
+    # --- submitting -------------------------------------------------------------------------------
+
+    def take(self, order: Order) -> list[tuple[Order, Exception]]:
+        """Take an order, to be submitted with the next `flush` at the latest; return those that were refused."""
+        command = self._command(order)
+        if command is not None:
+            self._gathered.append((order, command))
+            return []
+        refused = self.flush()
+        return refused + self.submit(order)
+
+    def submit(self, order: Order) -> list[tuple[Order, Exception]]:
+        """Submit one order from Python, at once."""
+        lane = self._lanes[order.lane]
+        order.submit_ns = now_ns()
+        events = [event for slot in order.waits if (event := self.event(slot)) is not None]
+        node = Node(order.instruction, order.lane, False)
+        try:
+            event = lane.submit(node, order.work, order.executable, events)
+        except Exception as error:
+            self.stand_in(order)
+            return [(order, error)]
+        self._counts.submission_ns += now_ns() - order.submit_ns
+        order.event, order.first_event = event, lane.first_event
+        self._put(order, event)
+        return []
+
+    def stand_in(self, order: Order) -> None:
+        """Submit something that does nothing in place of an order that is left out: others may rely on its place."""
+        order.submit_ns = order.submit_ns or now_ns()
+        events = [event for slot in order.waits if (event := self.event(slot)) is not None]
+        self._put(order, self._lanes[order.lane].order(events))
+
+    def flush(self) -> list[tuple[Order, Exception]]:
+        """Hand on what was gathered; return the order that was refused, if one was, and put those after it back.
+
+        They are to be thought over again, with `flush`.
+        """
+        gathered, self._gathered = self._gathered, []
+        if not gathered:
+            return []
+        assert self.loop is not None
+        begun_ns = now_ns()
+        batch = self.loop.submit([command for _, command in gathered])
+        self._counts.submission_ns += now_ns() - begun_ns
+        self._counts.barriers += batch.fences
+        self._counts.submissions += batch.done + batch.further
+        for (order, _), submit_ns in zip(gathered, batch.submit_ns, strict=False):
+            order.submit_ns = submit_ns
+        for lender in self._lenders.values():
+            lender.lend_batch(self.loop, batch)
+        if batch.done == len(gathered) or self.loop.stopped:
+            return []
+        self._gathered = gathered[batch.done + 1 :]
+        return self.submit(gathered[batch.done][0])
+
+    def drop(self, order: Order) -> None:
+        """Leave out an order that was put back, and submit something in its place."""
+        self._gathered = [(each, command) for each, command in self._gathered if each is not order]
+        self.stand_in(order)
+
+    @property
+    def gathered(self) -> list[Order]:
+        """What was put back, or is yet to be submitted, in order."""
+        return [order for order, _ in self._gathered]
+
+    # --- what became of it ------------------------------------------------------------------------
+
+    def status(self, slot: int) -> int:
+        """Return 1 for what has completed, 0 if not yet, less for what has failed on its device."""
+        event = self._python.get(slot)
+        if event is not None:
+            return 1 if event.execution_status.name == "complete" else 0
+        assert self.loop is not None
+        return self.loop.status(slot) if self.loop.has_event(slot) else 1
+
+    def event(self, slot: int) -> Any:
+        """Return the event of a slot; None if it has none."""
+        event = self._python.get(slot)
+        if event is not None or self.loop is None or not self.loop.has_event(slot):
+            return event
+        return self.loop.event(slot)
+
+    def times(self, orders: Sequence[Order]) -> list[tuple[int, int] | None]:
+        """Return when each of some that have completed started and ended on its device's clock."""
+        found: list[tuple[int, int] | None] = [None] * len(orders)
+        if self.loop is not None:
+            there = [n for n, o in enumerate(orders) if o.first_event is None and self.loop.has_event(o.slot)]
+            for n, times in zip(there, self.loop.times([orders[n].slot for n in there]), strict=True):
+                found[n] = times
+        for n, order in enumerate(orders):
+            if found[n] is None and order.event is not None:
+                first = order.event if order.first_event is None else order.first_event
+                found[n] = (first.profiling_info_start, order.event.profiling_info_end)
+        return found
+
+    def forget(self, slot: int) -> None:
+        """Let a slot be used again; what it stood for has completed."""
+        self._python.pop(slot, None)
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def cancel(self) -> None:
+        """Submit nothing more; for other threads."""
+        if self.loop is not None:
+            self.loop.stop()
+
+    def stop(self) -> None:
+        """Let the threads end once everything that was submitted has completed."""
+        for lender in self._lenders.values():
+            lender.stop()
+        for lane in self._lanes.values():
+            lane.stop()
+
+    def close(self) -> None:
+        """Give events back; everything has completed."""
+        self._python.clear()
+        self._events.close()
+        for lane in self._lanes.values():
+            lane.release()
+
+    def _put(self, order: Order, event: Any) -> None:
+        self._counts.submissions += 1
+        self._python[order.slot] = event
+        if self.loop is not None:
+            self.loop.adopt(order.slot, order.lane, event)
+
+    def _command(self, order: Order) -> Command | None:
+        """Return what the loop is to be given; None if it cannot do it."""
+        if self.loop is None:
+            return None
+        try:
+            return self._make(order)
+        except Exception:  # submission from Python meets the same again, and says whose it is
+            return None
+
+    def _make(self, order: Order) -> Command | None:
+        assert self.loop is not None
+        instruction, work, executable = order.instruction, order.work, order.executable
+        queue = self._queues[order.lane]
+        if instruction.kind == "copy" and instruction.nbytes:
+            source, target = self._buffers.ends(instruction)
+            return self.loop.copy(
+                order.slot,
+                order.lane,
+                order.waits,
+                target.copy_operand(queue),
+                source.copy_operand(queue),
+                instruction.nbytes,
+            )
+        if work is None or executable is None or work.writes_nothing:
+            return self.loop.fence(order.slot, order.lane, order.waits)
+        if not (work.implementation.is_kernel or work.implementation.kind == "sequence"):
+            return None  # it submits for itself
+        submission = executable.bind(
+            {name: self._buffers[buffer].bound(order.lane, queue) for name, buffer in work.buffers.items()}
+        )
+        if isinstance(submission, KernelSubmission):
+            return self.loop.kernel(order.slot, order.lane, order.waits, submission)
+        if isinstance(submission, EmptySubmission):
+            return self.loop.fence(order.slot, order.lane, order.waits)
+        if isinstance(submission, SequenceSubmission):
+            steps = [step for step in submission.steps if not isinstance(step, EmptySubmission)]
+            kernels = [step for step in steps if isinstance(step, KernelSubmission)]
+            if not steps:
+                return self.loop.fence(order.slot, order.lane, order.waits)
+            if len(kernels) == len(steps):
+                return self.loop.sequence(order.slot, order.lane, order.waits, kernels)
+        return None

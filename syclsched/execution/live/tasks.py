@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each task does on each device, compiled before the run starts; and as an instruction, once it is somewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+from syclsched.devices.compiler import compile_task, signature_key
+from syclsched.devices.executables import Executable
+from syclsched.errors import PlanError
+from syclsched.execution.live.layout import Layout
+from syclsched.execution.live.outcomes import SOMEWHERE
+from syclsched.execution.work import Work
+from syclsched.model.access import rows_name
+from syclsched.model.operation import Implementation
+from syclsched.model.plan import BufferUse, Instruction
+from syclsched.model.task import Task
+
+
+class TaskWork:
+    """The work of a graph's tasks, by index of task and of device.
+
+    Parameters
+    ----------
+    layout : Layout
+        The graph.
+
+    Raises
+    ------
+    PlanError
+        If a task has costs instead of code.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self.tasks: list[Task] = [layout.graph.task(name) for name in layout.problem.names]
+        self._executables: list[list[Executable | None]] = [[None] * len(layout.devices) for _ in self.tasks]
+        self._implementations: list[list[Implementation | None]] = [
+            self._implementation_of(n, task) for n, task in enumerate(self.tasks)
+        ]
+        self._nothing = [_writes_nothing(task) for task in self.tasks]
+        self.with_status = {n for n, t in enumerate(self.tasks) if t.operation is not None and t.operation.status}
+
+    def _implementation_of(self, number: int, task: Task) -> list[Implementation | None]:
+        found: list[Implementation | None] = []
+        for device in range(len(self._layout.devices)):
+            name = self._layout.problem.implementation_of(number, device)
+            made = None if name is None or task.operation is None else task.operation.implementation(name)
+            if made is not None and made.kind == "cost-only":
+                raise PlanError(
+                    "it has costs only: it can be planned and simulated, not run",
+                    where=f"task {task.name!r}",
+                    hint="Give the task an operation with code",
+                )
+            found.append(made)
+        return found
+
+    def compile(self, queues: Mapping[int, Any]) -> None:
+        """Compile every task for every device that can run it, each distinct piece once.
+
+        Parameters
+        ----------
+        queues : Mapping[int, dpctl.SyclQueue]
+            By index of lane.
+
+        Raises
+        ------
+        CapabilityError, ExecutionError
+            From the compiler, naming operation, implementation and device.
+        """
+        layout = self._layout
+        queue_of = {layout.lanes[lane].number: queue for lane, queue in queues.items()}
+        made: dict[Hashable, Executable] = {}
+        for number, task in enumerate(self.tasks):
+            if task.operation is None or task.signature is None:
+                continue
+            for device, implementation in enumerate(self._implementations[number]):
+                if implementation is None:
+                    continue
+                key = (id(task.operation), implementation.name, device, signature_key(task.signature))
+                if key not in made:
+                    queue = queue_of.get(device)
+                    limits = None if queue is None else layout.devices[device].limits
+                    made[key] = compile_task(task.operation, implementation, task.signature, queue, limits)
+                self._executables[number][device] = made[key]
+
+    def executables(self) -> Iterable[Executable]:
+        """Return all that was compiled."""
+        return {id(e): e for row in self._executables for e in row if e is not None}.values()
+
+    def executable(self, task: int, device: int) -> Executable | None:
+        """Return what a task is on a device; None for a barrier."""
+        return self._executables[task][device]
+
+    def work(self, task: int, device: int, spaces: Sequence[int]) -> Work | None:
+        """Return what a task does on a device with its data in spaces, by touch; None for a barrier."""
+        layout, known, implementation = self._layout, self.tasks[task], self._implementations[task][device]
+        if implementation is None or known.operation is None or known.signature is None:
+            return None
+        where = {
+            layout.wholes[layout.whole_of[touch.piece]].name: layout.spaces[space]
+            for touch, space in zip(layout.touches[task], spaces, strict=True)
+        }
+        buffers = {parameter: (array, where[array]) for parameter, array in known.arguments.items()}
+        for parameter, rows in known.rows.items():
+            array, space = buffers[parameter]
+            buffers[parameter] = (rows_name(array, rows), space)
+        return Work(known, known.operation, implementation, known.signature, buffers, self._nothing[task])
+
+    def instruction(self, task: int, device: int, spaces: Sequence[int] | None, number: int) -> Instruction:
+        """Return a task as an instruction.
+
+        Parameters
+        ----------
+        task, device : int
+            What runs where.
+        spaces : sequence of int or None
+            Where what it touches is; None for somewhere.
+        number : int
+            Its number.
+        """
+        layout = self._layout
+        implementation = self._implementations[task][device] if device >= 0 else None
+        kind = layout.tasks[task].kind
+        touches = layout.touches[task]
+        if spaces is None:
+            where = [SOMEWHERE] * len(touches)
+        else:
+            where = [layout.spaces[space] for space in spaces]  # none of a task that was left out
+        uses = tuple([BufferUse(layout.pieces[t.piece].name, s, t.mode) for t, s in zip(touches, where, strict=False)])
+        return Instruction(
+            number,
+            "barrier" if kind == "barrier" else "host" if device >= 0 and layout.devices[device].is_host else "launch",
+            layout.tasks[task].name,
+            None if implementation is None else implementation.name,
+            uses,
+        )
+
+
+def _writes_nothing(task: Task) -> bool:
+    """Return whether all that a task writes is empty: libraries and drivers lose the order of empty work."""
+    if task.operation is None or task.signature is None:
+        return False
+    written = [p.name for p in task.operation.arrays if p.mode is not None and p.mode.writes]
+    return bool(written) and all(0 in task.signature.shapes[name] for name in written)

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests of live runs share."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from syclsched.costs import CostModel
+from syclsched.execution import Run
+from syclsched.execution.live.start import execute_dynamic, policy_called
+from syclsched.model.graph import TaskGraph
+from syclsched.scheduling import build_problem
+from syclsched.scheduling.dynamic import Decision, DynamicPolicy, Hybrid, Known, State
+from syclsched.scheduling.dynamic.known import known_of
+from syclsched.scheduling.policies.heft import Heft
+from syclsched.scheduling.problem import Problem
+from syclsched.scheduling.tables import NOTHING
+
+POLICIES = ("eager", "priority", "dmdas", "stealing", "hybrid", "anywhere")
+
+
+@dataclass
+class Anywhere:
+    """Puts any task anywhere it can run, in any order: right results must not depend on good decisions."""
+
+    seed: int = 0
+    name: str = "anywhere"
+    sorts_queues: bool = False
+
+    def prepare(self, problem: Problem) -> Known:
+        return known_of(problem, [problem.tables.priority])
+
+    def decide(self, state: State) -> list[Decision]:
+        self.seed += 1
+        generator = random.Random(self.seed)
+        free = [p for p, lane in enumerate(state.lanes) if lane.running == NOTHING]
+        pairs = [(t, p) for t in state.ready for p in free if state.can_run(t, state.known.device_of[p])]
+        return [Decision(*generator.choice(pairs), start=True)] if pairs else []
+
+
+def start(graph: TaskGraph, live: Any, policy: str, inputs: Mapping[str, Any] | None = None, **options: Any) -> Run:
+    """Start a graph under a dynamic policy, with estimates from the profile; the hybrid follows HEFT."""
+    problem = build_problem(graph, live.platform, CostModel(live.platform, None))
+    decider: DynamicPolicy
+    if policy == "hybrid":
+        decider = Hybrid(Heft().schedule(problem))
+    else:
+        decider = Anywhere() if policy == "anywhere" else policy_called(policy)
+    return execute_dynamic(graph, problem, live, decider, inputs, **options)

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dynamic policies on live devices: right to the last bit whatever they decide, and proved race-free afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from execution.live.starting import POLICIES, start
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from opened import REFUSED, live_on
+from running import DTYPE, JUDGE, MIX, SPIN, graphs, sequential
+
+from syclsched.errors import RunCancelledError, TaskFailedError, WaitTimeoutError
+from syclsched.execution import run as run_module
+from syclsched.model.access import AccessMode
+from syclsched.model.graph import TaskGraph
+from syclsched.model.operation import Implementation, Operation, Parameter, Work
+from syclsched.model.platform import Platform
+from syclsched.planning import verify
+
+pytestmark = pytest.mark.sycl
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_running() -> Iterator[None]:
+    yield
+    assert not [r for r in run_module._unfinished if not r.dispatcher.cancelled]
+
+
+def check(graph: Any, live: Any, policy: str, **options: Any) -> Any:
+    """Run a graph, compare every array with NumPy, and prove of what happened that nothing raced."""
+    rng = np.random.default_rng(len(graph))
+    inputs = {name: rng.integers(-(2**40), 2**40, graph.arrays[name].shape) for name in graph.inputs()}
+    untouched = {name: value.copy() for name, value in inputs.items()}
+    expected = sequential(graph, inputs)
+    with start(graph, live, policy, inputs, **options) as run:
+        run.wait(60)
+        kept = set(run._dispatcher.program.final_buffers) & set(graph.arrays)
+        kept |= {name for name in graph.segments() if not graph.arrays[name].temporary and name in graph.inputs()}
+        for name in sorted(kept):
+            assert np.array_equal(run.result(name), expected[name]), name
+        verify(run.plan, graph)
+        trace = run.trace()
+        assert {s.task for s in trace.spans} >= {t.name for t in graph.tasks}
+        assert all(s.outcome == "done" for s in trace.spans)
+        plan = run.plan
+    for name, value in inputs.items():
+        assert np.array_equal(value, untouched[name]), name
+    return plan
+
+
+@given(data=st.data())
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@pytest.mark.parametrize("sub_devices", [None, 2])
+def test_random_graph_gives_numpys_bits(sub_devices: int | None, submission: None, data: st.DataObject) -> None:
+    _, live = live_on(sub_devices)
+    graph = data.draw(graphs(ranges=data.draw(st.booleans())))
+    check(graph, live, data.draw(st.sampled_from(POLICIES)))
+
+
+def rounds(length: int, size: int, wide: int) -> TaskGraph:
+    """Arrays that are mixed with each other again and again, so that all are needed to the end."""
+    graph = TaskGraph("rounds")
+    arrays = [graph.array(f"a{i}", data=np.arange(size, dtype=DTYPE) * i) for i in range(wide)]
+    for step in range(length):
+        for i in range(wide):
+            graph.kernel(MIX, name=f"t{step}_{i}", x=arrays[(i + step) % wide], y=arrays[(i + step + 1) % wide], a=i)
+    return graph
+
+
+@pytest.mark.parametrize("policy", ["eager", "dmdas", "stealing", "anywhere"])
+def test_what_does_not_fit_is_evicted_and_brought_back(live: tuple[Platform, Any], policy: str) -> None:
+    graph = rounds(3, 1000, 8)
+    limits = {"cpu": 3 * 8000, "accelerator": 2 * 8000}
+    plan = check(graph, live[1], policy, memory_limits=limits)
+    assert all(plan.peak_bytes.get(space, 0) <= limit for space, limit in limits.items())
+    assert any(i.kind == "free" for _, i in plan.instructions())
+
+
+def test_a_task_that_can_never_fit_fails_by_name_and_the_rest_is_done(live: tuple[Platform, Any]) -> None:
+    graph = TaskGraph("large")
+    large = graph.array("large", data=np.zeros(1000, DTYPE))
+    small = [graph.array(f"s{i}", data=np.arange(10, dtype=DTYPE)) for i in range(2)]
+    graph.kernel(SPIN, name="too_large", y=large, turns=1)
+    graph.kernel(MIX, name="fits", x=small[0], y=small[1], a=2)
+    with start(graph, live[1], "eager", memory_limits={"cpu": 200, "accelerator": 200}) as run:
+        with pytest.raises(TaskFailedError, match="too_large") as caught:
+            run.wait(60)
+        assert "8000 bytes" in str(caught.value)
+        assert np.array_equal(run.result("s1"), sequential_of(graph, "fits")["s1"])
+
+
+def sequential_of(graph: TaskGraph, *names: str) -> dict[str, Any]:
+    """What some of a graph's tasks compute, by NumPy."""
+    part = TaskGraph("part")
+    arrays = {name: part.array(name, data=np.array(graph.data[name])) for name in graph.data}
+    for name in names:
+        task = graph.task(name)
+        scalars = task.signature.scalars if task.signature else {}
+        part.kernel(task.operation, name=name, **{p: arrays[a] for p, a in task.arguments.items()}, **scalars)
+    return sequential(part, part.data)
+
+
+# --- when something goes wrong --------------------------------------------------------------------
+
+
+def with_host(function: Any) -> Operation:
+    """An operation of one host function on one array."""
+    return Operation(
+        "told",
+        (Parameter("y", AccessMode.UPDATE),),
+        (Implementation("host", "host", lambda _: function),),
+        lambda _: Work(1e3, 1e3),
+    )
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_host_function_that_raises_cancels_what_depends_on_it_and_nothing_else(
+    live: tuple[Platform, Any], policy: str
+) -> None:
+    def bad(y: Any) -> None:
+        raise ValueError("no good")
+
+    graph = TaskGraph("bad")
+    x, y, z = (graph.array(n, data=np.arange(50, dtype=DTYPE)) for n in "xyz")
+    graph.kernel(with_host(bad), name="bad", y=y)
+    graph.kernel(MIX, name="after", x=y, y=x, a=1)
+    graph.kernel(MIX, name="apart", x=z, y=graph.array("w", data=np.ones(50, DTYPE)), a=3)
+    with start(graph, live[1], policy) as run:
+        with pytest.raises(TaskFailedError, match="no good") as caught:
+            run.wait(60)
+        assert caught.value.task == "bad"
+        with pytest.raises(TaskFailedError):
+            run.result("x")
+        assert np.array_equal(run.result("w"), 3 * np.arange(50) + 3 + np.arange(50))
+        outcomes = {s.task: s.outcome for s in run.trace().spans if s.kind != "copy"}
+    assert outcomes["bad"] == "failed" and outcomes["after"] == "cancelled" and outcomes["apart"] == "done"
+
+
+def test_a_kernel_that_the_runtime_refuses_fails_by_name(live: tuple[Platform, Any], submission: None) -> None:
+    graph = TaskGraph("refused")
+    x, y, z = (graph.array(n, data=np.arange(100, dtype=DTYPE)) for n in "xyz")
+    for i in range(3):
+        graph.kernel(MIX, name=f"before{i}", x=x, y=z, a=i)
+    graph.kernel(REFUSED, name="refused", x=x, y=y, a=1)
+    graph.kernel(MIX, name="after", x=y, y=x, a=1)
+    for i in range(3):
+        graph.kernel(MIX, name=f"apart{i}", x=graph.array(f"w{i}", data=np.arange(100, dtype=DTYPE)), y=z, a=i)
+    with start(graph, live[1], "eager") as run:
+        with pytest.raises(TaskFailedError, match="refused") as caught:
+            run.wait(60)
+        assert caught.value.task == "refused"
+        with pytest.raises(TaskFailedError):
+            run.result("x")
+        left = [f"before{i}" for i in range(3)] + [f"apart{i}" for i in range(3)]
+        assert np.array_equal(run.result("z"), sequential_of(graph, *left)["z"])
+
+
+def test_a_status_is_read_wherever_it_is(live: tuple[Platform, Any]) -> None:
+    graph = TaskGraph("judged")
+    x = graph.array("x", data=np.array([-1], DTYPE))
+    status, y = graph.array("status", (1,), "int32"), graph.array("y", data=np.arange(5, dtype=DTYPE))
+    graph.kernel(JUDGE, name="judge", x=x, status=status)
+    graph.kernel(MIX, name="apart", x=y, y=graph.array("z", data=np.ones(5, DTYPE)), a=1)
+    with start(graph, live[1], "dmdas") as run, pytest.raises(TaskFailedError, match="x is negative"):
+        run.wait(60)
+
+
+def test_a_cancelled_run_ends_and_says_so(live: tuple[Platform, Any]) -> None:
+    entered, opened = threading.Event(), threading.Event()
+
+    def gate(y: Any) -> None:
+        entered.set()
+        assert opened.wait(60)
+
+    graph = TaskGraph("cancelled")
+    x, y = (graph.array(n, data=np.arange(50, dtype=DTYPE)) for n in "xy")
+    graph.kernel(with_host(gate), name="gate", y=y)
+    for i in range(200):
+        graph.kernel(MIX, name=f"t{i}", x=y, y=x, a=i)
+    run = start(graph, live[1], "eager")
+    assert entered.wait(60)
+    with pytest.raises(WaitTimeoutError, match="gate"):
+        run.wait(0.05)
+    run.cancel()
+    opened.set()
+    with pytest.raises(RunCancelledError):
+        run.wait(60)
+    run.close()
+
+
+def test_results_are_there_before_the_run_is_over(live: tuple[Platform, Any]) -> None:
+    opened = threading.Event()
+
+    def gate(y: Any) -> None:
+        assert opened.wait(60)
+
+    graph = TaskGraph("early")
+    x, y = (graph.array(n, data=np.arange(50, dtype=DTYPE)) for n in "xy")
+    graph.kernel(MIX, name="early", x=graph.array("z", data=np.ones(50, DTYPE)), y=x, a=2)
+    graph.kernel(with_host(gate), name="gate", y=y)
+    with start(graph, live[1], "eager") as run:
+        assert np.array_equal(run.result("x", timeout=60), 2 + 4 * np.arange(50))
+        assert not run.done()
+        opened.set()
+        run.wait(60)
+
+
+def test_ten_threads_run_at_once(live: tuple[Platform, Any]) -> None:
+    graph = rounds(3, 100, 4)
+    expected = sequential(graph, graph.data)
+    wrong: list[str] = []
+
+    def one(policy: str) -> None:
+        with start(graph, live[1], policy) as run:
+            run.wait(120)
+            wrong.extend(name for name in expected if not np.array_equal(run.result(name), expected[name]))
+
+    threads = [threading.Thread(target=one, args=(POLICIES[i % len(POLICIES)],)) for i in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not any(thread.is_alive() for thread in threads)
+    assert not wrong
+
+
+def test_a_run_can_be_awaited(live: tuple[Platform, Any]) -> None:
+    graph = rounds(2, 10, 3)
+
+    async def one() -> Any:
+        with start(graph, live[1], "dmdas") as run:
+            await run
+            return run.result("a0")
+
+    assert np.array_equal(asyncio.run(one()), sequential(graph, graph.data)["a0"])
