@@ -406,7 +406,8 @@ class SubmissionLoop:
 
     def status(self, slot: int) -> int:
         """Return 1 if what was submitted for a slot has completed, 0 if not yet, a negative code if it failed."""
-        return int(self._library.status(self._address(slot)))
+        found = int(self._library.status(self._address(slot)))
+        return INJECTED if self._injected and found == 1 and slot in self._injected else found
 
     def failed(self) -> dict[int, int]:
         """Return the runtime's error codes of those slots whose command failed on its device.

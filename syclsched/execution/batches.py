@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from syclsched.devices.commands import Command
-from syclsched.devices.executables import EmptySubmission, Executable, KernelSubmission, SequenceSubmission
+from syclsched.devices.executables import EmptySubmission, Executable, KernelSubmission, SequenceSubmission, Submission
 from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.execution.buffers import BufferTable
 from syclsched.execution.program import Buffer, Node, Program
@@ -104,26 +105,45 @@ class Commands:
         queue = self._queues[node.lane]
         arguments = {name: self._buffer(buffer).bound(node.lane, queue) for name, buffer in work.buffers.items()}
         submission = executable.bind(arguments)
-        if isinstance(submission, EmptySubmission):
-            return self._loop.fence(node.id, node.lane, node.events)
-        if isinstance(submission, KernelSubmission):
-            return self._loop.kernel(node.id, node.lane, node.events, submission)
-        if isinstance(submission, SequenceSubmission):
-            return self._sequence(node, submission)
-        return None
-
-    def _sequence(self, node: Node, submission: SequenceSubmission) -> Command | None:
-        # On a lane in order a step over no work-items is nothing at all.
-        steps = [step for step in submission.steps if not isinstance(step, EmptySubmission)]
-        if not steps:
-            return self._loop.fence(node.id, node.lane, node.events)
-        kernels = [step for step in steps if isinstance(step, KernelSubmission)]
-        return self._loop.sequence(node.id, node.lane, node.events, kernels) if len(kernels) == len(steps) else None
+        return command_of(self._loop, node.id, node.lane, node.events, submission)
 
     def _buffer(self, buffer: Buffer) -> Any:
         found = self._buffers.early(buffer)
         assert found is not None, buffer
         return found
+
+
+def command_of(
+    loop: SubmissionLoop, slot: int, lane: int, waits: Sequence[int], submission: Submission
+) -> Command | None:
+    """Return the command of bound work.
+
+    Parameters
+    ----------
+    loop : SubmissionLoop
+        What it is for.
+    slot, lane, waits
+        As for `SubmissionLoop.kernel`.
+    submission : Submission
+        The work with its arguments.
+
+    Returns
+    -------
+    Command or None
+        None if it is not all kernels, so that Python must submit it.
+    """
+    if isinstance(submission, KernelSubmission):
+        return loop.kernel(slot, lane, waits, submission)
+    if isinstance(submission, EmptySubmission):
+        return loop.fence(slot, lane, waits)
+    if not isinstance(submission, SequenceSubmission):
+        return None
+    # On a lane in order a step over no work-items is nothing at all.
+    steps = [step for step in submission.steps if not isinstance(step, EmptySubmission)]
+    kernels = [step for step in steps if isinstance(step, KernelSubmission)]
+    if not steps:
+        return loop.fence(slot, lane, waits)
+    return loop.sequence(slot, lane, waits, kernels) if len(kernels) == len(steps) else None
 
 
 class Gathered:

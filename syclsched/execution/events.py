@@ -59,6 +59,10 @@ class EventTable:
         """Note that the loop has submitted an instruction."""
         self._found[number] = _IN_LOOP
 
+    def forget(self, number: int) -> None:
+        """Let a number stand for something else; what it stood for has completed."""
+        self._found.pop(number, None)
+
     def get(self, number: int) -> Any:
         """Return the event of an instruction; None if it has completed without one, or the run is over."""
         event = self._found.get(number)

@@ -24,7 +24,7 @@ from syclsched.execution.live.tasks import TaskWork
 from syclsched.execution.program import Node
 from syclsched.execution.records import Outcome, Record
 from syclsched.execution.work import Work
-from syclsched.model.plan import Instruction, InstructionKind
+from syclsched.model.plan import InstructionKind
 from syclsched.scheduling.dynamic.state import State
 from syclsched.scheduling.tables import NOTHING
 
@@ -214,7 +214,10 @@ class Carrier:
         work = self._work.work(task, device, brought.spaces)
         if work is not None and work.status is not None:
             self.pieces_of_work[task] = work
-        instruction, executable = entry_instruction(entry, layout, self._work), self._work.executable(task, device)
+        instruction, executable = (
+            self._work.instruction(task, device, brought.spaces, task),
+            self._work.executable(task, device),
+        )
         given = Given(task, stamp[1], entry)
         self.in_flight[processor].add(given, seconds)
         self._outcomes.done(task)
@@ -339,7 +342,9 @@ class Carrier:
                 state.where[item][destination] = start_s + seconds
         given = Given(self._for, stamp[1], entry)
         self.in_flight[lane].add(given, seconds)
-        self._submit(given, Order(slot, lane, slots, entry_instruction(entry, layout, self._work)), stamp)
+        self._submit(
+            given, Order(slot, lane, slots, instruction_of(entry, slot, layout, self._work.instruction)), stamp
+        )
         return True
 
     def idle(self) -> bool:
@@ -531,8 +536,3 @@ def _first_items(layout: Layout) -> list[int]:
         if space != NOTHING:
             found[layout.piece[problem.arrays[int(problem.item_array[item])]]] = item
     return found
-
-
-def entry_instruction(entry: Entry, layout: Layout, work: TaskWork) -> Instruction:
-    """Return an entry as an instruction, numbered by its task."""
-    return instruction_of(entry, entry.task, layout, work.instruction)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from syclsched.devices.commands import Command
-from syclsched.devices.executables import EmptySubmission, Executable, KernelSubmission, SequenceSubmission
+from syclsched.devices.executables import Executable
 from syclsched.devices.submission_library import load_library
 from syclsched.devices.submission_loop import SubmissionLoop
+from syclsched.execution.batches import command_of
 from syclsched.execution.buffers import BufferTable
 from syclsched.execution.clock import now_ns
 from syclsched.execution.events import EventTable
@@ -20,7 +21,7 @@ from syclsched.execution.live.layout import LiveLane
 from syclsched.execution.program import Node
 from syclsched.execution.records import Counts
 from syclsched.execution.work import Work
-from syclsched.model.plan import Instruction
+from syclsched.model.plan import Instruction, Lane
 
 
 @dataclass(slots=True)
@@ -88,14 +89,17 @@ class Submitter:
         native: bool,
     ) -> None:
         library = load_library()
-        self.loop = None if library is None else SubmissionLoop(library, dict(queues), slots)
+        self.loop = (
+            None
+            if library is None
+            else SubmissionLoop(library, dict(queues), slots, {index: lane.device for index, lane in enumerate(lanes)})
+        )
         if self.loop is not None and native:
             self.loop.go_native()
         self._queues = queues
         self._buffers = buffers
         self._counts = counts
         self._events = EventTable(self.loop)
-        self._python: dict[int, Any] = {}
         self._gathered: list[tuple[Order, Command]] = []
         self._lenders: dict[str, Lender] = {}
         self._lanes: dict[int, DeviceLane] = {}
@@ -103,9 +107,9 @@ class Submitter:
             device = lanes[index].device
             if device not in self._lenders and computes_on_host_cores(queue.sycl_device):
                 self._lenders[device] = Lender(device)
-            self._lanes[index] = DeviceLane(
-                lanes[index].name, queue, buffers, self._events, counts, lambda _: None, self._lenders.get(device)
-            )
+            lane = Lane(lanes[index].name, device, lanes[index].kind)
+            lender = self._lenders.get(device)
+            self._lanes[index] = DeviceLane(lane, queue, buffers, self._events, counts, lambda _: None, lender)
 
     # --- submitting -------------------------------------------------------------------------------
 
@@ -177,18 +181,17 @@ class Submitter:
 
     def status(self, slot: int) -> int:
         """Return 1 for what has completed, 0 if not yet, less for what has failed on its device."""
-        event = self._python.get(slot)
-        if event is not None:
-            return 1 if event.execution_status.name == "complete" else 0
-        assert self.loop is not None
-        return self.loop.status(slot) if self.loop.has_event(slot) else 1
+        if self.loop is not None:
+            return self.loop.status(slot) if self.loop.has_event(slot) else 1
+        if not self._events.is_complete(slot):
+            return 0
+        return self._events.failed().get(slot, 1)
 
     def event(self, slot: int) -> Any:
         """Return the event of a slot; None if it has none."""
-        event = self._python.get(slot)
-        if event is not None or self.loop is None or not self.loop.has_event(slot):
-            return event
-        return self.loop.event(slot)
+        if self.loop is None:
+            return self._events.get(slot)
+        return self.loop.event(slot) if self.loop.has_event(slot) else None
 
     def times(self, orders: Sequence[Order]) -> list[tuple[int, int] | None]:
         """Return when each of some that have completed started and ended on its device's clock."""
@@ -205,7 +208,7 @@ class Submitter:
 
     def forget(self, slot: int) -> None:
         """Let a slot be used again; what it stood for has completed."""
-        self._python.pop(slot, None)
+        self._events.forget(slot)
 
     # --- the end ----------------------------------------------------------------------------------
 
@@ -223,16 +226,13 @@ class Submitter:
 
     def close(self) -> None:
         """Give events back; everything has completed."""
-        self._python.clear()
         self._events.close()
         for lane in self._lanes.values():
             lane.release()
 
     def _put(self, order: Order, event: Any) -> None:
         self._counts.submissions += 1
-        self._python[order.slot] = event
-        if self.loop is not None:
-            self.loop.adopt(order.slot, order.lane, event)
+        self._events.put(order.slot, event, order.lane)
 
     def _command(self, order: Order) -> Command | None:
         """Return what the loop is to be given; None if it cannot do it."""
@@ -264,15 +264,4 @@ class Submitter:
         submission = executable.bind(
             {name: self._buffers[buffer].bound(order.lane, queue) for name, buffer in work.buffers.items()}
         )
-        if isinstance(submission, KernelSubmission):
-            return self.loop.kernel(order.slot, order.lane, order.waits, submission)
-        if isinstance(submission, EmptySubmission):
-            return self.loop.fence(order.slot, order.lane, order.waits)
-        if isinstance(submission, SequenceSubmission):
-            steps = [step for step in submission.steps if not isinstance(step, EmptySubmission)]
-            kernels = [step for step in steps if isinstance(step, KernelSubmission)]
-            if not steps:
-                return self.loop.fence(order.slot, order.lane, order.waits)
-            if len(kernels) == len(steps):
-                return self.loop.sequence(order.slot, order.lane, order.waits, kernels)
-        return None
+        return command_of(self.loop, order.slot, order.lane, order.waits, submission)

@@ -74,7 +74,7 @@ def rounds(length: int, size: int, wide: int) -> TaskGraph:
     return graph
 
 
-@pytest.mark.parametrize("policy", ["eager", "dmdas", "stealing", "anywhere"])
+@pytest.mark.parametrize("policy", ["eager", "stealing", "anywhere"])
 def test_what_does_not_fit_is_evicted_and_brought_back(live: tuple[Platform, Any], policy: str) -> None:
     graph = rounds(3, 1000, 8)
     limits = {"cpu": 3 * 8000, "accelerator": 2 * 8000}
