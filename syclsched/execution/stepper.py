@@ -21,6 +21,7 @@ from syclsched.execution.lanes import Completion
 from syclsched.execution.program import Buffer, Node, Program
 from syclsched.execution.records import Counts, Record
 from syclsched.execution.statuses import failed_status, statuses_behind
+from syclsched.execution.stuck import what_is_left
 from syclsched.execution.waiting import SLICE_S
 from syclsched.execution.work import Work, compile_work
 from syclsched.model.plan import Instruction
@@ -121,6 +122,10 @@ class Stepper:
     def statuses_behind(self, array: str) -> list[Work]:
         """Return the tasks with a status that an array's last value depends on, in the plan's order."""
         return statuses_behind(self.program, self._work, array)
+
+    def what_is_left(self) -> str:
+        """Return what lanes are at, and what that waits for, in words."""
+        return what_is_left(self.program, self.is_complete)
 
     # --- the thread -------------------------------------------------------------------------------
 

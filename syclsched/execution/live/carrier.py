@@ -178,7 +178,7 @@ class Carrier:
         try:
             brought = self.bringer.bring(task, processor, before)
         except MemoryLimitError as error:
-            self._outcomes.failed(task, "no memory:", error)
+            self._outcomes.failed(task, "no memory:", error, "memory")
             self._leave_out(task, processor, "failed")
             return True
         if brought is None:
@@ -421,7 +421,7 @@ class Carrier:
         record.start_ns, record.finish_ns = completion.start_ns, completion.finish_ns
         if completion.error is not None:
             record.outcome = "failed"
-            self._outcomes.failed(given.task, "raised", completion.error)
+            self._outcomes.failed(given.task, "raised", completion.error, "raised")
         elif completion.start_ns is None:
             record.outcome = "cancelled"
         given.ended = True
@@ -473,7 +473,7 @@ class Carrier:
 
     def _lose(self, given: Given, verb: str, cause: BaseException) -> None:
         """Note that something did not run: its task failed, and of a copy all that reads what it was to bring."""
-        self._outcomes.failed(given.task, verb, cause)
+        self._outcomes.failed(given.task, verb, cause, "copy" if given.entry.kind == "copy" else "submission")
         entry = given.entry
         if entry.kind != "copy":
             return
@@ -489,7 +489,7 @@ class Carrier:
                 touch.reads and touch.piece in entry.pieces and space == destination
                 for touch, space in zip(self._layout.touches[other.task], other.spaces, strict=False)
             ):
-                self._outcomes.failed(other.task, verb, cause)
+                self._outcomes.failed(other.task, verb, cause, "copy")
                 self.mark(other.task, "failed")
 
     def mark(self, task: int, outcome: Outcome) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from syclsched.errors import ExecutionError, TaskFailedError
-from syclsched.execution.failures import Failures, task_failed
+from syclsched.execution.failures import Failures, Reason, task_failed
 from syclsched.execution.program import Buffer
 from syclsched.model.plan import Instruction, PlannedTask
 
@@ -66,16 +66,16 @@ class Outcomes:
         self._out.add(task)
         self.failures.lost(self._instruction(task))
 
-    def failed(self, task: int, verb: str, cause: BaseException) -> None:
+    def failed(self, task: int, verb: str, cause: BaseException, reason: Reason) -> None:
         """Note what a task failed of; what it writes is missing."""
         instruction = self._instruction(task)
         self._out.add(task)
-        self.failures.record(instruction, task_failed(instruction, cause, verb))
+        self.failures.record(instruction, task_failed(instruction, cause, verb), reason)
         self.failures.lost(instruction)
 
     def note(self, task: int, error: TaskFailedError) -> None:
         """Keep the error that a task reports of itself; what it wrote is there."""
-        self.failures.record(self._instruction(task), error)
+        self.failures.record(self._instruction(task), error, "status")
 
     def failed_on_device(self, task: int, code: int) -> dict[int, Literal["failed", "cancelled"]]:
         """Note that a task failed on its device after it had been submitted, with all that came after it.
@@ -93,9 +93,8 @@ class Outcomes:
             The tasks whose values are no good: ``failed`` or ``cancelled``.
         """
         cause = ExecutionError(f"the runtime gives it status {code}")
-        self.failures.record(
-            self._instruction(task), task_failed(self._instruction(task), cause, "failed on its device:")
-        )
+        instruction = self._instruction(task)
+        self.failures.record(instruction, task_failed(instruction, cause, "failed on its device:"), "device")
         self._codes[task] = code
         found: dict[int, Literal["failed", "cancelled"]] = {}
         self.failures.forget()
