@@ -106,7 +106,7 @@ def with_metrics(plan: Plan, metrics: Metrics, bound_s: float) -> Plan:
     """
     return replace(
         plan,
-        # A plan may relay a copy where the model copies from the origin: should that show, the bound is none.
+        # No plan is shorter, but for rounding; were it otherwise, the bound would be wrong, and better none than that.
         lower_bound_s=bound_s if bound_s <= plan.makespan_s * (1.0 + ROUNDING) else 0.0,
         energy_j=metrics.energy_j,
         interval_s=metrics.initiation_interval_s,

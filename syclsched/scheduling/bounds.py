@@ -6,14 +6,16 @@ Each part is a relaxation that holds with and without contention: copies on chan
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 
 from syclsched.compiled import compiled
 from syclsched.scheduling.problem import Problem
-from syclsched.scheduling.tables import NOTHING, Floats, Ints, Tables
+from syclsched.scheduling.rows import arcs
+from syclsched.scheduling.tables import NOTHING, Floats, Ints, Tables, frozen
 
 #: The LP relaxation has a variable for each flow and pair of devices; larger ones are not made.
 LP_VARIABLES = 20_000
@@ -103,6 +105,9 @@ def lower_bound(problem: Problem, *, lp: bool = True) -> Bound:
 def plan_bound_s(problem: Problem) -> float:
     """Return the bound that plans carry, and that gaps are shown to wherever a makespan is.
 
+    Plans have two liberties that timetables have not: tasks that use the name of an array again, in another space, need
+    not wait for those that used it before, and a copy may come from where another copy is instead of from the origin.
+
     Parameters
     ----------
     problem : Problem
@@ -114,7 +119,7 @@ def plan_bound_s(problem: Problem) -> float:
         Seconds: the best of all bounds, the linear programme among them where it takes a few hundredths of a second.
     """
     variables = len(problem.tables.read_item) * len(problem.devices) ** 2
-    return lower_bound(problem, lp=variables <= CHEAP_LP_VARIABLES).best_s
+    return lower_bound(_relaxed(problem), lp=variables <= CHEAP_LP_VARIABLES).best_s
 
 
 def quick_bound_s(problem: Problem) -> float:
@@ -177,6 +182,33 @@ def area_multipliers(seconds: Floats, lanes: Ints, rounds: int = 200) -> tuple[f
 
 
 # --- inside ---------------------------------------------------------------------------------------
+
+
+def _relaxed(problem: Problem) -> Problem:
+    """Return a problem without the arcs that plans need not keep to, whose copies may go by any way."""
+    tables = problem.tables
+    changed: dict[str, Any] = {}
+    if len(problem.reuse_arcs):
+        count, kept = len(problem), np.ones(len(tables.pred_task), dtype=bool)
+        kept[problem.reuse_arcs] = False
+        after = np.repeat(np.arange(count), np.diff(tables.pred_start))[kept]
+        changed |= arcs(count, tables.pred_task[kept], after, tables.pred_bytes[kept])._asdict()
+    # Latency and slope by the best ways for each: no relayed copy takes less than both together.
+    latency_s, s_per_byte = (
+        _closure(tables.latency_s),
+        _closure(np.where(np.isinf(tables.latency_s), np.inf, tables.s_per_byte)),
+    )
+    changed |= {"latency_s": latency_s, "s_per_byte": np.where(np.isinf(s_per_byte), 0.0, s_per_byte)}
+    return replace(problem, tables=frozen(tables._replace(**changed)))
+
+
+def _closure(lengths: Floats) -> Floats:
+    """Return the shortest ways between all pairs (Floyd and Warshall 1962)."""
+    best = lengths.copy()
+    np.fill_diagonal(best, 0.0)
+    for k in range(len(best)):
+        np.minimum(best, best[:, k, None] + best[None, k, :], out=best)
+    return best
 
 
 @compiled

@@ -85,6 +85,7 @@ def build_problem(
     seconds, implementation, implementation_names = _seconds(tasks, devices, costs)
     reach = [list(dict.fromkeys(spaces[s] for s in (d.space, *d.reaches))) for d in devices]
     lanes = np.array([d.lanes for d in devices])
+    links, reuse_arcs = _arcs(graph, submission, nbytes)
     items = follow_items([touched[i] for i in submission.tolist()], nbytes, lying, wished, spaces[HOST])
     tables = Tables(
         seconds=seconds,
@@ -93,7 +94,7 @@ def build_problem(
         submission=submission,
         device_start=np.concatenate(([0], np.cumsum(lanes))),
         processor_device=np.repeat(np.arange(len(devices)), lanes),
-        **_arcs(graph, submission, nbytes)._asdict(),
+        **links._asdict(),
         **items.columns._asdict(),
         reach_start=np.cumsum([0, *[len(r) for r in reach]]),
         reach_space=np.array(list(chain.from_iterable(reach))),
@@ -116,6 +117,7 @@ def build_problem(
         contention=platform.contention,
         tables=frozen(tables),
         lasting=_lasting(pieces, graph, items),
+        reuse_arcs=reuse_arcs,
     )
 
 
@@ -135,7 +137,8 @@ def _pieces(graph: TaskGraph) -> dict[str, dict[str, float]]:
     return found
 
 
-def _arcs(graph: TaskGraph, submission: Ints, nbytes: Mapping[str, float]) -> Arcs:
+def _arcs(graph: TaskGraph, submission: Ints, nbytes: Mapping[str, float]) -> tuple[Arcs, Ints]:
+    """Return the arcs, and which of them are there only because an array's name is used again (see `Problem`)."""
     edges = implicit_edges(graph.tasks, graph.touched())
     # Data flows along RAW only, which is always for an array.
     flow = [nbytes[array or ""] if kind == "RAW" else 0.0 for kind, array in zip(edges.kind, edges.array, strict=True)]
@@ -145,14 +148,18 @@ def _arcs(graph: TaskGraph, submission: Ints, nbytes: Mapping[str, float]) -> Ar
         before = before + [position[name] for name, _ in graph.edges]
         after = after + [position[name] for _, name in graph.edges]
         flow += [0.0] * len(graph.edges)
-    number = np.empty(len(submission), dtype=np.int64)
-    number[submission] = np.arange(len(submission))
-    return arcs(
-        len(submission),
-        number[np.array(before, dtype=np.int64)],
-        number[np.array(after, dtype=np.int64)],
-        np.array(flow, dtype=np.float64),
-    )
+    count = len(submission)
+    number = np.empty(count, dtype=np.int64)
+    number[submission] = np.arange(count)
+    first, second = number[np.array(before, dtype=np.int64)], number[np.array(after, dtype=np.int64)]
+    made = arcs(count, first, second, np.array(flow, dtype=np.float64))
+    reuse = np.zeros(len(before), dtype=bool)
+    reuse[: len(edges.kind)] = [kind in ("WAR", "WAW") for kind in edges.kind]
+    if not reuse.any():
+        return made, np.empty(0, dtype=np.int64)
+    firm = np.unique(first[~reuse] * count + second[~reuse])
+    pairs = made.pred_task * count + np.repeat(np.arange(count), np.diff(made.pred_start))
+    return made, np.flatnonzero(~np.isin(pairs, firm))
 
 
 def _lasting(pieces: Mapping[str, Mapping[str, float]], graph: TaskGraph, items: Items) -> tuple[int, ...]:

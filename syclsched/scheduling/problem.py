@@ -11,7 +11,7 @@ another takes a latency and a time per byte. ``docs/scheduling-model.md`` states
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -54,6 +54,10 @@ class Problem:
         All numbers.
     lasting : tuple of int, optional
         Items whose values may be asked for after the run: they stay in memory where they were made.
+    reuse_arcs : ndarray of int64, optional
+        Positions in ``tables.pred_task`` of arcs that are there only because the name of an array is used again (it is
+        written after it was read or written). Timetables keep to them. A plan need not where the two tasks touch the
+        array in different spaces, that is, in different memory: what must hold for plans leaves them out.
     """
 
     names: tuple[str, ...]
@@ -67,6 +71,7 @@ class Problem:
     contention: Contention
     tables: Tables
     lasting: tuple[int, ...] = ()
+    reuse_arcs: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self.names)

@@ -7,6 +7,8 @@ problem for each item that is read); every chain and the work on every device mu
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from syclsched.scheduling.tables import Floats, Tables
@@ -28,7 +30,7 @@ class _Rows:
         self.value += [value for _, value in entries]
         self.right.append(right)
 
-    def matrix(self, columns: int) -> object:
+    def matrix(self, columns: int) -> Any:
         """Return the left side."""
         from scipy.sparse import csr_matrix
 
@@ -56,10 +58,16 @@ def relaxation_s(tables: Tables, heads: Floats, tails: Floats, hop: tuple[Floats
 
     count, devices = tables.seconds.shape
     share, start, makespan = 0, count * devices, count * devices + count
+    # The solver's tolerances are absolute: it counts in a unit in which the makespan is about 1.
+    unit_s = float((heads + tables.seconds + tails).min(axis=1).max())
+    if not 0.0 < unit_s < np.inf:
+        return None
     equal, less = _Rows(), _Rows()
     upper = np.where(np.isfinite(tables.seconds) & np.isfinite(heads), 1.0, 0.0).reshape(-1)
-    seconds = np.where(np.isfinite(tables.seconds), tables.seconds, 0.0)
-    head, tail = np.where(np.isfinite(heads), heads, 0.0), np.where(np.isfinite(tails), tails, 0.0)
+    seconds, head, tail, latency = (
+        np.where(np.isfinite(a), a, 0.0) / unit_s for a in (tables.seconds, heads, tails, hop[0])
+    )
+    hop = (np.where(np.isfinite(hop[0]), latency, np.inf), hop[1] / unit_s)
     for task in range(count):
         mine = [share + task * devices + d for d in range(devices)]
         equal.add([(x, 1.0) for x in mine], 1.0)
@@ -70,13 +78,33 @@ def relaxation_s(tables: Tables, heads: Floats, tails: Floats, hop: tuple[Floats
         lanes = float(tables.device_start[device + 1] - tables.device_start[device])
         work = [(share + task * devices + device, float(seconds[task, device])) for task in range(count)]
         less.add([*work, (makespan, -lanes)], 0.0)
-    columns = _chains(tables, seconds, hop, equal, less, (share, start, makespan + 1))
+    columns, paid = _chains(tables, seconds, hop, equal, less, (share, start, makespan + 1))
     cost = np.zeros(columns)
     cost[makespan] = 1.0
     bounds = [(0.0, float(u)) for u in upper] + [(0.0, None)] * (columns - len(upper))
-    found = linprog(cost, less.matrix(columns), less.right, equal.matrix(columns), equal.right, bounds, method="highs")
-    # HiGHS solves to 1e-7: what it may be above the optimum is taken off.
-    return float(found.fun) * (1.0 - 1e-6) if found.status == 0 else None
+    left = less.matrix(columns), equal.matrix(columns)
+    found = linprog(cost, left[0], less.right, left[1], equal.right, bounds, method="highs")
+    if found.status != 0:
+        return None
+    # Starts and the makespan need be no later than if all was done one after another; shares and ways are parts of 1.
+    latest = float(head.max() + seconds.sum() + paid + tail.max())
+    most = np.ones(columns)
+    most[: len(upper)] = upper
+    most[start : makespan + 1] = latest
+    return _safe(cost, left, (less.right, equal.right), found, most) * unit_s
+
+
+def _safe(
+    cost: Floats, left: tuple[Any, Any], right: tuple[list[float], list[float]], found: Any, most: Floats
+) -> float:
+    """Return what the dual solution proves, whatever the solver's rounding (Neumaier and Shcherbina 2004).
+
+    For any multipliers of the right sign the optimum is no less than the least of the Lagrangian over the box
+    ``0 <= x <= most``.
+    """
+    less, equal = np.minimum(found.ineqlin.marginals, 0.0), found.eqlin.marginals
+    reduced = cost - left[0].T @ less - left[1].T @ equal
+    return float(less @ np.array(right[0]) + equal @ np.array(right[1]) + np.minimum(reduced, 0.0) @ most)
 
 
 def _chains(
@@ -86,9 +114,10 @@ def _chains(
     equal: _Rows,
     less: _Rows,
     columns: tuple[int, int, int],
-) -> int:
-    """Add what each task waits for; return how many columns there are then."""
+) -> tuple[int, float]:
+    """Add what each task waits for; return how many columns there are then, and the most that copies take together."""
     share, start, free = columns
+    most = 0.0
     count, devices = seconds.shape
     for task in range(count):
         for before in tables.pred_task[tables.pred_start[task] : tables.pred_start[task + 1]].tolist():
@@ -109,6 +138,7 @@ def _chains(
                 for a in range(devices)
                 for b in range(devices)
             ]
+            most += max(way_s for _, way_s in paid)
             work = [(share + maker * devices + d, float(seconds[maker, d])) for d in range(devices)]
             less.add([(start + maker, 1.0), (start + task, -1.0), *work, *paid], 0.0)
-    return free
+    return free, most

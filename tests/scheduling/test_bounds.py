@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,12 @@ from hypothesis import given, settings
 from scheduling.instances import PEFT_COSTS, PEFT_EDGES, TOPCUOGLU_COSTS, TOPCUOGLU_EDGES
 from scheduling.random_problems import problems
 
+from syclsched.costs import CostModel
+from syclsched.model.access import AccessMode
+from syclsched.model.costonly import StatedCost, add_cost_only
+from syclsched.model.graph import TaskGraph
+from syclsched.model.platform import HOST, Device, Link, MemorySpace, Platform
+from syclsched.planner import plan_graph
 from syclsched.scheduling.bounds import (
     CHEAP_LP_VARIABLES,
     Bound,
@@ -19,10 +26,19 @@ from syclsched.scheduling.bounds import (
     plan_bound_s,
     quick_bound_s,
 )
+from syclsched.scheduling.build import build_problem
 from syclsched.scheduling.matrices import problem_from_arrays, problem_from_matrices
 from syclsched.scheduling.policies.heft import Heft
 from syclsched.scheduling.problem import Problem, makespan_s
 from syclsched.scheduling.refine import refine
+
+#: Two devices with memory of their own, and links that cost next to nothing.
+TWO = Platform(
+    "two",
+    (*(Device(n, n, "gpu", "opencl", n, n, (n,)) for n in "ab"), Device(HOST, HOST, HOST, HOST, HOST, HOST, (HOST,))),
+    (*(MemorySpace(n, 0) for n in "ab"), MemorySpace(HOST, 0, True)),
+    tuple(Link(*ends, 1e-6, 1e9) for n in "ab" for ends in ((n, HOST), (HOST, n))),
+)
 
 
 @given(problems(channels=False))
@@ -90,3 +106,47 @@ def test_plans_carry_the_relaxation_where_it_is_cheap() -> None:
     tasks = CHEAP_LP_VARIABLES // 4 + 2
     large = problem_from_matrices([[1.0, 2.0]] * tasks, {(i, i + 1): 1.0 for i in range(tasks - 1)})
     assert plan_bound_s(large) == lower_bound(large, lp=False).best_s
+
+
+def test_plans_need_not_order_what_only_uses_a_name_again() -> None:
+    graph = TaskGraph("names")
+    x, y = graph.array("x", (8,)), graph.array("y", (8,))
+    cost = StatedCost(None, {"a": 1.0, "b": 1.0})
+    add_cost_only(graph, "first", cost, [(x, AccessMode.WRITE)])
+    add_cost_only(graph, "reader", cost, [(x, AccessMode.READ)])
+    add_cost_only(graph, "again", cost, [(x, AccessMode.WRITE)])  # WAR
+    add_cost_only(graph, "last", cost, [(x, AccessMode.WRITE)])  # WAW
+    add_cost_only(graph, "other", cost, [(y, AccessMode.WRITE)])
+    graph.edge("other", "last")  # must be kept, whatever it is for
+    problem = build_problem(graph, TWO, CostModel(TWO))
+    loose = {
+        (problem.names[problem.tables.pred_task[k]], after)
+        for task, after in enumerate(problem.names)
+        for k in range(problem.tables.pred_start[task], problem.tables.pred_start[task + 1])
+        if k in problem.reuse_arcs
+    }
+    assert loose == {("reader", "again"), ("again", "last")}
+    assert lower_bound(problem).path_s == 4.0
+    assert plan_bound_s(problem) == pytest.approx(2.5)  # five tasks on two devices; chains of two
+    plan = plan_graph(graph, TWO)
+    assert plan.lower_bound_s == pytest.approx(2.5) and 2.5 < plan.makespan_s <= 3.0 + 1e-3
+
+
+def test_nor_be_without_a_copy_that_is_relayed() -> None:
+    slow = replace(TWO, links=(*TWO.links, Link("a", "b", 5.0, 1e9), Link("b", "a", 5.0, 1e9)))
+    graph = TaskGraph("relay")
+    x = graph.array("x", (8,))
+    add_cost_only(graph, "make", StatedCost(None, {"a": 1.0}), [(x, AccessMode.WRITE)])
+    add_cost_only(graph, "use", StatedCost(None, {"b": 1.0}), [(x, AccessMode.READ)])
+    problem = build_problem(graph, slow, CostModel(slow))
+    assert lower_bound(problem).transfer_s > 7.0
+    assert 2.0 < plan_bound_s(problem) < 2.001
+
+
+@pytest.mark.parametrize("unit_s", [1e-12, 1e-9, 1e-6, 1.0, 1e9])
+def test_the_relaxation_is_as_good_in_any_unit(unit_s: float) -> None:
+    costs = [[c * unit_s for c in row] for row in TOPCUOGLU_COSTS]
+    edges = {edge: unit_s * cost for edge, cost in TOPCUOGLU_EDGES.items()}
+    found = lower_bound(problem_from_matrices(costs, edges)).lp_s
+    expected = lower_bound(problem_from_matrices(TOPCUOGLU_COSTS, TOPCUOGLU_EDGES)).lp_s
+    assert found == pytest.approx(unit_s * expected, rel=1e-9)
