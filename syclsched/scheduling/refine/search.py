@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The anytime search: simulated annealing from the best list schedules, in several coolings, within a budget."""
+"""The anytime search: from the best list schedules by replica exchange, or by annealing where time is short."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from syclsched.scheduling.refine.anneal import Best, anneal
 from syclsched.scheduling.refine.chains import load
 from syclsched.scheduling.refine.critical import critical_path
 from syclsched.scheduling.refine.decode import order_of, settle_all
+from syclsched.scheduling.refine.exchange import State, exchange
 from syclsched.scheduling.refine.guided import guided_starts
 from syclsched.scheduling.refine.listed import refine_listed
 from syclsched.scheduling.refine.meter import Clock, Meter
@@ -36,6 +37,9 @@ HOTTER = (1.0, 2.0)
 #: The temperature at first, and the share of the budget it is kept for: to see how fast steps are.
 DESCENT, DESCENDING = 0.005, 0.03
 
+#: With so many steps for each task, replica exchange finds better schedules than coolings.
+EXCHANGING = 10_000
+
 #: The share of the budget that may go into more places to begin.
 STARTING = 0.2
 
@@ -57,9 +61,9 @@ def refine(
 ) -> Timetable:
     """Search for a timetable that is better than those given, until the budget is over.
 
-    Simulated annealing over (order of tasks, placement), with moves about the critical path, each worked out only as
-    far as it changes anything; ends early when a lower bound is met. Given equal arguments and no seconds, the answer
-    is always the same.
+    Simulated annealing over (order of tasks, placement), or replica exchange where the budget is large for the number
+    of tasks; with moves about the critical path, each worked out only as far as it changes anything. Ends early when a
+    lower bound is met. Given equal arguments and no seconds, the answer is always the same.
 
     Parameters
     ----------
@@ -118,7 +122,7 @@ def _refine_free(problem: Problem, ranked: Sequence[Timetable], meter: Meter, se
     """Search in the contention-free model."""
     tables = problem.tables
     search = prepare(tables, seed)
-    starts = []
+    starts: list[State] = []
     for timetable in ranked:
         order = order_of(tables.pred_start, tables.pred_task, timetable.start_s, timetable.finish_s)
         processor = np.array(timetable.processor, np.int64)
@@ -130,8 +134,21 @@ def _refine_free(problem: Problem, ranked: Sequence[Timetable], meter: Meter, se
     begun = meter.spent()
     _cool(search, best, meter, (begun, begun + DESCENDING * (1.0 - begun)), DESCENT, bound_s)
     each = meter.done / max(meter.spent() - begun, 1e-9) / len(problem)
+    if each >= EXCHANGING:
+        descended = (float(best.makespan_s[0]), best.order, best.processor)
+        exchange(tables, [descended, *starts[1:]], best, meter, seed, bound_s)
+    else:
+        _coolings(search, starts, best, meter, each, bound_s)
+    load(search.nodes, search.lanes, search.order, best.order, best.processor)
+    settle_all(search)
+    nodes = search.nodes[:-1]
+    return Timetable(nodes["processor"].copy(), nodes["start_s"].copy(), nodes["finish_s"].copy())
+
+
+def _coolings(search: Search, starts: Sequence[State], best: Best, meter: Meter, each: float, bound_s: float) -> None:
+    """Cool down several times, from the best and from other starts in turn; ``each`` is the steps for each task."""
     hot = HOT * min(1.0, each / PLENTY) ** FALL
-    coolings = max(1, min(COOLINGS, round(each / len(problem) / PAIR_STEPS)))
+    coolings = max(1, min(COOLINGS, round(each / len(best.order) / PAIR_STEPS)))
     begun = meter.spent()
     for cooling in range(coolings):
         if best.makespan_s[0] <= bound_s:
@@ -140,10 +157,6 @@ def _refine_free(problem: Problem, ranked: Sequence[Timetable], meter: Meter, se
         load(search.nodes, search.lanes, search.order, order.copy(), processor.copy())
         part = (begun + (1.0 - begun) * cooling / coolings, begun + (1.0 - begun) * (cooling + 1) / coolings)
         _cool(search, best, meter, part, hot * HOTTER[cooling % 2], bound_s)
-    load(search.nodes, search.lanes, search.order, best.order, best.processor)
-    settle_all(search)
-    nodes = search.nodes[:-1]
-    return Timetable(nodes["processor"].copy(), nodes["start_s"].copy(), nodes["finish_s"].copy())
 
 
 def _cool(
