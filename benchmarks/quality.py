@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How far refinement is from the optimum, and how far ahead of HEFT, on instances made from seeds.
 
-    python benchmarks/quality.py [--quick] [--seeds 1] [--small-s 1] [--large-s 5] [--prove-s 20] [--cpu]
+    python benchmarks/quality.py [--quick] [--seeds 1] [--small-s 1] [--large-s 5] [--prove-s 8] [--cpu]
+                                 [--part small|large] [--tasks N ...]
 
 First 20 to 40 tasks on 3 unrelated devices, against the optimum by CP-SAT (the extra ``exact``): where that is not
 proved within the time, against the best makespan that anything found, and the table says so. Then 100 to 1,000 tasks
@@ -75,10 +76,10 @@ def small(given: argparse.Namespace, clock: Callable[[], float]) -> None:
     gaps: list[float] = []
     unproved = 0
     print(f"\n{'instance':24s} {'tasks':>5s} {'HEFT':>8s} {'textbook':>8s} {'refined':>8s}  optimum (1 = this)")
-    for size in SMALL_SIZES[:: 2 if given.quick else 1]:
+    for size in _sizes(SMALL_SIZES, given):
         for family in FAMILIES:
             for ccr in SMALL_CCRS:
-                for seed in range(given.seeds):
+                for seed in range(given.first_seed, given.first_seed + given.seeds):
                     made = instance(family, size, DEVICES, ccr, seed)
                     gap, proved = _gap(made, given, clock)
                     gaps.append(gap)
@@ -87,6 +88,10 @@ def small(given: argparse.Namespace, clock: Callable[[], float]) -> None:
         f"\n{len(gaps)} instances: mean gap {100 * statistics.mean(gaps):.2f} %, worst {100 * max(gaps):.2f} %, "
         f"optimum met on {sum(gap < 1e-6 for gap in gaps)}; {unproved} not proved (gap to the best found)"
     )
+
+
+def _sizes(sizes: tuple[int, ...], given: argparse.Namespace) -> tuple[int, ...]:
+    return tuple(n for n in sizes[:: 2 if given.quick else 1] if not given.tasks or n in given.tasks)
 
 
 def _gap(made: Instance, given: argparse.Namespace, clock: Callable[[], float]) -> tuple[float, bool]:
@@ -108,10 +113,10 @@ def large(given: argparse.Namespace, clock: Callable[[], float]) -> None:
     """Print the gains over HEFT."""
     gains: list[float] = []
     print(f"\n{'instance':24s} {'tasks':>5s} {'textbook':>8s} {'refined':>8s} {'bound':>8s}  (HEFT = 1)")
-    for size in LARGE_SIZES[:: 2 if given.quick else 1]:
+    for size in _sizes(LARGE_SIZES, given):
         for family in FAMILIES:
             for ccr in LARGE_CCRS:
-                for seed in range(given.seeds):
+                for seed in range(given.first_seed, given.first_seed + given.seeds):
                     made = instance(family, size, DEVICES, ccr, seed)
                     problem = made.problem()
                     starts = textbook(problem)
@@ -132,10 +137,12 @@ def main() -> None:
     parser.add_argument("--small-s", type=float, default=1.0, help="seconds of refinement, 20 to 40 tasks")
     parser.add_argument("--large-s", type=float, default=5.0, help="seconds of refinement, 100 to 1,000 tasks")
     parser.add_argument("--prove-s", type=float, default=8.0, help="seconds for CP-SAT on each instance")
+    parser.add_argument("--first-seed", type=int, default=0, help="of the first instance of each kind")
     parser.add_argument(
         "--cpu", action="store_true", help="count seconds of this process, not of the wall: for busy machines"
     )
     parser.add_argument("--part", choices=("small", "large", "both"), default="both")
+    parser.add_argument("--tasks", type=int, nargs="+", help="these sizes only: to measure piece by piece")
     given = parser.parse_args()
     if given.quick:
         given.large_s, given.prove_s = given.large_s / 2, given.prove_s / 2
