@@ -7,6 +7,7 @@
  */
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "_submit.h"
 
@@ -115,5 +116,13 @@ void syclsched_delete(const struct event *events, int64_t count)
         events[i].lane->way->delete(events[i].lane, events[i].event);
 }
 
+/* An event's callback, called by the runtime's thread: adds one to an eventfd, so that whoever reads from it wakes. */
+void syclsched_wake(ref event, int32_t status, void *descriptor)
+{
+    const uint64_t one = 1;
+    ssize_t written = write((int)(intptr_t)descriptor, &one, sizeof one);
+    (void)event, (void)status, (void)written; /* a full counter wakes as well */
+}
+
 /* Raised whenever a structure or function here changes, so that an older build is never called. */
-const int64_t syclsched_submit_version = 4;
+const int64_t syclsched_submit_version = 5;

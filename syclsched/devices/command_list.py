@@ -14,6 +14,8 @@ from syclsched.devices.commands import Command
 from syclsched.devices.submission_loop import SubmissionLoop
 
 Times = np.ndarray[Any, np.dtype[np.int64]]
+#: What was submitted in one call: the room its events are in, where they begin there, and how many they are.
+Portion = tuple[Any, int, int]
 
 #: Commands a call hands on. Lanes start, and the stop flag and finished events are looked at, in between.
 PORTION = 128
@@ -43,8 +45,7 @@ class CommandList:
         self._pointers = (ctypes.c_void_p * count)(*[part.address for part in self._parts])
         self._submit_ns = (ctypes.c_int64 * count)()
         self._made = loop.room_for_events(2 * count)
-        #: Where in `_made` each portion begins, and how many events it has.
-        self._portions: list[tuple[int, int]] = []
+        self._portions: list[Portion] = []
         self._first_parts = np.fromiter(self._first_part.values(), np.int64, len(self.commands))
         #: Slot and position of what is several submissions; its start is that of the first.
         self._sequences = [(c.slot, i) for i, c in enumerate(self.commands) if len(c.parts) > 1]
@@ -79,8 +80,16 @@ class CommandList:
                 return command
         return None
 
-    def begin(self) -> None:
-        """Be ready to submit from the start."""
+    def begin(self, *, room: bool = False) -> None:
+        """Be ready to submit from the start.
+
+        Parameters
+        ----------
+        room : bool, optional
+            Whether to take new room for events, because somebody may still wait for those of the run before.
+        """
+        if room:
+            self._made = self._loop.room_for_events(2 * len(self._parts))
         self._portions.clear()
         self.fences = self.done = self._waited = self._waited_parts = 0
 
@@ -105,27 +114,26 @@ class CommandList:
             portion = min(PORTION, count - self.done)
             at = 2 * self.done
             here, events = self._loop.submit_listed(self._pointers, self._submit_ns, self._made, self.done, portion)
-            self._portions.append((at, events))
+            self._portions.append((self._made, at, events))
             self.fences += events - here
             self.done += here
             if here < portion:
                 break
             while self.done - self._waited_parts > MOST_IN_FLIGHT:
-                at, events = self._portions[self._waited]
-                self._loop.wait_for(self._made, at, events)
+                self._loop.wait_for(*self._portions[self._waited])
                 self._waited += 1
                 following = self._waited < len(self._portions)
-                self._waited_parts = self._portions[self._waited][0] // 2 if following else self.done
+                self._waited_parts = self._portions[self._waited][1] // 2 if following else self.done
         return self.done
 
-    def portions(self, begin: int = 0) -> list[tuple[int, int]]:
+    def portions(self, begin: int = 0) -> list[Portion]:
         """Return what stands for what was submitted in each call from some call on, for `wait`."""
         return self._portions[begin:]
 
-    def wait(self, portions: Sequence[tuple[int, int]] | None = None) -> None:
+    def wait(self, portions: Sequence[Portion] | None = None) -> None:
         """Wait for everything that was submitted, or for these portions of it, one after another, without the GIL."""
-        for at, events in list(self._portions) if portions is None else portions:
-            self._loop.wait_for(self._made, at, events)
+        for portion in list(self._portions) if portions is None else portions:
+            self._loop.wait_for(*portion)
 
     @property
     def slots(self) -> list[int]:

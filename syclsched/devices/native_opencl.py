@@ -32,6 +32,7 @@ _QUEUE_DEVICE = 0x1091
 _DEVICE_PLATFORM = 0x1031
 _KERNEL_FUNCTION_NAME = 0x1190
 _KERNEL_PROGRAM = 0x1194
+_COMPLETE = 0
 
 #: In the order of ``struct functions`` of ``_submit_opencl.c``; those of an extension are found for each platform.
 _FUNCTIONS = (
@@ -78,6 +79,7 @@ class NativeOpenCL:
         self._release_kernel = _function(opencl, "clReleaseKernel", number, pointer)
         self._release_queue = _function(opencl, "clReleaseCommandQueue", number, pointer)
         self._release_event = _function(opencl, "clReleaseEvent", number, pointer)
+        self._set_callback = _function(opencl, "clSetEventCallback", number, pointer, number, pointer, pointer)
         self._tables: dict[int, Any] = {}
         self._set_by_table: dict[int, tuple[Any, Any]] = {}
 
@@ -189,6 +191,20 @@ class NativeOpenCL:
             return sycl_event_at(made)
         finally:
             self._delete_event(made)
+
+    def call_back(self, native: int, function: int, argument: int) -> bool:
+        """Have a C function called once an event's command has completed or failed; return whether it will be.
+
+        Parameters
+        ----------
+        native : int
+            ``cl_event``.
+        function : int
+            Address, of ``void (cl_event, cl_int, void *)``; it may be called at once, or by any thread.
+        argument : int
+            Its last argument.
+        """
+        return bool(self._set_callback(native, _COMPLETE, function, argument) == 0)
 
     def release_queue(self, native: int) -> None:
         """Give a queue back."""

@@ -14,7 +14,7 @@ from syclsched.oneapi.built import find_submission_loop
 SWITCH = "SYCLSCHED_NATIVE"
 
 #: Of the structures and functions, as the C sources have it.
-VERSION = 4
+VERSION = 5
 
 #: As dpctl's own modules load it.
 _INTERFACE = "libDPCTLSyclInterface.so.0"
@@ -54,6 +54,8 @@ class Library:
         self._dpctl = table(interface, _FUNCTIONS)
         self.dpctl_way = _address_in(loaded, "syclsched_way_dpctl")
         self.opencl_way = _address_in(loaded, "syclsched_way_opencl")
+        #: Given to OpenCL as an event's callback, with an eventfd to add to.
+        self.wake = _address_in(loaded, "syclsched_wake")
         pointer, count = ctypes.c_void_p, ctypes.c_int64
         self.submit = loaded.syclsched_submit
         self.submit.restype = count

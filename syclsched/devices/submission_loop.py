@@ -306,15 +306,56 @@ class SubmissionLoop:
         """Return whether what was submitted for a slot has neither completed nor failed."""
         return self.has_event(number) and not self.is_complete(number)
 
+    def wake_at(self, slot: int, descriptor: int) -> bool:
+        """Have an eventfd added to once what was submitted for a slot has completed or failed.
+
+        Parameters
+        ----------
+        slot : int
+            With an event.
+        descriptor : int
+            It must stay open for good: the runtime may be late.
+
+        Returns
+        -------
+        bool
+            Whether it will be: not where events are SYCL's.
+        """
+        held = self._events[slot]
+        lane = (held.lane - ctypes.addressof(self._lanes)) // ctypes.sizeof(_Lane)
+        if self._native is None or lane not in self._native_queues:
+            return False
+        return self._native.call_back(held.event, self._library.wake, descriptor)
+
     def wait_for(self, made: Any, begin: int, count: int) -> None:
         """Wait for events that `submit_listed` made, one after another, without the GIL."""
         self._library.wait(ctypes.byref(made, begin * ctypes.sizeof(_Event)), count)
 
     def begin_again(self) -> None:
         """Give back all events, which must have completed, and be ready for the same commands again."""
-        self._give_back_events()
+        self.let_go()()
+
+    def let_go(self) -> Callable[[], None]:
+        """Be ready for the same commands again; return what gives the events back, which must have completed.
+
+        Whoever may still wait for them calls it after that.
+        """
+        if faultpoints.active is not None:
+            faultpoints.active.forget(self)
+        self._injected.clear()
+        made, adopted, native = self._made, self._adopted, self._native
+        self._made, self._adopted = [], []
         ctypes.memset(self._events, 0, ctypes.sizeof(self._events))
         self._stop.value = 0
+
+        def give_back() -> None:
+            for address, count, _ in made:
+                self._library.delete(address, count)
+            for handle in adopted:
+                assert native is not None
+                native.release_event(handle)
+
+        return give_back
 
     def _batch_of_sequences(
         self,
@@ -454,7 +495,7 @@ class SubmissionLoop:
 
     def close(self) -> None:
         """Give back all events; `event` and `times` must not be called any more."""
-        self._give_back_events()
+        self.begin_again()
         if self._native is not None:
             for release, handles in (
                 (self._native.release_kernel, self._native_kernels.values()),
@@ -463,18 +504,6 @@ class SubmissionLoop:
                 for handle in handles:
                     release(handle)
             self._native = None
-
-    def _give_back_events(self) -> None:
-        if faultpoints.active is not None:
-            faultpoints.active.forget(self)
-        self._injected.clear()
-        for address, count, _ in self._made:
-            self._library.delete(address, count)
-        self._made.clear()
-        if self._native is not None:
-            for handle in self._adopted:
-                self._native.release_event(handle)
-        self._adopted.clear()
 
     def _kernel_on(self, lane: int, kernel: Any) -> int:
         """Return what the way of a lane takes for a kernel."""

@@ -15,6 +15,7 @@ from syclsched.errors import ExecutionError
 from syclsched.execution.buffers import NumpyArray
 from syclsched.execution.generations import Ring
 from syclsched.execution.lanes import queues_of
+from syclsched.execution.replay import Replay
 from syclsched.execution.run import Run
 from syclsched.execution.safeguards import USUAL, Safeguards
 from syclsched.execution.start import prepare, start
@@ -115,7 +116,7 @@ class Runner:
             else:
                 if self._last is not None:
                     self._last.close()
-                replay = self._ring.generations[0].replay(values, record=self._trace)
+                replay = self._ring.generations[0].replay(values, record=self._trace, kind=Replay)
                 self._last = Run(replay, self._live, values, joined=self._prepared.joined, keep=self)
             return self._last
 

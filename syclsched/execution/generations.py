@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from syclsched.devices.command_list import CommandList
 from syclsched.devices.submission_loop import SubmissionLoop
@@ -23,6 +23,8 @@ from syclsched.execution.waiting import wait_flag
 from syclsched.execution.worker import Worker
 from syclsched.model.plan import Plan
 from syclsched.model.platform import HOST
+
+AnyReplay = TypeVar("AnyReplay", bound=Replay)
 
 
 class Ring:
@@ -158,15 +160,17 @@ class Generation:
         self._nodes = nodes
         self._reads_input = [node for node in nodes if any(use.space == HOST for use in node.instruction.uses)]
 
-    def replay(self, values: Mapping[str, NumpyArray], *, record: bool, staged: bool = False) -> Replay:
+    def replay(self, values: Mapping[str, NumpyArray], *, record: bool, kind: type[AnyReplay]) -> AnyReplay:
         """Return a run with these inputs, not yet started.
 
         Parameters
         ----------
         values : Mapping[str, numpy.ndarray]
             From `Prepared.values`.
-        record, staged
+        record : bool
             As for `Replay`.
+        kind : type
+            `Replay` or one made of it.
         """
         if self._current is not None:
             wait_flag(self._current.finished, None)
@@ -175,7 +179,7 @@ class Generation:
             self._list = CommandList(self._loop, [self._command(node) for node in self._nodes])
         if record and not self._clocks.first:
             self._clocks.read(self._loop)
-        self._current = Replay(
+        made = self._current = kind(
             self._prepared.program,
             self._prepared.work,
             self._list,
@@ -184,9 +188,8 @@ class Generation:
             self._worker,
             self._clock_maps,
             record=record,
-            staged=staged,
         )
-        return self._current
+        return made
 
     @property
     def idle(self) -> bool:

@@ -93,6 +93,12 @@ class Program:
         return self.signals.union(*(node.events for node in self.nodes.values()))
 
     @cached_property
+    def last_of_lanes(self) -> tuple[int, ...]:
+        """The last instruction of each lane that is not about memory."""
+        work = [[node.id for node in lane if node.instruction.kind not in MEMORY_KINDS] for lane in self.lanes]
+        return tuple(numbers[-1] for numbers in work if numbers)
+
+    @cached_property
     def signals(self) -> frozenset[int]:
         """Device instructions whose completion the host must be told of, because another context waits for them."""
         awaited = {number for node in self.nodes.values() for number in node.completed_first}

@@ -83,8 +83,6 @@ class Replay:
         Returns the device clocks' maps by lane name, when a trace is asked for.
     record : bool
         Whether to keep what a trace needs.
-    staged : bool, optional
-        Whether `start` submits nothing, and `submit_until` is called until all is.
     """
 
     def __init__(
@@ -98,7 +96,6 @@ class Replay:
         clocks: Callable[[], Mapping[str, ClockMap]],
         *,
         record: bool,
-        staged: bool = False,
     ) -> None:
         self.program = program
         self.buffers = BorrowedBuffers(buffers)
@@ -118,9 +115,7 @@ class Replay:
         self._clocks = clocks
         self._peak_bytes = dict(buffers.peak_bytes)
         self._lock = threading.Lock()
-        self._staged = staged
         self._submitting = self._ended = False
-        self._waited = 0
         self._over = False
         self._through = self._all = False
         self._done: frozenset[int] = frozenset()
@@ -133,10 +128,9 @@ class Replay:
     # --- as the dispatcher ------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Submit everything, unless that is to be done in stages; returns when that is done."""
+        """Submit everything; returns when that is done."""
         self._commands.begin()
-        if not self._staged:
-            self.submit_until(len(self._commands.commands))
+        self.submit_until(len(self._commands.commands))
 
     def submit_until(self, count: int) -> None:
         """Submit what is not yet submitted of the first instructions; with the last the end of the run is awaited.
@@ -173,14 +167,6 @@ class Replay:
                 if whole or self.cancelled:
                     self._end()
 
-    def lend(self) -> None:
-        """Have the worker wait for what was submitted in stages: it lends devices on the host's cores one of them."""
-        with self._lock:
-            if not self._ended:
-                portions = self._commands.portions(self._waited)
-                self._waited += len(portions)
-                self._worker.post(lambda: self._commands.wait(portions))
-
     def cancel(self) -> None:
         """Submit nothing more; what was submitted ends. Returns at once."""
         with self._lock:
@@ -198,7 +184,13 @@ class Replay:
             self.counts.barriers = self._commands.fences
             self.counts.events = len(self.program.waited_for)
             self.counts.peak_bytes = self._peak_bytes
-            self._worker.post(self._finish)
+            self._await_end()
+
+    def _await_end(self) -> None:
+        self._worker.post(self._finish)
+
+    def _let_go(self) -> None:
+        self._loop.begin_again()
 
     def wait_submitted(self, number: int, timeout_s: float | None) -> bool:
         """Return True: everything is submitted before the caller gets to ask."""
@@ -324,7 +316,7 @@ class Replay:
             try:
                 with self._lock:
                     self._over = True
-                    self._loop.begin_again()
+                    self._let_go()
             finally:
                 self.finished.set()
                 if self.when_finished is not None:

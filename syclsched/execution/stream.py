@@ -146,7 +146,7 @@ class Stream(Iterator["Results | Exception"]):
             begun_s = time.perf_counter()
             if pending.run is not None:
                 self._flight.push(pending.run)
-                pending.run.join()
+                self._flight.wait(pending.run)
             self._waiting_s += time.perf_counter() - begun_s
             return self._deliver()
         except Exception:
@@ -175,7 +175,7 @@ class Stream(Iterator["Results | Exception"]):
             if pending.run is not None:
                 self._flight.push(pending.run)
                 begun_s = time.perf_counter()
-                await _ended(pending.run)
+                await self._flight.wait_async(pending.run)
                 self._waiting_s += time.perf_counter() - begun_s
             return self._deliver()
         finally:
@@ -231,7 +231,7 @@ class Stream(Iterator["Results | Exception"]):
         for run in runs:
             run.cancel()
         for run in runs:
-            await _ended(run)
+            await self._flight.wait_async(run)
         self.close()
 
     def __enter__(self: Self) -> Self:
@@ -287,9 +287,12 @@ class Stream(Iterator["Results | Exception"]):
             if self._pending and oldest is None:
                 return False
             if oldest is not None:
-                waits.append(asyncio.get_running_loop().create_future())
-                oldest.settle(waits[1])
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                waits.append(asyncio.ensure_future(self._flight.wait_async(oldest)))
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for other in waits[1:]:
+                    other.cancel()
             self._producer_s += time.perf_counter() - begun_s
             if not self._asked.done():
                 return False
@@ -351,13 +354,6 @@ class Stream(Iterator["Results | Exception"]):
 
 async def _first(inputs: AsyncIterator[Inputs]) -> Inputs:
     return await anext(inputs)
-
-
-async def _ended(run: Run) -> None:
-    """Wait for the end of a run, however it ends."""
-    ended = asyncio.get_running_loop().create_future()
-    run.settle(ended)
-    await ended
 
 
 def _raising(error: Exception) -> Callable[[], Inputs]:

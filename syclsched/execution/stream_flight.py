@@ -3,20 +3,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from syclsched.errors import MemoryLimitError
 from syclsched.execution.buffers import NumpyArray
 from syclsched.execution.generations import Ring
-from syclsched.execution.replay import Replay
 from syclsched.execution.run import Run
+from syclsched.execution.stream_replay import StagedReplay
 from syclsched.execution.stream_rounds import Rounds
+from syclsched.execution.stream_wake import Alarm
 from syclsched.model.platform import Platform
 from syclsched.model.units import format_bytes
 
 #: Makes the run of an engine.
-MakeRun = Callable[[Replay, dict[str, NumpyArray]], Run]
+MakeRun = Callable[[StagedReplay, dict[str, NumpyArray]], Run]
 
 
 class Flight(Protocol):
@@ -30,6 +34,12 @@ class Flight(Protocol):
 
     def push_all(self) -> None:
         """Submit what is left of all."""
+
+    def wait(self, run: Run) -> None:
+        """Wait for the end of a run, however it ends."""
+
+    async def wait_async(self, run: Run) -> None:
+        """Do so in a coroutine."""
 
 
 class StagedFlight:
@@ -56,19 +66,22 @@ class StagedFlight:
         self._rounds = rounds
         self._record = record
         self._make_run = make_run
+        self._alarm = Alarm()
+        weakref.finalize(self, self._alarm.close).atexit = False
         self._begun = 0
         #: Those that are not wholly submitted, with their next stage.
-        self._active: dict[Replay, int] = {}
-        self._replays: dict[Run, Replay] = {}
+        self._active: dict[StagedReplay, int] = {}
+        self._replays: weakref.WeakKeyDictionary[Run, StagedReplay] = weakref.WeakKeyDictionary()
 
     def begin(self, values: dict[str, NumpyArray]) -> Run:
         """Start a generation, and let those before go on."""
         generation = self._generations[self._begun % len(self._generations)]
-        replay = generation.replay(values, record=self._record, staged=True)
+        replay = generation.replay(values, record=self._record, kind=StagedReplay)
+        replay.alarm = self._alarm
         run = self._make_run(replay, values)
         self._begun += 1
         self._active[replay] = 0
-        self._replays = {each: known for each, known in self._replays.items() if known in self._active} | {run: replay}
+        self._replays[run] = replay
         try:
             self._round()
         except BaseException:
@@ -86,6 +99,18 @@ class StagedFlight:
         """Submit what is left of all."""
         while self._active:
             self._round()
+
+    def wait(self, run: Run) -> None:
+        """Wait for the end of a run, however it ends."""
+        replay, begun_s = self._replays[run], time.perf_counter()
+        while not replay.finish():
+            self._alarm.sleep(begun_s, replay.rings)
+
+    async def wait_async(self, run: Run) -> None:
+        """Do so in a coroutine."""
+        replay, begun_s = self._replays[run], time.perf_counter()
+        while not replay.finish():
+            await self._alarm.sleep_async(begun_s, replay.rings)
 
     def _round(self) -> None:
         at = {stage: replay for replay, stage in self._active.items()}
@@ -118,6 +143,16 @@ class DispatchedFlight:
 
     def push_all(self) -> None:
         """Do nothing: dispatchers go on by themselves."""
+
+    def wait(self, run: Run) -> None:
+        """Wait for the end of a run, however it ends."""
+        run.join()
+
+    async def wait_async(self, run: Run) -> None:
+        """Do so in a coroutine."""
+        ended = asyncio.get_running_loop().create_future()
+        run.settle(ended)
+        await ended
 
 
 def most_in_flight(platform: Platform, nbytes: Mapping[str, int]) -> tuple[int | None, str]:

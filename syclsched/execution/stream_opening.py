@@ -10,12 +10,12 @@ from typing import Any
 from syclsched.errors import ArgumentError
 from syclsched.execution.buffers import NumpyArray
 from syclsched.execution.generations import Ring, total_bytes
-from syclsched.execution.replay import Replay
 from syclsched.execution.run import Run
 from syclsched.execution.start import Prepared, start
 from syclsched.execution.stream import Inputs, Stream
 from syclsched.execution.stream_flight import DispatchedFlight, Flight, StagedFlight, check_room, most_in_flight
 from syclsched.execution.stream_prediction import Forecast, forecast
+from syclsched.execution.stream_replay import StagedReplay
 from syclsched.execution.stream_rounds import interleaved, one_by_one
 
 #: Generations on their way by default, where the plan does not ask for more stages: one computes while the caller's
@@ -71,7 +71,7 @@ def open_stream(
         ring.shrink(in_flight)
         ring.grow(in_flight)
 
-        def make_run(replay: Replay, values: dict[str, NumpyArray]) -> Run:
+        def make_run(replay: StagedReplay, values: dict[str, NumpyArray]) -> Run:
             return Run(replay, live, values, joined=prepared.joined, keep=runner)
 
         order = one_by_one(program) if rounds is None else foreseen().rounds

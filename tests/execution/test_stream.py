@@ -19,7 +19,7 @@ from running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, plan_by, plan_on, p
 from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.errors import ArgumentError, ExecutionError, MemoryLimitError, SyclschedError, TaskFailedError
 from syclsched.execution import bind
-from syclsched.execution.run import Run
+from syclsched.execution.stream_replay import StagedReplay
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
@@ -285,7 +285,7 @@ def test_ctrl_c_ends_what_is_on_its_way_and_leaves_the_runner_good(
     platform, devices = live
     graph, plan = there_and_back(platform)
     calls = 0
-    join, submit = Run.join, SubmissionLoop.submit_listed
+    finish, submit = StagedReplay.finish, SubmissionLoop.submit_listed
 
     def interrupted(*_: Any) -> Any:
         nonlocal calls
@@ -293,9 +293,9 @@ def test_ctrl_c_ends_what_is_on_its_way_and_leaves_the_runner_good(
         if calls == 4:
             raise KeyboardInterrupt
 
-    def waiting(run: Run) -> None:
+    def waiting(replay: StagedReplay) -> bool:
         interrupted()
-        join(run)
+        return finish(replay)
 
     def submitting(loop: SubmissionLoop, *arguments: Any) -> Any:
         interrupted()
@@ -304,7 +304,7 @@ def test_ctrl_c_ends_what_is_on_its_way_and_leaves_the_runner_good(
     with bind(plan, graph, devices) as runner:
         with monkeypatch.context() as patch:
             if where == "waiting":
-                patch.setattr(Run, "join", waiting)
+                patch.setattr(StagedReplay, "finish", waiting)
             else:
                 patch.setattr(SubmissionLoop, "submit_listed", submitting)
             stream = runner.stream((inputs_of(graph, seed) for seed in range(20)), in_flight=3)

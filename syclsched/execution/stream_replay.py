@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One generation of a stream: submitted in stages, and ended by whoever looks after the stream.
+
+The thread that waits for the devices cannot say in time that a generation is through: on devices that compute on the
+host's cores the runtime has it do whatever kernel comes next before it returns from its wait, and with several
+generations on their way there is always a next one. So it only lends its core, and completion rings an `Alarm`.
+"""
+
+from __future__ import annotations
+
+from syclsched.execution.replay import Replay
+from syclsched.execution.stream_wake import Alarm
+
+
+class StagedReplay(Replay):
+    """A replay that is submitted by `submit_until`, stage after stage, and ended by `finish`."""
+
+    #: Rings when it may have ended, if `rings`.
+    alarm: Alarm | None = None
+    rings = False
+    _lent = 0
+    _finishing = False
+
+    def start(self) -> None:
+        """Submit nothing yet."""
+        self._commands.begin(room=True)
+
+    def lend(self) -> None:
+        """Have the worker wait for what was submitted since: it lends devices on the host's cores one of them."""
+        with self._lock:
+            if not self._ended:
+                self._lend()
+
+    def cancel(self) -> None:
+        """Submit nothing more; what was submitted ends. Returns at once."""
+        super().cancel()
+        with self._lock:
+            if self._ended and not self._over:
+                self._have_it_finished()
+
+    def finish(self) -> bool:
+        """End the run if all of it is submitted and has completed on its devices; return whether it has ended."""
+        with self._lock:
+            if self._finishing or not self._ended:
+                return self.finished.is_set()
+            if any(self._loop.is_pending(number) for number in self.program.last_of_lanes):
+                return False
+            self._finishing = True
+        self._finish()
+        return True
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _await_end(self) -> None:
+        if self.cancelled or self.error is not None:
+            self._have_it_finished()
+        else:
+            self._lend()
+            self.rings = self._set_alarm()
+
+    def _set_alarm(self) -> bool:
+        fd = None if self.alarm is None else self.alarm.fd
+        last = [number for number in self.program.last_of_lanes if self._loop.has_event(number)]
+        return fd is not None and all(self._loop.wake_at(number, fd) for number in last)
+
+    def _have_it_finished(self) -> None:
+        if not self._finishing:
+            self._finishing = True
+            self._worker.post(self._finish)
+
+    def _lend(self) -> None:
+        commands, portions = self._commands, self._commands.portions(self._lent)
+        self._lent += len(portions)
+        self._worker.post(lambda: commands.wait(portions))
+
+    def _let_go(self) -> None:
+        # After what the worker was given above: it may be in a wait for one of these events.
+        self._worker.post(self._loop.let_go())

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sleep until devices say that something has completed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+import threading
+import time
+
+_SHORTEST_NAP_S, _LONGEST_NAP_S = 50e-6, 1e-3
+#: Python can miss a signal that comes just before it blocks; it notices at the end of a slice.
+_SLICE_S = 0.2
+
+_lock = threading.Lock()
+#: Never closed: a runtime may write to one long after its stream has ended.
+_unused: list[int] = []
+
+
+class Alarm:
+    """An eventfd that runtimes add to when something completes, and naps for those that do not.
+
+    It may ring for nothing: whoever was woken looks whether what he waits for is there.
+    """
+
+    def __init__(self) -> None:
+        self._fd: int | None = None
+        if hasattr(os, "eventfd"):
+            with _lock:
+                self._fd = _unused.pop() if _unused else os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    @property
+    def fd(self) -> int | None:
+        """What is to be added to; None where there are no eventfds."""
+        return self._fd
+
+    def sleep(self, begun_s: float, rings: bool) -> None:
+        """Sleep until it rings, or for a slice of time.
+
+        Parameters
+        ----------
+        begun_s : float
+            When the waiting began: naps get longer.
+        rings : bool
+            Whether it will ring; if not, it is a short nap.
+        """
+        if rings and self._fd is not None:
+            select.select([self._fd], [], [], _SLICE_S)
+            self._quieten()
+        else:
+            time.sleep(_nap_s(begun_s))
+
+    async def sleep_async(self, begun_s: float, rings: bool) -> None:
+        """Do so in a coroutine."""
+        if not rings or self._fd is None:
+            await asyncio.sleep(_nap_s(begun_s))
+            return
+        loop = asyncio.get_running_loop()
+        rang = asyncio.Event()
+        loop.add_reader(self._fd, rang.set)
+        try:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(rang.wait(), _SLICE_S)
+        finally:
+            loop.remove_reader(self._fd)
+            self._quieten()
+
+    def close(self) -> None:
+        """Keep it for the next stream."""
+        if self._fd is not None:
+            with _lock:
+                _unused.append(self._fd)
+            self._fd = None
+
+    def _quieten(self) -> None:
+        assert self._fd is not None
+        try:
+            os.eventfd_read(self._fd)
+        except BlockingIOError:
+            return
+
+
+def _nap_s(begun_s: float) -> float:
+    """Return how long to sleep: a sixteenth of the time that was waited so far, within limits."""
+    return min(_LONGEST_NAP_S, max(_SHORTEST_NAP_S, (time.perf_counter() - begun_s) / 16))
