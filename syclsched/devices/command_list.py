@@ -80,16 +80,12 @@ class CommandList:
                 return command
         return None
 
-    def begin(self, *, room: bool = False) -> None:
-        """Be ready to submit from the start.
+    def take_new_room(self) -> None:
+        """Leave the room that events are in to whoever still waits for them, or gives them back later."""
+        self._made = self._loop.room_for_events(2 * len(self._parts))
 
-        Parameters
-        ----------
-        room : bool, optional
-            Whether to take new room for events, because somebody may still wait for those of the run before.
-        """
-        if room:
-            self._made = self._loop.room_for_events(2 * len(self._parts))
+    def begin(self) -> None:
+        """Be ready to submit from the start."""
         self._portions.clear()
         self.fences = self.done = self._waited = self._waited_parts = 0
 

@@ -66,9 +66,11 @@ class Ring:
             self.generations.append(self._make())
 
     def shrink(self, count: int) -> None:
-        """Give back the memory of all but the first so many, none of which may be on its way."""
+        """Give back the memory of all but the first so many, once they are not on their way any more."""
         while len(self.generations) > max(1, count):
-            self.generations.pop().close()
+            last = self.generations.pop()
+            last.join()
+            last.close()
 
     def close(self) -> None:
         """Give everything back."""
@@ -172,8 +174,7 @@ class Generation:
         kind : type
             `Replay` or one made of it.
         """
-        if self._current is not None:
-            wait_flag(self._current.finished, None)
+        self.join()
         self._give(values)
         if self._list is None:
             self._list = CommandList(self._loop, [self._command(node) for node in self._nodes])
@@ -195,6 +196,11 @@ class Generation:
     def idle(self) -> bool:
         """Whether it is not on its way."""
         return self._current is None or self._current.finished.is_set()
+
+    def join(self) -> None:
+        """Wait until it is not on its way."""
+        if self._current is not None:
+            wait_flag(self._current.finished, None)
 
     def arrange(self, order: Sequence[int]) -> None:
         """Submit in this order of instruction numbers from now on: none may come before what it waits for."""

@@ -23,7 +23,7 @@ class StagedReplay(Replay):
 
     def start(self) -> None:
         """Submit nothing yet."""
-        self._commands.begin(room=True)
+        self._commands.begin()
 
     def lend(self) -> None:
         """Have the worker wait for what was submitted since: it lends devices on the host's cores one of them."""
@@ -75,4 +75,6 @@ class StagedReplay(Replay):
 
     def _let_go(self) -> None:
         # After what the worker was given above: it may be in a wait for one of these events.
-        self._worker.post(self._loop.let_go())
+        give_back = self._loop.let_go()
+        self._commands.take_new_room()
+        self._worker.post(give_back)
