@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from syclsched.errors import ArgumentError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.memory_limit import MemoryLimit, check_planned, with_memory_limit
 from syclsched.model.plan import Plan
@@ -294,6 +295,7 @@ def run(
     memory_limit: MemoryLimit | None = None,
     debug: bool = False,
     nan_guard: bool = False,
+    dynamic: str | None = None,
 ) -> Run:
     """Plan a graph if need be, and start it; returns at once.
 
@@ -320,18 +322,68 @@ def run(
         declare to write, or memory beyond; warn of tasks that read memory which nothing has written.
     nan_guard : bool, optional
         Do one instruction at a time, and let the first task fail that writes a NaN or an infinity.
+    dynamic : str, optional
+        Decide while tasks run: ``eager``, ``priority``, ``dmdas`` or ``stealing`` need no plan; ``hybrid`` follows the
+        plan until tasks take other times than it says, and leaves it then. Results are the same, to the last bit.
 
     Returns
     -------
     Run
         Ask it for results; use it as a context manager to give everything back.
+
+    Raises
+    ------
+    PolicyError
+        If there is no such dynamic policy.
+    ArgumentError
+        If what is asked for cannot be had together.
     """
     from syclsched.execution import Safeguards, execute
 
+    if dynamic is not None:
+        if debug or nan_guard:
+            raise ArgumentError("a run that decides as it goes cannot be done step by step", where="dynamic")
+        return _run_dynamic(graph, platform, plan, policy, inputs, calibrate, memory_limit, dynamic)
     safeguards = Safeguards(debug=debug, nan_guard=nan_guard)
     made, live = _planned_and_open(graph, platform, plan, policy, calibrate, rewrite, memory_limit)
     try:
         return execute(made, graph, live, inputs=inputs, owns_devices=True, safeguards=safeguards)
+    except BaseException:
+        live.close()
+        raise
+
+
+def _run_dynamic(
+    graph: TaskGraph,
+    platform: Platform | None,
+    plan: Plan | None,
+    policy: str,
+    inputs: Mapping[str, Any] | None,
+    calibrate: bool,
+    memory_limit: MemoryLimit | None,
+    dynamic: str,
+) -> Run:
+    """Start a graph under a dynamic policy."""
+    from syclsched.devices import open_devices
+    from syclsched.execution.live import check_name, run_dynamically
+    from syclsched.profiling import HistoryStore
+
+    check_name(dynamic)
+    if dynamic != "hybrid" and (plan is not None or policy != "auto"):
+        raise ArgumentError(
+            f"{dynamic!r} follows no plan", where="dynamic", hint="Leave plan and policy out, or use dynamic='hybrid'"
+        )
+    where = platform if platform is not None else (discover() if plan is None else plan.platform)
+    if memory_limit is not None:
+        where = with_memory_limit(where, memory_limit)
+    live = open_devices(where)
+    try:
+        if calibrate and plan is None:
+            _calibrate(graph, where, live=live, rewrite="none")
+        with HistoryStore() as history:
+            if dynamic == "hybrid" and plan is None:
+                plan = _plan(graph, where, policy=policy, rewrite="none", history=history)
+            return run_dynamically(graph, live, dynamic, inputs, plan=plan, history=history, owns_devices=True)
     except BaseException:
         live.close()
         raise

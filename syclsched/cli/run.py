@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +21,7 @@ from syclsched.errors import ArgumentError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from syclsched.execution import Safeguards
+    from syclsched.execution import Run, Safeguards
     from syclsched.model.plan import Plan
     from syclsched.model.trace import Trace
     from syclsched.workloads import CheckResult, Workload
@@ -95,6 +97,15 @@ def run_command(
             rich_help_panel=_WATCHED,
         ),
     ] = False,
+    dynamic: Annotated[
+        str | None,
+        typer.Option(
+            "--dynamic",
+            metavar="NAME",
+            help="Decide while tasks run: 'eager', 'priority', 'dmdas' or 'stealing' (no plan), or 'hybrid', which "
+            "follows the plan until tasks take other times than it says. Results are the same.",
+        ),
+    ] = None,
     save_plan: Annotated[
         Path | None, typer.Option("--save-plan", metavar="FILE", help="Write the plan as JSON.", rich_help_panel=_SHOWN)
     ] = None,
@@ -107,6 +118,9 @@ def run_command(
     [bold]syclsched run cholesky --n 2048 --tile 256 --gantt run.png --trace run.json[/bold]
 
     [bold]syclsched run stencil --debug[/bold] checks what every task writes.
+
+    [bold]syclsched run cholesky --dynamic dmdas[/bold] decides where each task goes as it becomes ready;
+    [bold]--dynamic hybrid[/bold] follows a plan for as long as it is right.
 
     [bold]syclsched run cholesky --platform xeon-8480,max1550 --dry-run[/bold] tells how it would go on other hardware.
     """
@@ -126,6 +140,9 @@ def run_command(
             where="--platform",
             hint="Add --dry-run to plan and simulate, or choose devices of this machine with --devices",
         )
+    safeguards = Safeguards(debug=debug, nan_guard=nan_guard)
+    if dynamic is not None:
+        policy, rewrite = _check_dynamic(dynamic, policy, rewrite, plan_file, safeguards, dry_run)
     given = None if plan_file is None else _read_plan(plan_file)
     with plan_for(
         workload.graph, policy=policy, devices=devices, sub_devices=sub_devices, lanes=lanes,
@@ -139,7 +156,7 @@ def run_command(
         if dry_run:
             outcome = _simulated(planned.plan)
         else:
-            outcome = _measured(planned, workload, repeat, console, Safeguards(debug=debug, nan_guard=nan_guard))
+            outcome = _measured(planned, workload, repeat, console, _starter(planned, workload, safeguards, dynamic))
     _show(outcome, planned.plan, json_output, console)
     predicted = None if dry_run else _prediction(planned.plan)
     write_pictures(outcome.trace, predicted, trace_file, gantt_file, console)
@@ -178,21 +195,65 @@ def _simulated(plan: Plan) -> _Outcome:
     return _Outcome(trace, None, (trace.makespan_s,))
 
 
-def _measured(planned: Planned, workload: Workload, repeat: int, console: Console, safeguards: Safeguards) -> _Outcome:
-    """Run, fetch and check; of several runs keep the one in the middle."""
+def _check_dynamic(
+    dynamic: str, policy: str, rewrite: str, plan_file: Path | None, safeguards: Safeguards, dry_run: bool
+) -> tuple[str, str]:
+    """Return policy and rewrite for the plan that a dynamic run is compared with, or follows."""
+    from syclsched.execution.live import check_name
+
+    check_name(dynamic)
+    if dry_run or safeguards.stepped:
+        other = "--dry-run" if dry_run else "--debug and --nan-guard"
+        hint = f"`syclsched simulate --policy dynamic:{dynamic}` tells how it would go" if dry_run else ""
+        raise ArgumentError(f"{other} cannot be had with --dynamic", where="--dynamic", hint=hint)
+    if dynamic == "hybrid":
+        return policy, rewrite
+    if plan_file is not None or policy != "auto":
+        raise ArgumentError(
+            f"{dynamic!r} follows no plan", where="--dynamic", hint="Leave --plan and --policy out, or use hybrid"
+        )
+    return f"dynamic:{dynamic}", "none"
+
+
+@contextmanager
+def _starter(
+    planned: Planned, workload: Workload, safeguards: Safeguards, dynamic: str | None
+) -> Iterator[Callable[[], Run]]:
+    """Yield what starts a run, again and again: of the plan, or under a dynamic policy."""
     from syclsched.execution import bind
 
+    if dynamic is None:
+        with bind(planned.plan, workload.graph, planned.live, safeguards=safeguards) as runner:
+            yield runner.run
+        return
+    from syclsched.execution.live import run_dynamically
+    from syclsched.profiling import HistoryStore
+
+    followed = planned.plan if dynamic == "hybrid" else None
+
+    def start() -> Run:
+        with HistoryStore() as history:
+            return run_dynamically(workload.graph, planned.live, dynamic, plan=followed, history=history)
+
+    yield start
+
+
+def _measured(
+    planned: Planned,
+    workload: Workload,
+    repeat: int,
+    console: Console,
+    starter: AbstractContextManager[Callable[[], Run]],
+) -> _Outcome:
+    """Run, fetch and check; of several runs keep the one in the middle."""
     traces: list[Trace] = []
     check: CheckResult | None = None
     assert planned.live is not None
-    with (
-        console.status(f"running {workload.name} ...") as status,
-        bind(planned.plan, workload.graph, planned.live, safeguards=safeguards) as runner,
-    ):
+    with console.status(f"running {workload.name} ...") as status, starter as start:
         for index in range(repeat):
             if repeat > 1:
                 status.update(f"running {workload.name}, {index + 1} of {repeat} ...")
-            with runner.run() as run:
+            with start() as run:
                 run.wait()
                 results: dict[str, Any] = {name: run.result(name) for name in workload.results}
                 traces.append(run.trace())

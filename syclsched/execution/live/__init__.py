@@ -9,3 +9,9 @@
 - `happened`: the run as a plan and records, for its trace.
 - `start`: from a graph to a run.
 """
+
+from __future__ import annotations
+
+from syclsched.execution.live.start import NAMES, check_name, execute_dynamic, run_dynamically
+
+__all__ = ["NAMES", "check_name", "execute_dynamic", "run_dynamically"]

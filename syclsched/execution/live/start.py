@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from syclsched.costs import CostModel, History
 from syclsched.errors import PolicyError
 from syclsched.execution.buffers import BufferTable
 from syclsched.execution.inputs import gather_inputs
@@ -18,25 +19,86 @@ from syclsched.execution.live.tasks import TaskWork
 from syclsched.execution.run import Run
 from syclsched.execution.work import argument_rows
 from syclsched.model.graph import TaskGraph
-from syclsched.model.plan import Lane
+from syclsched.model.plan import Lane, Plan
 from syclsched.model.platform import HOST
-from syclsched.scheduling.dynamic import DYNAMIC_POLICIES, DynamicPolicy
+from syclsched.planning import verify
+from syclsched.rewrites import planned_graph
+from syclsched.scheduling import build_problem
+from syclsched.scheduling.dynamic import DYNAMIC_POLICIES, DynamicPolicy, Hybrid
+from syclsched.scheduling.dynamic.followed import timetable_of
 from syclsched.scheduling.problem import Problem
 
+#: What can be asked for.
+NAMES = (*(policy.name for policy in DYNAMIC_POLICIES), "hybrid")
 
-def policy_called(name: str) -> DynamicPolicy:
-    """Return a dynamic policy that needs no plan.
+
+def check_name(name: str) -> None:
+    """Refuse what is no dynamic policy.
 
     Raises
     ------
     PolicyError
-        If there is none of that name; lists those there are.
+        Lists those there are.
     """
-    for policy in DYNAMIC_POLICIES:
-        if policy.name == name:
-            return policy
-    names = ", ".join(policy.name for policy in DYNAMIC_POLICIES)
-    raise PolicyError(f"no dynamic policy {name!r}", where="dynamic", hint=f"There are {names} and hybrid")
+    if name not in NAMES:
+        raise PolicyError(f"no dynamic policy {name!r}", where="dynamic", hint=f"There are {', '.join(NAMES)}")
+
+
+def policy_called(name: str) -> DynamicPolicy:
+    """Return a dynamic policy that needs no plan, by its name."""
+    check_name(name)
+    return next(policy for policy in DYNAMIC_POLICIES if policy.name == name)
+
+
+def run_dynamically(
+    graph: TaskGraph,
+    live: Any,
+    name: str,
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    plan: Plan | None = None,
+    history: History | None = None,
+    trace: bool = True,
+    owns_devices: bool = False,
+) -> Run:
+    """Start a graph under a dynamic policy by its name, and return at once.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        What to run.
+    live, inputs, trace, owns_devices
+        As for `execute_dynamic`.
+    name : str
+        One of `NAMES`.
+    plan : Plan, optional
+        What ``hybrid`` follows; if the graph was rewritten for it, so it is run.
+    history : History, optional
+        Measured task times, to begin with.
+
+    Returns
+    -------
+    Run
+        On its way.
+
+    Raises
+    ------
+    PolicyError
+        If there is no such policy, or ``hybrid`` has no plan.
+    IncompletePlanError
+        If the plan is for another graph or other devices.
+    """
+    check_name(name)
+    asked = graph if plan is None else planned_graph(plan, graph)
+    problem = build_problem(asked, live.platform, CostModel(live.platform, history))
+    if name != "hybrid":
+        policy = policy_called(name)
+    elif plan is None:
+        raise PolicyError("there is no plan to follow", where="dynamic", hint="Make one with syclsched.plan()")
+    else:
+        verify(plan, graph)
+        policy = Hybrid(timetable_of(problem, plan.schedule))
+    return execute_dynamic(asked, problem, live, policy, inputs, trace=trace, owns_devices=owns_devices)
 
 
 def execute_dynamic(
@@ -104,4 +166,5 @@ def execute_dynamic(
         layout, policy, work, buffers, queues, [limits.get(name, 0) for name in layout.spaces],
         record=trace, lookahead=lookahead,
     )  # fmt: skip
-    return Run(engine, live, values, owns_devices=owns_devices)
+    joined = {name: wholes[0].parts for name, wholes in graph.joined.items() if name not in graph.arrays}
+    return Run(engine, live, values, owns_devices=owns_devices, joined=joined)

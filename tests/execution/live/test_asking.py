@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dynamic runs as they are asked for: by name, with a plan to follow, and refused where that makes no sense."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from running import DTYPE, MIX, plan_on, sequential
+
+import syclsched as ss
+from syclsched.errors import ArgumentError, IncompletePlanError, PolicyError
+from syclsched.execution.live import run_dynamically
+from syclsched.model.graph import TaskGraph
+from syclsched.model.platform import Platform
+
+pytestmark = pytest.mark.sycl
+
+
+def pairs(count: int = 6) -> TaskGraph:
+    graph = TaskGraph("pairs")
+    arrays = [graph.array(f"a{i}", data=np.arange(20, dtype=DTYPE) + i) for i in range(3)]
+    for i in range(count):
+        graph.kernel(MIX, name=f"t{i}", x=arrays[i % 3], y=arrays[(i + 1) % 3], a=i)
+    return graph
+
+
+@pytest.mark.parametrize("dynamic", ["dmdas", "hybrid"])
+def test_a_graph_is_run_by_the_name_of_a_policy(live: tuple[Platform, Any], dynamic: str) -> None:
+    graph = pairs()
+    with ss.run(graph, live[0], dynamic=dynamic, calibrate=False) as run:
+        assert np.array_equal(run.result("a0"), sequential(graph, graph.data)["a0"])
+        run.wait()
+        assert run.trace().policy == f"dynamic:{dynamic}"
+
+
+def test_what_makes_no_sense_is_refused_before_anything_runs(live: tuple[Platform, Any]) -> None:
+    graph, (platform, devices) = pairs(), live
+    with pytest.raises(PolicyError, match="eager, priority, dmdas, stealing, hybrid"):
+        ss.run(graph, platform, dynamic="clever")
+    with pytest.raises(ArgumentError, match="follows no plan"):
+        ss.run(graph, platform, dynamic="eager", policy="heft")
+    with pytest.raises(ArgumentError, match="step by step"):
+        ss.run(graph, platform, dynamic="eager", debug=True)
+    with pytest.raises(PolicyError, match="no plan to follow"):
+        run_dynamically(graph, devices, "hybrid")
+    with pytest.raises(IncompletePlanError):
+        run_dynamically(graph, devices, "hybrid", plan=plan_on(pairs(5), platform, "cpu"))
+
+
+def test_the_hybrid_runs_a_plan_of_a_rewritten_graph(live: tuple[Platform, Any]) -> None:
+    graph = pairs(12)
+    plan = ss.plan(graph, live[0], policy="heft", rewrite="coarsen")
+    with run_dynamically(graph, live[1], "hybrid", plan=plan) as run:
+        run.wait(60)
+        expected = sequential(graph, graph.data)
+        assert all(np.array_equal(run.result(name), expected[name]) for name in ("a0", "a1", "a2"))
