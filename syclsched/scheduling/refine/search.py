@@ -44,7 +44,7 @@ EXCHANGING = 10_000
 STARTING = 0.2
 
 #: A step by the list engine takes about so many times as long as one in the contention-free model.
-LISTED_COST = 40
+LISTED_COST = 80
 
 #: Two makespans that differ by less, relatively, are equal.
 ROUNDING = 1e-9
@@ -115,7 +115,7 @@ def refine(
 
 def default_steps(tasks: int) -> int:
     """Return how many steps are worth while for so many tasks where time matters: some tenths of a second."""
-    return max(2_000, min(60_000, 4_000_000 // max(1, tasks)))
+    return max(2_000, min(120_000, 8_000_000 // max(1, tasks)))
 
 
 def _refine_free(problem: Problem, ranked: Sequence[Timetable], meter: Meter, seed: int, bound_s: float) -> Timetable:
