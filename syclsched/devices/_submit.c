@@ -77,7 +77,7 @@ int64_t syclsched_submit(const struct lane *lanes, int64_t lanes_count, const st
     return done;
 }
 
-/* Wait for events one after another. */
+/* Wait for events one after another. To wait for whole queues (clFinish) is cheaper, and does not always come back. */
 void syclsched_wait(const struct event *events, int64_t count)
 {
     for (int64_t i = 0; i < count; ++i)

@@ -46,9 +46,15 @@ class CommandList:
         self._submit_ns = (ctypes.c_int64 * count)()
         self._made = loop.room_for_events(2 * count)
         self._portions: list[Portion] = []
-        self._first_parts = np.fromiter(self._first_part.values(), np.int64, len(self.commands))
+        #: The slots of all commands, in order.
+        self.slots = [slot for command in self.commands for slot in command.slots]
+        #: For each of them: the position of its submission, and which of how many that are done by it it is.
+        self._first_parts = np.repeat(list(self._first_part.values()), [len(c.slots) for c in self.commands])
+        shared = [(i, len(c.slots)) for c in self.commands for i in range(len(c.slots))]
+        self._shared = np.array(shared, np.int64).reshape(-1, 2)
         #: Slot and position of what is several submissions; its start is that of the first.
-        self._sequences = [(c.slot, i) for i, c in enumerate(self.commands) if len(c.parts) > 1]
+        several = {c.slot for c in self.commands if len(c.parts) > 1}
+        self._sequences = [(slot, i) for i, slot in enumerate(self.slots) if slot in several]
         self._events: tuple[Any, Any] | None = None
         self._waited = self._waited_parts = 0
         self.fences = self.done = 0
@@ -131,22 +137,23 @@ class CommandList:
         for portion in list(self._portions) if portions is None else portions:
             self._loop.wait_for(*portion)
 
-    @property
-    def slots(self) -> list[int]:
-        """The slot of each command, in order."""
-        return [command.slot for command in self.commands]
-
     def submit_ns(self) -> Times:
-        """Return the host's clock at the submission of each command that was submitted."""
+        """Return the host's clock at the submission for each of `slots`, all of which were submitted."""
         times: Times = np.asarray(self._submit_ns, np.int64)[self._first_parts]
         return times
 
     def times(self) -> tuple[Times, Times]:
-        """Return when each command started and ended, on its device's clock; all of them must have completed."""
+        """Return start and end for each of `slots`, on its device's clock; all of them must have completed.
+
+        What is done by one submission is taken to share its time equally, one after another.
+        """
         if self._events is None:
             begun = [slot for slot, first in self._sequences]
             self._events = self._loop.listed(self.slots), self._loop.listed_first(begun)
         start_ns, end_ns = self._loop.times_listed(self._events[0])
         if self._sequences:
             start_ns[[position for _, position in self._sequences]] = self._loop.times_listed(self._events[1])[0]
-        return start_ns, end_ns
+        position, count = self._shared.T
+        share_ns = (end_ns - start_ns) // count
+        start_ns = start_ns + position * share_ns
+        return start_ns, np.where(position + 1 < count, start_ns + share_ns, end_ns)

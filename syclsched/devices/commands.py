@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable, Sequence
 from typing import Any
 
 
@@ -45,6 +46,15 @@ class Command:
         """What is submitted: itself."""
         return (self,)
 
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """The slots its event stands for."""
+        return (self.slot,)
+
+    def apart(self) -> Sequence[Command]:
+        """Return what does the same in as many commands as there are slots."""
+        return (self,)
+
 
 class CommandSequence(Command):
     """Several submissions of one instruction, one after another on its lane.
@@ -67,6 +77,36 @@ class CommandSequence(Command):
     def parts(self) -> tuple[Command, ...]:
         """What is submitted, in order."""
         return self._parts
+
+
+class JointCommand(Command):
+    """One submission that does the work of several instructions.
+
+    Parameters
+    ----------
+    whole : Command
+        The submission; its slot is that of the first instruction.
+    slots : tuple of int
+        Those of all, in order.
+    apart : callable
+        Returns the command of an instruction alone, by its slot.
+    """
+
+    __slots__ = ("_apart", "_slots")
+
+    def __init__(self, whole: Command, slots: tuple[int, ...], apart: Callable[[int], Command]) -> None:
+        super().__init__(whole._structure, (whole,))
+        self._slots = slots
+        self._apart = apart
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """The slots its event stands for."""
+        return self._slots
+
+    def apart(self) -> Sequence[Command]:
+        """Return a command for each slot; the first slot's comes last, as others wait for its event instead of all."""
+        return [self._apart(slot) for slot in reversed(self._slots)]
 
 
 class Batch:

@@ -159,12 +159,13 @@ def _make(
         except KernelCompilationError as error:
             raise ExecutionError(f"numba-dpex cannot compile the kernel: {error}", where=where) from error
     return KernelExecutable(
-        kernel=_kernel(loaded, queue, where),
+        kernel=compile_code(loaded, queue, where),
         operation=operation,
         signature=signature,
         global_range=list(reversed(launch.global_range)),
         local_range=None if launch.local_range is None else list(reversed(launch.local_range)),
         descriptors=implementation.kind == "numba-dpex",
+        code=loaded,
     )
 
 
@@ -219,8 +220,29 @@ def _wrong_launch(launch: Launch, limits: DeviceLimits) -> str | None:
     return None
 
 
-def _kernel(loaded: Any, queue: Any, where: str) -> Any:
-    """Return the ``dpctl.program.SyclKernel`` of SPIR-V or OpenCL C source."""
+def compile_code(loaded: Any, queue: Any, where: str) -> Any:
+    """Return the kernel of SPIR-V or OpenCL C source; remembered, thread-safe.
+
+    Parameters
+    ----------
+    loaded : OpenCLSource or SpirvModule
+        Program and name of the kernel.
+    queue : dpctl.SyclQueue
+        Of the device and context it will run on.
+    where : str
+        What it is for, for errors.
+
+    Returns
+    -------
+    dpctl.program.SyclKernel
+
+    Raises
+    ------
+    CapabilityError
+        If the device's compiler refuses it.
+    ExecutionError
+        If there is no such kernel in it.
+    """
     if isinstance(loaded, SpirvModule):
         code, options = loaded.code, ""
     elif isinstance(loaded, OpenCLSource):

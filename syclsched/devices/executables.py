@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from syclsched.devices.arguments import BoundArray, flatten_scalar, scalar_dtype
 from syclsched.devices.fences import submit_fence
 from syclsched.errors import ExecutionError
-from syclsched.model.operation import Operation, Scalar, Signature
+from syclsched.model.operation import OpenCLSource, Operation, Scalar, Signature, SpirvModule
 
 #: What is bound: a ``dpctl.tensor.usm_ndarray``, or a `BoundArray` of one.
 Argument = Any
@@ -139,18 +139,21 @@ class KernelExecutable:
         As dpctl takes them: last dimension of `Launch` first, because SYCL's first is OpenCL's last.
     descriptors : bool
         Whether arrays are passed as numba-dpex flattens them, instead of as bare pointers.
+    code : OpenCLSource or SpirvModule, optional
+        What the kernel was made of.
     """
 
     __slots__ = (
         "_array_count",
         "_descriptors",
-        "_global_range",
         "_kernel",
-        "_local_range",
         "_names",
         "_parts",
         "_scalars",
+        "code",
         "function",
+        "global_range",
+        "local_range",
     )
 
     def __init__(
@@ -162,12 +165,14 @@ class KernelExecutable:
         local_range: list[int] | None,
         *,
         descriptors: bool,
+        code: OpenCLSource | SpirvModule | None = None,
     ) -> None:
         #: None: it is submitted.
         self.function = None
+        self.code = code
+        self.global_range = global_range
+        self.local_range = local_range
         self._kernel = kernel
-        self._global_range = global_range
-        self._local_range = local_range
         self._descriptors = descriptors
         self._scalars = {p.name: scalar_dtype(p, signature) for p in operation.parameters if not p.is_array}
         self._array_count = len(operation.arrays)
@@ -176,6 +181,11 @@ class KernelExecutable:
             p.name if p.is_array else self._flat_scalar(p.name, signature.scalars[p.name]) for p in operation.parameters
         ]
         self._names = [p.name for p in operation.parameters]
+
+    @property
+    def arguments_count(self) -> int:
+        """How many arguments the kernel takes, if arrays are passed as bare pointers."""
+        return sum(1 if isinstance(part, str) else len(part) for part in self._parts)
 
     def _flat_scalar(self, name: str, value: Scalar) -> list[Any]:
         return flatten_scalar(name, value, self._scalars[name], complex_as_parts=self._descriptors)
@@ -189,7 +199,7 @@ class KernelExecutable:
 
     def bind(self, arguments: Mapping[str, Argument]) -> Submission:
         """Flatten the arguments; see `Executable.bind`."""
-        if 0 in self._global_range:
+        if 0 in self.global_range:
             return EmptySubmission()
         flat: list[Any] = []
         parts = self._parts if len(arguments) == self._array_count else self._parts_with(arguments)
@@ -201,7 +211,7 @@ class KernelExecutable:
             if not isinstance(array, BoundArray):
                 array = BoundArray(array)
             flat += array.flat if self._descriptors else array.pointer
-        return KernelSubmission(self._kernel, flat, self._global_range, self._local_range)
+        return KernelSubmission(self._kernel, flat, self.global_range, self.local_range)
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,9 @@ class SubmissionLoop:
         self._native_queues: dict[int, int] = {}
         self._native_kernels: dict[int, int] = {}
         self._adopted: list[int] = []
-        self._own_kernels = False
+        self._own_kernels = self._has_adopted = False
+        #: Of slots that have no events of their own: the slot whose event stands for theirs, too.
+        self._stands_for: dict[int, int] = {}
 
     def go_native(self, *, own_kernels: bool = False) -> None:
         """Submit to the native queues behind SYCL's where they are OpenCL's, from now on.
@@ -138,6 +140,22 @@ class SubmissionLoop:
         """Whether `stop` was called."""
         return bool(self._stop.value)
 
+    def share(self, slots: Sequence[int]) -> None:
+        """Let the event of the first of some slots stand for all: for what waits for them, and for questions.
+
+        To be called before the commands that wait for them are made.
+        """
+        self._stands_for.update(dict.fromkeys(slots[1:], slots[0]))
+
+    def share_nothing(self) -> None:
+        """Take back all that `share` said."""
+        self._stands_for.clear()
+
+    @property
+    def native(self) -> bool:
+        """Whether some lanes' native queues are submitted to."""
+        return bool(self._native_queues)
+
     def kernel(self, slot: int, lane: int, waits: Sequence[int], submission: KernelSubmission) -> Command:
         """Return the command of a kernel.
 
@@ -158,7 +176,7 @@ class SubmissionLoop:
             kind = _TYPES.get(type(argument))
             values[i] = argument._pointer if kind is None else ctypes.addressof(argument)
             types[i] = _VOID_PTR if kind is None else kind
-        listed = (ctypes.c_int64 * len(waits))(*waits)
+        listed = self._waits(waits)
         local = submission.local_range
         dimensions = len(submission.global_range)
         own = self._own_kernel(lane, submission, values) if self._own_kernels else None
@@ -167,7 +185,7 @@ class SubmissionLoop:
             lane,
             slot,
             ctypes.addressof(listed),
-            len(waits),
+            len(listed),
             self._kernel_on(lane, submission.kernel) if own is None else own.handle,
             ctypes.addressof(values),
             ctypes.addressof(types),
@@ -205,15 +223,15 @@ class SubmissionLoop:
         nbytes : int
             At least 1.
         """
-        listed = (ctypes.c_int64 * len(waits))(*waits)
-        structure = CommandStructure(_COPY, lane, slot, ctypes.addressof(listed), len(waits))
+        listed = self._waits(waits)
+        structure = CommandStructure(_COPY, lane, slot, ctypes.addressof(listed), len(listed))
         structure.to, structure.source, structure.nbytes = _address(to), _address(source), nbytes
         return Command(structure, (to, source, listed))
 
     def fence(self, slot: int, lane: int, waits: Sequence[int]) -> Command:
         """Return the command of something that does nothing, after what it waits for."""
-        listed = (ctypes.c_int64 * len(waits))(*waits)
-        return Command(CommandStructure(_FENCE, lane, slot, ctypes.addressof(listed), len(waits)), (listed,))
+        listed = self._waits(waits)
+        return Command(CommandStructure(_FENCE, lane, slot, ctypes.addressof(listed), len(listed)), (listed,))
 
     def submit(self, commands: Sequence[Command]) -> Batch:
         """Submit commands in order, without the GIL.
@@ -428,10 +446,11 @@ class SubmissionLoop:
             handle = self._native.event(event)
             self._adopted.append(handle)
         self._events[slot] = _Event(handle, ctypes.addressof(self._lanes[lane]), slot)
+        self._has_adopted = True
 
     def event(self, slot: int) -> Any:
         """Return the event of a slot as ``dpctl.SyclEvent``."""
-        held = self._events[slot]
+        held = self._events[self._held_at(slot)]
         lane = (held.lane - ctypes.addressof(self._lanes)) // ctypes.sizeof(_Lane)
         if self._native is not None and lane in self._native_queues:
             return self._native.sycl_event(held.event, self._queues[lane])
@@ -439,7 +458,7 @@ class SubmissionLoop:
 
     def has_event(self, slot: int) -> bool:
         """Return whether there is an event for a slot."""
-        return bool(self._events[slot].event)
+        return bool(self._events[self._held_at(slot)].event)
 
     def is_complete(self, slot: int) -> bool:
         """Return whether what was submitted for a slot has completed, or failed."""
@@ -456,13 +475,14 @@ class SubmissionLoop:
         What waits for one that failed may run all the same.
         """
         found: dict[int, int] = dict.fromkeys(self._injected, INJECTED)
-        # Those of `_events` were not all made here, and a sequence's have made room for each other.
-        for address, count, _ in (*self._made, (self._address(0), self._slots, None)):
+        adopted = [(ctypes.addressof(self._events), self._slots, None)] if self._has_adopted else []
+        for address, count, _ in (*self._made, *adopted):
             position = -1
             while (position := self._library.next_failed(address, position + 1, count)) >= 0:
                 event = _Event.from_address(address + position * ctypes.sizeof(_Event))
                 found.setdefault(event.slot % self._slots, self._library.status(ctypes.byref(event)))
-        return found
+        shared = {slot: found[first] for slot, first in self._stands_for.items() if first in found}
+        return {**shared, **found}
 
     def times(self, slots: Sequence[int]) -> list[tuple[int, int]]:
         """Return start and end of finished commands, in nanoseconds of their device's clock."""
@@ -531,8 +551,18 @@ class SubmissionLoop:
         )
         return own if taken else None
 
+    def _waits(self, slots: Sequence[int]) -> Any:
+        """Return slots to wait for, those that share an event once."""
+        if self._stands_for:
+            slots = list(dict.fromkeys(self._stands_for.get(slot, slot) for slot in slots))
+        return (ctypes.c_int64 * len(slots))(*slots)
+
+    def _held_at(self, slot: int) -> int:
+        """Return the slot whose event stands for a slot's: its own, if it has one after all."""
+        return slot if slot not in self._stands_for or self._events[slot].event else self._stands_for[slot]
+
     def _address(self, slot: int) -> int:
-        return ctypes.addressof(self._events) + slot * ctypes.sizeof(_Event)
+        return ctypes.addressof(self._events) + self._held_at(slot) * ctypes.sizeof(_Event)
 
 
 # --- inside ---------------------------------------------------------------------------------------

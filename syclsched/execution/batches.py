@@ -7,8 +7,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from syclsched.devices.commands import Command
-from syclsched.devices.executables import EmptySubmission, Executable, KernelSubmission, SequenceSubmission, Submission
+from syclsched.devices.commands import Command, JointCommand
+from syclsched.devices.executables import (
+    EmptySubmission,
+    Executable,
+    KernelSubmission,
+    SequenceSubmission,
+    Submission,
+)
+from syclsched.devices.joined import join
 from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.execution.buffers import BufferTable
 from syclsched.execution.program import Buffer, Node, Program
@@ -84,6 +91,24 @@ class Commands:
         command = self._made.get(node.id)
         return self._make(node) if command is None else command
 
+    def together(self, nodes: Sequence[Node]) -> Command:
+        """Return one command for launches that can be made as one; see `syclsched.execution.joining`."""
+        first, slots = nodes[0], tuple(node.id for node in nodes)
+        joined = join(self._executables[first.id], [self._bind(node) for node in nodes], self._queues[first.lane])
+        waits = tuple(dict.fromkeys(number for node in nodes for number in node.events))
+        return JointCommand(self._loop.kernel(first.id, first.lane, waits, joined), slots, self._alone)
+
+    def _alone(self, number: int) -> Command:
+        command = self._make(self._program.nodes[number])
+        assert command is not None, number
+        return command
+
+    def _bind(self, node: Node) -> Submission:
+        """Return what an instruction launches, with its arguments."""
+        queue, work = self._queues[node.lane], self._work[node.id]
+        arguments = {name: self._buffer(buffer).bound(node.lane, queue) for name, buffer in work.buffers.items()}
+        return self._executables[node.id].bind(arguments)
+
     def _make(self, node: Node) -> Command | None:
         instruction, work = node.instruction, self._work.get(node.id)
         if instruction.kind == "copy" and instruction.nbytes:
@@ -102,10 +127,7 @@ class Commands:
             return self._loop.fence(node.id, node.lane, node.events)
         if not (work.implementation.is_kernel or work.implementation.kind == "sequence"):
             return None  # it submits for itself
-        queue = self._queues[node.lane]
-        arguments = {name: self._buffer(buffer).bound(node.lane, queue) for name, buffer in work.buffers.items()}
-        submission = executable.bind(arguments)
-        return command_of(self._loop, node.id, node.lane, node.events, submission)
+        return command_of(self._loop, node.id, node.lane, node.events, self._bind(node))
 
     def _buffer(self, buffer: Buffer) -> Any:
         found = self._buffers.early(buffer)

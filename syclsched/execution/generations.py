@@ -3,17 +3,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
 from syclsched.devices.command_list import CommandList
+from syclsched.devices.commands import Command
+from syclsched.devices.joined import join_key
 from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.errors import ExecutionError
 from syclsched.execution.batches import Commands
 from syclsched.execution.buffers import NumpyArray
 from syclsched.execution.clock import Anchor, ClockMap, take_anchor
+from syclsched.execution.joining import joint_launches
 from syclsched.execution.lanes import by_index, device_names
 from syclsched.execution.program import MEMORY_KINDS, Node
 from syclsched.execution.replay import Replay
@@ -140,8 +143,11 @@ class Generation:
         clocks: Clocks,
     ) -> None:
         self._prepared = prepared
+        self._executables = executables
+        self._with_status = {number: piece for number, piece in prepared.work.items() if piece.status is not None}
         plan, program = prepared.plan, prepared.program
         lanes = by_index(plan, queues)
+        self._queues = queues
         self._clocks = clocks
         self._current: Replay | None = None
         self._worker = worker
@@ -159,8 +165,12 @@ class Generation:
             self.close()
             raise
         nodes = [program.nodes[i.id] for _, i in plan.instructions() if i.kind not in MEMORY_KINDS]
-        self._nodes = nodes
-        self._reads_input = [node for node in nodes if any(use.space == HOST for use in node.instruction.uses)]
+        #: What is submitted as one.
+        self._units: list[tuple[Node, ...]] = joint_launches(
+            program, nodes, self._join_key if self._loop.native else lambda _: None, frozenset(prepared.graph.edges)
+        )
+        for unit in self._units:
+            self._loop.share([node.id for node in unit])
 
     def replay(self, values: Mapping[str, NumpyArray], *, record: bool, kind: type[AnyReplay]) -> AnyReplay:
         """Return a run with these inputs, not yet started.
@@ -177,12 +187,13 @@ class Generation:
         self.join()
         self._give(values)
         if self._list is None:
-            self._list = CommandList(self._loop, [self._command(node) for node in self._nodes])
+            self._list = CommandList(self._loop, [self._command(unit) for unit in self._units])
         if record and not self._clocks.first:
             self._clocks.read(self._loop)
         made = self._current = kind(
             self._prepared.program,
             self._prepared.work,
+            self._with_status,
             self._list,
             self._loop,
             self._buffers,
@@ -203,9 +214,10 @@ class Generation:
             wait_flag(self._current.finished, None)
 
     def arrange(self, order: Sequence[int]) -> None:
-        """Submit in this order of instruction numbers from now on: none may come before what it waits for."""
-        if list(order) != [node.id for node in self._nodes]:
-            self._nodes = [self._prepared.program.nodes[number] for number in order]
+        """Submit in this order of instruction numbers from now on, each alone: none before what it waits for."""
+        if [(number,) for number in order] != [tuple(node.id for node in unit) for unit in self._units]:
+            self._units = [(self._prepared.program.nodes[number],) for number in order]
+            self._loop.share_nothing()
             self._list = None
 
     def close(self) -> None:
@@ -223,13 +235,21 @@ class Generation:
         for name in moved:
             self._buffers.add_input(name, values[name], private=False)
         if moved and self._list is not None:
-            for node in self._reads_input:
-                self._list.replace(self._command(node))
+            for unit in self._units:
+                if any(use.space == HOST for node in unit for use in node.instruction.uses):
+                    self._list.replace(self._command(unit))
         self._given = {name: values[name] for name in self._prepared.inputs}
 
-    def _command(self, node: Node) -> Any:
-        command = self._commands.get(node)
-        assert command is not None, node.instruction
+    def _join_key(self, node: Node) -> tuple[Hashable, int] | None:
+        executable, work = self._executables.get(node.id), self._prepared.work.get(node.id)
+        if executable is None or work is None or work.writes_nothing:
+            return None
+        lane = self._prepared.plan.lanes[node.lane]
+        return join_key(executable, self._queues[lane.name])
+
+    def _command(self, unit: tuple[Node, ...]) -> Command:
+        command = self._commands.together(unit) if len(unit) > 1 else self._commands.get(unit[0])
+        assert command is not None, unit[0].instruction
         return command
 
     def _clock_maps(self) -> dict[str, ClockMap]:

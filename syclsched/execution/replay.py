@@ -71,6 +71,8 @@ class Replay:
         What is done.
     work : Mapping[int, Work]
         By instruction number.
+    with_status : Mapping[int, Work]
+        What of it has a status.
     commands : CommandList
         All its submissions.
     loop : SubmissionLoop
@@ -89,6 +91,7 @@ class Replay:
         self,
         program: Program,
         work: Mapping[int, Work],
+        with_status: Mapping[int, Work],
         commands: CommandList,
         loop: SubmissionLoop,
         buffers: BufferTable,
@@ -108,7 +111,7 @@ class Replay:
         self.lasting = False
         self.when_finished: Callable[[], None] | None = None
         self._work = work
-        self._with_status = {number: piece for number, piece in work.items() if piece.status is not None}
+        self._with_status = with_status
         self._commands = commands
         self._loop = loop
         self._worker = worker
@@ -204,7 +207,9 @@ class Replay:
     def passed(self, number: int) -> bool:
         """Return whether an instruction has been submitted."""
         with self._lock:
-            return self._through or number in self._done or (not self._over and self._loop.has_event(number))
+            return (
+                self._through or self._all or number in self._done or (not self._over and self._loop.has_event(number))
+            )
 
     def any_failed(self) -> bool:
         """Return whether something has failed on its device after it was submitted, and is yet to be noted."""
@@ -254,7 +259,7 @@ class Replay:
         begun = self._commands.begun_at(done)
         if begun is not None:
             self._refused(begun.slot, "the runtime refuses it in the middle of its steps", begun=True)
-        for command in self._commands.from_submission(done):
+        for command in (each for joint in self._commands.from_submission(done) for each in joint.apart()):
             instruction = self.program.nodes[command.slot].instruction
             if self.cancelled or self.failures.halted or self.failures.cancels(instruction):
                 self._outcomes[command.slot] = "cancelled"
@@ -304,9 +309,11 @@ class Replay:
             self._outcomes |= read_device_failures(self._loop, self.program, self.failures)
             if self.recording:
                 self._record(submitted)
-            self._done = frozenset(submitted) - self._outcomes.keys()
-            there = self._done.__contains__
-            self._outcomes |= read_statuses(self.program, self._with_status, self.buffers, self.failures, there)
+            there = frozenset(submitted if self._with_status or not self._all else ()) - self._outcomes.keys()
+            self._outcomes |= read_statuses(
+                self.program, self._with_status, self.buffers, self.failures, there.__contains__
+            )
+            self._done = there
         except BaseException as error:
             self.error = self.error or ExecutionError(
                 f"the run could not be ended: {type(error).__name__}: {error}",

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several launches of one kernel as a single submission."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from syclsched.devices.compiler import compile_code
+from syclsched.devices.executables import Executable, KernelExecutable, KernelSubmission, Submission
+from syclsched.devices.joined_source import joined_source
+from syclsched.errors import SyclschedError
+from syclsched.model.operation import OpenCLSource
+
+#: Bytes of arguments that every full-profile OpenCL device takes (CL_DEVICE_MAX_PARAMETER_SIZE).
+_ARGUMENT_BYTES = 1024
+_LARGEST_ARGUMENT_BYTES = 8
+#: Work-items a group has at most where the runtime was to choose: now it would choose for all launches together.
+_GROUP = 256
+_SMALL_GROUP = 16
+
+
+def join_key(executable: Executable, queue: Any) -> tuple[Hashable, int] | None:
+    """Return what launches must have in common to become one, and how many can at most; None if it is none of them.
+
+    Parameters
+    ----------
+    executable : Executable
+        What is launched.
+    queue : dpctl.SyclQueue
+        Of its device and context.
+    """
+    if not isinstance(executable, KernelExecutable) or not isinstance(executable.code, OpenCLSource):
+        return None
+    most = _ARGUMENT_BYTES // (_LARGEST_ARGUMENT_BYTES * max(1, executable.arguments_count))
+    if most < 2 or len(executable.global_range) > 2 or 0 in executable.global_range:
+        return None
+    context, device = queue.sycl_context, queue.sycl_device
+    if not _can_join(executable.code, context, device):
+        return None
+    local = executable.local_range
+    ranges = tuple(executable.global_range), None if local is None else tuple(local)
+    return (executable.code, *ranges, context, device), most
+
+
+def join(executable: Executable, submissions: Sequence[Submission], queue: Any) -> KernelSubmission:
+    """Return one submission that does what several do, at the same time.
+
+    Parameters
+    ----------
+    executable : Executable
+        What one of them launches; all have the same `join_key`.
+    submissions : sequence of Submission
+        At least two; none touches what another writes.
+    queue : dpctl.SyclQueue
+        Of their device and context.
+    """
+    assert isinstance(executable, KernelExecutable)
+    assert isinstance(executable.code, OpenCLSource)
+    joined = joined_source(executable.code, len(submissions))
+    assert joined is not None
+    extents, local = executable.global_range, executable.local_range or _groups(executable.global_range)
+    return KernelSubmission(
+        kernel=compile_code(joined, queue, f"{len(submissions)} launches of kernel {executable.code.kernel_name!r}"),
+        arguments=[a for each in submissions if isinstance(each, KernelSubmission) for a in each.arguments],
+        global_range=[len(submissions), *[1] * (2 - len(extents)), *extents],
+        local_range=local and [1, *[1] * (2 - len(local)), *local],
+    )
+
+
+@lru_cache(maxsize=512)
+def _can_join(code: OpenCLSource, context: Any, device: Any) -> bool:
+    """Return whether a kernel's device compiles it for two launches."""
+    import dpctl
+
+    joined = joined_source(code, 2)
+    if joined is None:
+        return False
+    try:
+        compile_code(joined, dpctl.SyclQueue(context, device), f"two launches of kernel {code.kernel_name!r}")
+    except SyclschedError:
+        return False
+    return True
+
+
+def _groups(extents: Sequence[int]) -> list[int] | None:
+    """Return the size of work-groups of an index space, as large as divides it; None if that would be very small."""
+    fastest = extents[-1]
+    size = next(size for size in range(min(fastest, _GROUP), 0, -1) if fastest % size == 0)
+    return None if size < min(fastest, _SMALL_GROUP) else [1] * (len(extents) - 1) + [size]

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Launches made as one: which may be, and that nobody can tell by the results."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from opened import live_on
+from running import DTYPE, MIX, graphs, plan_by, sequential
+
+from syclsched.errors import TaskFailedError
+from syclsched.execution import bind, joining
+from syclsched.execution.joining import joint_launches
+from syclsched.execution.program import MEMORY_KINDS, Program
+from syclsched.model.graph import TaskGraph
+from syclsched.testing import faults
+
+pytestmark = pytest.mark.sycl
+
+IMPLEMENTATION = "opencl-c"
+
+
+@pytest.fixture(autouse=True)
+def _however_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joining, "LEAST_SAVED", 1)
+    monkeypatch.setattr(joining, "LONGEST_S", 10.0)  # what plans made by hand say of tasks
+
+
+def wide(width: int = 4, steps: int = 3) -> TaskGraph:
+    """Columns of their own, without anything between them."""
+    graph = TaskGraph("wide")
+    pairs = [[graph.array(f"{n}{c}", (32,), DTYPE) for n in "xy"] for c in range(width)]
+    for step in range(steps):
+        for column, (x, y) in enumerate(pairs):
+            graph.kernel(MIX, name=f"t{step}_{column}", x=x, y=y, a=step + column)
+    return graph
+
+
+def on_lanes(graph: TaskGraph, platform: Any, lanes: int, device: str = "cpu") -> Any:
+    return plan_by(graph, platform, lambda name: (device, int(name.rpartition("_")[2]) % lanes, IMPLEMENTATION))
+
+
+def units_of(plan: Any, graph: TaskGraph, most: int = 8) -> list[tuple[str, ...]]:
+    program = Program(plan)
+    nodes = [program.nodes[i.id] for _, i in plan.instructions() if i.kind not in MEMORY_KINDS]
+    units = joint_launches(program, nodes, lambda node: ("same", most), frozenset(graph.edges))
+    assert sorted(node.id for unit in units for node in unit) == sorted(node.id for node in nodes)
+    return [
+        tuple(node.instruction.task or "" for node in unit) for unit in units if unit[0].instruction.kind == "launch"
+    ]
+
+
+def inputs_of(graph: TaskGraph, seed: int) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return {name: rng.integers(-(2**40), 2**40, graph.arrays[name].shape) for name in graph.inputs()}
+
+
+def together(units: list[tuple[str, ...]], first: str, second: str) -> bool:
+    return any(first in unit and second in unit for unit in units)
+
+
+def test_neighbours_without_anything_between_them_go_together() -> None:
+    platform, _ = live_on(None)
+    graph = wide()
+    # In the first step each comes behind the copies of its own inputs, which are submitted after those before it.
+    assert units_of(on_lanes(graph, platform, 1), graph) == [
+        ("t0_0",),
+        ("t0_1",),
+        ("t0_2",),
+        ("t0_3", "t1_0", "t1_1", "t1_2"),
+        ("t1_3", "t2_0", "t2_1", "t2_2"),
+        ("t2_3",),
+    ]
+    assert max(len(unit) for unit in units_of(on_lanes(graph, platform, 1), graph, most=3)) == 3
+    on_two = units_of(on_lanes(graph, platform, 2), graph)
+    assert all(len({int(name[-1]) % 2 for name in unit}) == 1 for unit in on_two)
+    assert together(on_two, "t1_2", "t2_0")
+
+
+def test_an_edge_keeps_neighbours_apart() -> None:
+    platform, _ = live_on(None)
+    graph = wide(steps=2)
+    assert together(units_of(on_lanes(graph, platform, 1), graph), "t1_0", "t1_1")
+    graph.edge("t1_0", "t1_1")
+    units = units_of(on_lanes(graph, platform, 1), graph)
+    assert not together(units, "t1_0", "t1_1")
+    assert together(units, "t1_1", "t1_2")
+
+
+def test_a_way_through_another_lane_keeps_neighbours_apart() -> None:
+    platform, _ = live_on(None)
+    graph = wide(width=3)
+    assert together(units_of(on_lanes(graph, platform, 2), graph), "t1_2", "t2_0")
+    graph.edge("t1_2", "t2_1")  # on the other lane
+    graph.edge("t2_1", "t2_0")
+    assert not together(units_of(on_lanes(graph, platform, 2), graph), "t1_2", "t2_0")
+
+
+def test_what_takes_long_goes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    platform, _ = live_on(None)
+    graph = wide()
+    plan = on_lanes(graph, platform, 1)
+    longest_s = max(i.duration_s for _, i in plan.instructions() if i.kind == "launch")
+    assert longest_s > 0
+    monkeypatch.setattr(joining, "LONGEST_S", longest_s / 2)
+    assert all(len(unit) == 1 for unit in units_of(plan, graph))
+
+
+@given(data=st.data())
+@settings(
+    max_examples=40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@pytest.mark.parametrize("device", ["cpu", "accelerator"])
+def test_random_graphs_give_numpys_bits(device: str, data: st.DataObject) -> None:
+    platform, devices = live_on(None)
+    graph = data.draw(graphs(max_tasks=30))
+    tasks = {t.name: t for t in graph.tasks}
+
+    def place(name: str) -> tuple[str, int, str | None]:
+        operation = tasks[name].operation
+        if operation is None:
+            return device, 0, None
+        which = IMPLEMENTATION if operation is MIX else operation.implementations[0].name
+        return device, data.draw(st.integers(0, 1)), which
+
+    with bind(plan_by(graph, platform, place), graph, devices) as runner:
+        for seed in range(3):
+            inputs = inputs_of(graph, seed)
+            expected = sequential(graph, inputs)
+            for name, value in runner(inputs).items():
+                np.testing.assert_array_equal(value, expected[name], err_msg=name)
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_one_submission_for_several_and_a_time_for_each(lanes: int) -> None:
+    platform, devices = live_on(None)
+    graph = wide(width=6, steps=4)
+    inputs = inputs_of(graph, 1)
+    expected = sequential(graph, inputs)
+    with bind(on_lanes(graph, platform, lanes), graph, devices) as runner:
+        assert runner.replayed
+        for _ in range(2):
+            with runner.run(inputs) as run:
+                trace = run.trace()
+                for name, value in expected.items():
+                    np.testing.assert_array_equal(run.result(name), value)
+            launches = [s for s in trace.spans if s.kind == "launch"]
+            assert len(launches) == 24
+            assert trace.submissions < len(trace.spans) - 10
+            for lane in {s.lane for s in launches}:
+                times = [(s.start_s, s.finish_s) for s in launches if s.lane == lane]
+                assert all(before[1] <= after[0] + 1e-9 for before, after in pairwise(times))
+
+
+def test_what_is_refused_is_tried_alone_and_named() -> None:
+    platform, devices = live_on(None)
+    graph = wide(width=4, steps=2)
+    inputs = inputs_of(graph, 2)
+    expected = sequential(graph, inputs)
+    with bind(on_lanes(graph, platform, 1), graph, devices) as runner:
+        runner.run(inputs).wait()
+        with faults.inject(faults.fail_submission(1)), runner.run(inputs) as run:
+            with pytest.raises(TaskFailedError, match="t0_"):
+                run.wait()
+            readable = 0
+            for column in range(4):
+                try:
+                    value = run.result(f"y{column}")
+                except TaskFailedError:
+                    continue
+                readable += 1
+                np.testing.assert_array_equal(value, expected[f"y{column}"])
+            assert readable == 3
+        np.testing.assert_array_equal(runner(inputs)["y0"], expected["y0"])
