@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
@@ -14,10 +15,10 @@ from syclsched.model.access import AccessMode
 from syclsched.model.plan import BufferUse, Counters, Instruction, Lane, Option, Plan
 from syclsched.model.platform import Platform
 from syclsched.model.schedule import Schedule
-from syclsched.planning.columns import StepColumns
 from syclsched.planning.record import GraphRecord
-from syclsched.planning.rows import FREE, WORK, Rows, mode_codes
-from syclsched.planning.steps import MODES, Draft, Ints, LaneKey, gather_ragged, paused_collection, ragged
+from syclsched.planning.rows import FREE, WORK, Rows
+from syclsched.planning.steps import COPY as COPIES
+from syclsched.planning.steps import KINDS, MODES, Draft, Ints, LaneKey, gather_ragged, paused_collection
 from syclsched.simulation.columns import Columns
 from syclsched.simulation.engine import run_machine
 from syclsched.simulation.machine import COPY, IMMEDIATE, Machine
@@ -26,6 +27,10 @@ from syclsched.simulation.pending import lane_later, objects
 from syclsched.simulation.program import flatten, machine_of
 
 _WRITE = MODES.index(AccessMode.WRITE)
+
+#: What instructions are: what steps are, and memory that comes and goes.
+_KINDS = (*KINDS, "alloc", "free")
+_ALLOC, _FREE = len(KINDS), len(KINDS) + 1
 
 
 @dataclass(frozen=True)
@@ -44,8 +49,6 @@ class Arrangement:
         Which task on which lane with which implementation.
     draft : Draft
         The steps.
-    columns : StepColumns
-        The same as columns.
     rows : Rows
         One per instruction, in global order, which gives their numbers.
     lanes : tuple of LaneKey
@@ -65,7 +68,6 @@ class Arrangement:
     platform: Platform
     schedule: Schedule
     draft: Draft
-    columns: StepColumns
     rows: Rows
     lanes: tuple[LaneKey, ...]
     lane: Ints
@@ -96,18 +98,18 @@ class Arrangement:
         return float(run_machine(self.machine)["finish_s"].max(initial=0.0))
 
     def _machine_columns(self) -> Columns:
-        rows, columns, order = self.rows, self.columns, self._by_lane
+        rows, steps, order = self.rows, self.draft.steps, self._by_lane
         works = rows.phase == WORK
-        copies = works & columns.copies[rows.step]
+        copies = works & steps.copies[rows.step]
         kind = np.where(works, np.where(copies, COPY, COMPUTES), IMMEDIATE)
         spaces = [s.name for s in self.platform.spaces]
-        ways, way = np.unique(columns.way[rows.step[order][copies[order]]], return_inverse=True)
+        ways, way = np.unique(steps.way[rows.step[order][copies[order]]], return_inverse=True)
         return Columns(
             order,
             self._lane_starts,
             kind[order],
-            np.where(works, columns.duration_s[rows.step], 0.0)[order],
-            np.where(copies, columns.nbytes[rows.step], 0)[order],
+            np.where(works, steps.duration_s[rows.step], 0.0)[order],
+            np.where(copies, steps.nbytes[rows.step], 0)[order],
             *gather_ragged(self.wait_starts, self.waits, order),
             tuple((spaces[n // len(spaces)], spaces[n % len(spaces)]) for n in ways.tolist()),
             way.astype(np.int64),
@@ -148,37 +150,27 @@ class Arrangement:
         return made
 
     @cached_property
-    def _tables(self) -> dict[str, list[Any]]:
-        """What instructions are made of: of the steps first, then of memory, or of an allocation and a free."""
-        steps, memory = self.draft.steps, self.draft.memory
-        return {
-            "kind": [*(s.kind for s in steps), "alloc", "free"],
-            "task": [s.task for s in steps],
-            "again": [*(s.again for s in steps), *([0] * len(memory))],
-            "implementation": [*(s.implementation for s in steps), *([None] * len(memory))],
-            "uses": self._uses(),
-        }
-
     def _uses(self) -> list[tuple[BufferUse, ...]]:
-        """Return what each step touches and how, and then memory as allocations and frees do."""
-        draft, count = self.draft, len(MODES)
-        starts, blocks = ragged([s.blocks for s in draft.steps])
-        # Memory comes after the blocks, but for that which is one block's: then both are the same buffer.
-        memory = np.arange(len(draft.memory))
-        if draft.memory != draft.blocks:
-            memory += len(draft.blocks)
-        codes = np.concatenate((blocks * count + mode_codes(draft.steps), memory * count + _WRITE))
+        """What each step touches and how, and then each memory as allocations and frees do."""
+        draft, count, spaces = self.draft, len(MODES), self.platform.spaces
+        steps, arrays = draft.steps, self.known.arrays
+        buffers = [each.array * len(spaces) + each.space for each in (draft.blocks, draft.memory)]
+        codes = np.concatenate((buffers[0][steps.blocks] * count + steps.modes, buffers[1] * count + _WRITE))
         codes, which = np.unique(codes, return_inverse=True)
-        touched = list(map([*draft.blocks, *draft.memory].__getitem__, (codes // count).tolist()))
+        array, space = np.divmod(codes // count, len(spaces))
         columns: dict[str, list[Any]] = {
-            "array": [array for array, _ in touched],
-            "space": [space for _, space in touched],
+            "array": [arrays[n].name for n in array.tolist()],
+            "space": [spaces[n].name for n in space.tolist()],
             "mode": list(map(MODES.__getitem__, (codes % count).tolist())),
         }
-        made = objects(BufferUse, len(touched), columns)
+        made = objects(BufferUse, len(codes), columns)
         uses = list(map(made.__getitem__, which.tolist()))
-        bounds = starts.tolist()
+        bounds = steps.starts.tolist()
         return [*(tuple(uses[a:b]) for a, b in pairwise(bounds)), *zip(uses[bounds[-1] :], strict=True)]
+
+    @cached_property
+    def _task_names(self) -> list[str]:
+        return [task.name for task in self.known.tasks]
 
     def _instructions(self, lane: int) -> tuple[Instruction, ...]:
         """Return the instructions of a lane."""
@@ -189,28 +181,31 @@ class Arrangement:
         start, end = self._lane_starts[lane : lane + 2].tolist()
         number = self._by_lane[start:end]
         step, memory = self.rows.step[number], self.rows.memory[number]
-        works, count = self.rows.phase[number] == WORK, len(self.draft.steps)
-        held = self.columns.memory_nbytes[memory] if len(self.columns.memory_nbytes) else 0
+        steps, count = self.draft.steps, len(self.draft.steps)
+        works, frees = self.rows.phase[number] == WORK, self.rows.phase[number] == FREE
+        runs, task = works & (steps.kind[step] != COPIES), steps.task[step]
+        held = self.draft.memory_nbytes[memory] if len(self.draft.memory_nbytes) else 0
         starts, ends = self.wait_starts[number].tolist(), self.wait_starts[number + 1].tolist()
         waits, none = self.waits.tolist(), [0.0] * len(number)
-        which = {
-            "kind": np.where(works, step, count + (self.rows.phase[number] == FREE)),
-            "task": step,
-            "implementation": np.where(works, step, count + memory),
-            "uses": np.where(works, step, count + memory),
-            "again": np.where(works, step, count + memory),
+        kinds = np.where(works, steps.kind[step], np.where(frees, _FREE, _ALLOC))
+        tables: dict[str, tuple[Sequence[object], Ints]] = {
+            "kind": (_KINDS, kinds),
+            "task": (self._task_names, task),
+            "implementation": ((*self.draft.implementations, None), np.where(runs, task, -1)),
+            "uses": (self._uses, np.where(works, step, count + memory)),
         }
-        found = {name: map(self._tables[name].__getitem__, places.tolist()) for name, places in which.items()}
+        found = {name: map(table.__getitem__, places.tolist()) for name, (table, places) in tables.items()}
         return objects(
             Instruction,
             len(number),
             {
                 **found,
                 "id": number.tolist(),
+                "again": np.where(works, steps.again[step], 0).tolist(),
                 "waits": [tuple(waits[a:b]) if a < b else () for a, b in zip(starts, ends, strict=True)],
-                "duration_s": np.where(works, self.columns.duration_s[step], 0.0).tolist(),
+                "duration_s": np.where(works, steps.duration_s[step], 0.0).tolist(),
                 "start_s": none,
                 "finish_s": none,
-                "nbytes": np.where(works, self.columns.nbytes[step], held).tolist(),
+                "nbytes": np.where(works, steps.nbytes[step], held).tolist(),
             },
         )

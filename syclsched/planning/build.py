@@ -15,7 +15,7 @@ from syclsched.model.plan import Counters, Option, Plan
 from syclsched.model.platform import Platform
 from syclsched.model.schedule import Assignment, Schedule
 from syclsched.planning.arrangement import Arrangement
-from syclsched.planning.columns import StepColumns, step_columns
+from syclsched.planning.evicting import EvictingPass
 from syclsched.planning.fences import count_fences
 from syclsched.planning.footprint import Footprint
 from syclsched.planning.hazards import hazards
@@ -25,9 +25,9 @@ from syclsched.planning.prefetch import issue_early
 from syclsched.planning.record import GraphRecord, record
 from syclsched.planning.reduction import reduce_waits
 from syclsched.planning.remaking import pays
-from syclsched.planning.rows import WORK, Touches, gather, touches
+from syclsched.planning.rows import WORK, Touches, touches
 from syclsched.planning.steps import Draft, Ints, paused_collection
-from syclsched.planning.transfers import TransferPass
+from syclsched.planning.transfers import transfers
 
 #: A plan with values made again must be faster, relatively, by more than this.
 _ROUNDING: Final = 1e-9
@@ -111,11 +111,10 @@ class Asked(NamedTuple):
 
 
 class Drafted(NamedTuple):
-    """Steps with copies right before their use, what they touch, as columns, and the memory they take."""
+    """Steps with copies right before their use, what they touch, and the memory they take."""
 
     draft: Draft
     touched: Touches
-    columns: StepColumns
     footprint: Footprint
 
 
@@ -126,12 +125,14 @@ def asked(graph: TaskGraph, platform: Platform, schedule: Schedule, durations_s:
 
 
 def drafted(given: Asked, *, limited: bool = False, remaking: bool = False) -> Drafted:
-    """Return the steps; `TransferPass` says what the options are."""
-    made = TransferPass(given.known, given.platform, given.durations_s, limited=limited, remaking=remaking)
-    draft = made.run(given.assignments)
+    """Return the steps; within memory if it is limited, as `EvictingPass` makes them, which says what remaking is."""
+    known, platform = given.known, given.platform
+    if limited:
+        draft = EvictingPass(known, platform, given.durations_s, remaking=remaking).run(given.assignments)
+    else:
+        draft = transfers(known, platform, given.durations_s, given.assignments)
     touched = touches(draft.steps)
-    columns = step_columns(draft, given.platform, {a.name: a.nbytes for a in given.known.arrays})
-    return Drafted(draft, touched, columns, Footprint(draft, touched, columns, given.platform))
+    return Drafted(draft, touched, Footprint(draft, touched, platform))
 
 
 def _within_memory(given: Asked) -> Arrangement:
@@ -148,7 +149,7 @@ def _within_memory(given: Asked) -> Arrangement:
         return evicting
     try:
         draft = drafted(given, limited=True, remaking=True)
-        remaking = finished(given, draft) if any(step.again for step in draft.draft.steps) else None
+        remaking = finished(given, draft) if draft.draft.steps.again.any() else None
     except MemoryLimitError:
         remaking = None
     if remaking is None:
@@ -163,28 +164,27 @@ def _within_memory(given: Asked) -> Arrangement:
 
 def finished(given: Asked, drafted: Drafted) -> Arrangement:
     """Return a plan of steps: in an order in which copies come early, with memory, and with few waits."""
-    draft, touched, columns, footprint = drafted
-    platform = given.platform
-    after = {t.name: t.after for t in given.known.tasks if t.after}
-    order = issue_early(draft, touched, columns, after, footprint)
+    draft, touched, footprint = drafted
+    known, platform = given.known, given.platform
+    after = known.numbered_after()
+    order = issue_early(draft, touched, after, footprint)
     if order is not None:
-        draft = replace(draft, steps=tuple([draft.steps[n] for n in order.tolist()]))
-        touched, columns = gather(touched, order), columns.ordered(order)
+        draft = replace(draft, steps=draft.steps.ordered(order))
+        touched = touches(draft.steps)
     rows = add_allocations(draft, touched)
     edge_starts, edges = hazards(rows, draft, after)
-    used, lane_of_step = _lane_order(platform, draft, columns)
+    used, lane_of_step = _lane_order(platform, draft)
     lane = lane_of_step[rows.step]
     wait_starts, waits = reduce_waits(lane, edge_starts, edges, rows.phase == WORK, len(used))
     peak = footprint.peak_bytes(order)
     check_capacity(peak, platform)
-    nbytes = {a.name: a.nbytes for a in given.known.arrays}
+    copies = draft.steps.copies
     return Arrangement(
-        given.known,
+        known,
         given.name,
         platform,
         given.schedule,
         draft,
-        columns,
         rows,
         tuple(draft.lanes[n] for n in used),
         lane,
@@ -192,28 +192,28 @@ def finished(given: Asked, drafted: Drafted) -> Arrangement:
         waits,
         peak,
         Counters(
-            dependencies=given.known.dependencies,
+            dependencies=known.dependencies,
             edges=len(edges),
             waits=len(waits),
             events=len(np.unique(waits)),
-            barriers=count_fences(draft, columns, rows, wait_starts, waits, platform, nbytes),
-            copies=int(columns.copies.sum()),
-            copied_bytes=int(columns.nbytes[columns.copies].sum()),
-            recomputed=sum(1 for step in draft.steps if step.again),
+            barriers=count_fences(draft, rows, wait_starts, waits, platform, known.nbytes),
+            copies=int(copies.sum()),
+            copied_bytes=int(draft.steps.nbytes[copies].sum()),
+            recomputed=int(np.count_nonzero(draft.steps.again)),
         ),
     )
 
 
-def _lane_order(platform: Platform, draft: Draft, columns: StepColumns) -> tuple[list[int], Ints]:
+def _lane_order(platform: Platform, draft: Draft) -> tuple[list[int], Ints]:
     """Return the lanes' order in the plan, and each step's lane in that order.
 
     Lanes stand by device as on the platform: compute lanes, then the copy lane.
     """
     rank = {d.name: i for i, d in enumerate(platform.devices)}
     used = sorted(
-        np.unique(columns.lane).tolist(),
+        np.unique(draft.steps.lane).tolist(),
         key=lambda n: (rank[draft.lanes[n].device], draft.lanes[n].kind == "copy", draft.lanes[n].number),
     )
     place = np.zeros(len(draft.lanes), np.int64)
     place[used] = np.arange(len(used))
-    return used, place[columns.lane]
+    return used, place[draft.steps.lane]

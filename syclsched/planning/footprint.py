@@ -6,7 +6,6 @@ from __future__ import annotations
 import numpy as np
 
 from syclsched.model.platform import Platform
-from syclsched.planning.columns import StepColumns
 from syclsched.planning.rows import Touches
 from syclsched.planning.steps import Draft, Ints
 
@@ -20,20 +19,18 @@ class Footprint:
         The steps, without allocations.
     touched : Touches
         What they touch.
-    columns : StepColumns
-        The same as columns.
     platform : Platform
         Capacities of its spaces; 0 means unknown and is not checked.
     """
 
-    def __init__(self, draft: Draft, touched: Touches, columns: StepColumns, platform: Platform) -> None:
+    def __init__(self, draft: Draft, touched: Touches, platform: Platform) -> None:
         self._starts, self._touched = touched.starts, draft.memory_of[touched.blocks]
         self._count = len(draft.steps)
-        self._nbytes, self._spaces = columns.memory_nbytes, columns.memory_space
+        self._nbytes, self._spaces = draft.memory_nbytes, draft.memory.space
         self._names = [s.name for s in platform.spaces]
-        self._kept = list(draft.kept)
-        self._ours = np.ones(len(draft.memory), np.bool_)
-        self._ours[list(draft.foreign)] = False
+        self._kept = draft.kept
+        self._ours = np.ones(len(draft.memory_nbytes), np.bool_)
+        self._ours[draft.foreign] = False
         self._capacity = {s.name: s.capacity_bytes for s in platform.spaces if s.capacity_bytes}
 
     def fits(self, order: Ints | None = None) -> bool:

@@ -3,18 +3,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 
 from syclsched.compiled import compiled
 from syclsched.planning.rows import ALLOC, FREE, WORK, Rows
-from syclsched.planning.steps import Buffer, Draft, Flags, Ints, ragged
+from syclsched.planning.steps import COPY, Buffers, Draft, Flags, Ints
 
 
 def hazards(
-    rows: Rows, draft: Draft, after: Mapping[str, Sequence[str]], *, by_buffer: bool = False
+    rows: Rows, draft: Draft, after: Mapping[int, Sequence[int]], *, by_buffer: bool = False
 ) -> tuple[Ints, Ints]:
     """Return for each row the earlier rows it depends on.
 
@@ -29,8 +29,8 @@ def hazards(
         The draft's, in global order.
     draft : Draft
         Steps and blocks.
-    after : Mapping[str, sequence of str]
-        Explicit and barrier dependencies: task name to the tasks before it.
+    after : Mapping[int, sequence of int]
+        Explicit and barrier dependencies: task to the tasks before it, as indices of the graph's tasks.
     by_buffer : bool, optional
         Whether all blocks of one array in one space count as one, for rows without allocations; see `_buffers`.
 
@@ -40,46 +40,63 @@ def hazards(
         Ragged: the positions of earlier rows, without duplicates.
     """
     starts, blocks, writes = rows.touched
+    count = len(draft.memory_of)
     if by_buffer:
-        first: dict[Buffer, int] = {}
-        blocks = np.array([first.setdefault(b, n) for n, b in enumerate(_buffers(draft))], np.int64)[blocks]
-    extra_starts, extra = ragged(_extra(rows, draft, after))
-    return hazard_edges(starts, blocks, writes, rows.phase == ALLOC, len(draft.blocks), extra_starts, extra)
+        blocks = _buffers(draft)[blocks]
+    extra_starts, extra = _extra(rows, draft, after)
+    return hazard_edges(starts, blocks, writes, rows.phase == ALLOC, count, extra_starts, extra)
 
 
-def _buffers(draft: Draft) -> Sequence[Buffer]:
-    """Return what each block counts as if all blocks of one array in one space count as one.
+def _codes(buffers: Buffers, spaces: int) -> Ints:
+    """Return a number for each buffer, equal for equal ones."""
+    return buffers.array * spaces + buffers.space
+
+
+def _buffers(draft: Draft) -> Ints:
+    """Return what each block counts as, by a block, if all blocks of one array in one space count as one.
 
     Segments of an array do not touch each other, unless the array leaves the space and comes back: then all of it must
     have gone before any of it comes.
     """
-    if draft.memory == draft.blocks:
-        return draft.blocks
-    stays = Counter(draft.memory)
-    memory = [draft.memory[index] for index in draft.memory_of.tolist()]
-    return [whole if stays[whole] > 1 else block for whole, block in zip(memory, draft.blocks, strict=True)]
+    spaces = int(max(draft.blocks.space.max(initial=0), draft.memory.space.max(initial=0))) + 1
+    memory, counts = np.unique(_codes(draft.memory, spaces), return_inverse=True, return_counts=True)[1:]
+    stays = counts[memory] > 1
+    block = _codes(draft.blocks, spaces)
+    if stays.any():
+        again = stays[draft.memory_of]
+        block = np.where(again, _codes(draft.memory, spaces)[draft.memory_of], block)
+    first, which = np.unique(block, return_index=True, return_inverse=True)[1:]
+    return first[which]
 
 
-def _extra(rows: Rows, draft: Draft, after: Mapping[str, Sequence[str]]) -> list[Sequence[int]]:
-    """Return the order that does not follow from uses: explicit edges, and allocations after frees."""
-    extra: list[Sequence[int]] = [()] * len(rows.phase)
+def _extra(rows: Rows, draft: Draft, after: Mapping[int, Sequence[int]]) -> tuple[Ints, Ints]:
+    """Return, ragged, the order that does not follow from uses: explicit edges, and allocations after frees."""
+    extra: dict[int, Sequence[int]] = {}
     if after:
-        row_of_step = np.flatnonzero(rows.phase == WORK).tolist()
-        task_row = {s.task: row_of_step[n] for n, s in enumerate(draft.steps) if s.kind != "copy" and not s.again}
+        steps = draft.steps
+        first = np.flatnonzero((steps.kind != COPY) & (steps.again == 0))
+        row_of_task = np.zeros(len(draft.implementations), np.int64)
+        row_of_task[steps.task[first]] = np.flatnonzero(rows.phase == WORK)[first]
+        row = row_of_task.tolist()
         for task, earlier in after.items():
-            extra[task_row[task]] = [task_row[name] for name in earlier]
-    if len(set(draft.memory)) < len(draft.memory):
-        freed: dict[Buffer, int] = {}
+            extra[row[task]] = [row[other] for other in earlier]
+    spaces = int(draft.memory.space.max(initial=0)) + 1
+    codes = _codes(draft.memory, spaces)
+    if len(np.unique(codes)) < len(codes):
+        freed: dict[int, int] = {}
         memory = np.flatnonzero(rows.phase != WORK)
-        for row, phase, index in zip(
-            memory.tolist(), rows.phase[memory].tolist(), rows.memory[memory].tolist(), strict=True
+        for place, phase, buffer in zip(
+            memory.tolist(), rows.phase[memory].tolist(), codes[rows.memory[memory]].tolist(), strict=True
         ):
-            buffer = draft.memory[index]
             if phase == FREE:
-                freed[buffer] = row
+                freed[buffer] = place
             elif buffer in freed:
-                extra[row] = (freed[buffer],)
-    return extra
+                extra[place] = (freed[buffer],)
+    starts = np.zeros(len(rows.phase) + 1, np.int64)
+    for place, earlier in extra.items():
+        starts[place + 1] = len(earlier)
+    flat = chain.from_iterable(extra[place] for place in sorted(extra))
+    return np.cumsum(starts), np.fromiter(flat, np.int64)
 
 
 @compiled

@@ -32,15 +32,15 @@ def add_allocations(draft: Draft, touched: Touches) -> Rows:
     Rows
         In global order.
     """
-    count, uses, memories = len(draft.steps), len(touched.blocks), len(draft.memory)
+    count, uses, memories = len(draft.steps), len(touched.blocks), len(draft.memory_nbytes)
     used = draft.memory_of[touched.blocks]
     first, last = np.full(memories, uses), np.full(memories, -1)
     np.minimum.at(first, used, np.arange(uses))
     np.maximum.at(last, used, np.arange(uses))
     ours = last >= 0
-    ours[list(draft.foreign)] = False
+    ours[draft.foreign] = False
     freed = ours.copy()
-    freed[list(draft.kept)] = False
+    freed[draft.kept] = False
     made, gone = np.flatnonzero(ours), np.flatnonzero(freed)
     step_of_use = np.repeat(np.arange(count), np.diff(touched.starts))
     step = np.concatenate((step_of_use[first[made]], np.arange(count), step_of_use[last[gone]]))

@@ -13,16 +13,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from syclsched.compiled import compiled
-from syclsched.planning.columns import StepColumns
 from syclsched.planning.footprint import Footprint
 from syclsched.planning.hazards import hazards
 from syclsched.planning.rows import Touches, without_memory
-from syclsched.planning.steps import Draft, Flags, Ints
-
-Floats = NDArray[np.float64]
+from syclsched.planning.steps import Draft, Flags, Floats, Ints
 
 #: How many steps copies may run ahead of what runs, where memory is short; tried from the farthest.
 WINDOWS: Final = (256, 32, 4)
@@ -34,8 +30,7 @@ WORTH: Final = 0.005
 def issue_early(
     draft: Draft,
     touched: Touches,
-    columns: StepColumns,
-    after: Mapping[str, Sequence[str]],
+    after: Mapping[int, Sequence[int]],
     footprint: Footprint,
 ) -> Ints | None:
     """Return an order of steps in which copies on copy lanes come as early as they can.
@@ -48,10 +43,8 @@ def issue_early(
         Steps in global order, copies right before their use, without allocations.
     touched : Touches
         What they touch.
-    columns : StepColumns
-        The same as columns.
-    after : Mapping[str, sequence of str]
-        Explicit and barrier dependencies: task name to the tasks before it.
+    after : Mapping[int, sequence of int]
+        Explicit and barrier dependencies: task to the tasks before it.
     footprint : Footprint
         Their memory.
 
@@ -61,10 +54,10 @@ def issue_early(
         The steps' places in the order; None if memory allows no other than that given, or nothing is gained.
     """
     on_copy_lane = np.array([lane.kind == "copy" for lane in draft.lanes], np.bool_)
-    if not on_copy_lane.any() or (early := on_copy_lane[columns.lane]).sum() < 2:
+    if not on_copy_lane.any() or (early := on_copy_lane[draft.steps.lane]).sum() < 2:
         return None
     starts, before = hazards(without_memory(touched), draft, after, by_buffer=True)
-    lane, duration = columns.lane, columns.duration_s
+    lane, duration = draft.steps.lane, draft.steps.duration_s
     lanes, count = len(draft.lanes), len(draft.steps)
     in_order_s = start_times(lane, np.zeros(count, np.bool_), starts, before, duration, lanes, count)
     for window in (count, *WINDOWS):

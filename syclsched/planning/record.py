@@ -14,7 +14,7 @@ from syclsched.model.dependencies import Dependency
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import PlannedAccess, PlannedArray, PlannedRows, PlannedTask
 from syclsched.model.task import LogicalArray, Task
-from syclsched.planning.steps import Ints
+from syclsched.planning.steps import MODE_CODE, Codes, Ints, ragged
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,12 @@ class GraphRecord:
         The dependencies' two ends, as such positions.
     pieces : Mapping[str, tuple of str]
         The segments of each array that has some, in order.
+    access_starts, access_array : ndarray of int64
+        Ragged: the arrays that each task touches, by index into ``arrays``.
+    access_mode : ndarray of uint8
+        How: index into `MODES`.
+    nbytes : ndarray of int64
+        Size of each array.
     """
 
     fingerprint: str
@@ -51,10 +57,21 @@ class GraphRecord:
     before: Ints
     after: Ints
     pieces: Mapping[str, tuple[str, ...]]
+    access_starts: Ints
+    access_array: Ints
+    access_mode: Codes
+    nbytes: Ints
 
     def whole(self) -> dict[str, str]:
         """Return the array each segment belongs to."""
         return {segment: array for array, segments in self.pieces.items() for segment in segments}
+
+    def numbered_after(self) -> dict[int, list[int]]:
+        """Return explicit and barrier dependencies: task to the tasks before it, as indices into ``tasks``."""
+        if not any(task.after for task in self.tasks):
+            return {}
+        number = {task.name: n for n, task in enumerate(self.tasks)}
+        return {n: [number[name] for name in task.after] for n, task in enumerate(self.tasks) if task.after}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +120,23 @@ def _record(graph: TaskGraph, state: _State) -> GraphRecord:
     for array in arrays:
         if array.rows is not None:
             pieces.setdefault(array.rows.array, []).append(array.name)
+    tasks, number = _tasks(graph, state.dependencies, touched), {a.name: n for n, a in enumerate(arrays)}
+    starts, touching = ragged([[number[a.array] for a in task.accesses] for task in tasks])
+    modes = [MODE_CODE[id(access.mode)] for task in tasks for access in task.accesses]
     return GraphRecord(
         fingerprint=graph.fingerprint(),
         arrays=arrays,
-        tasks=_tasks(graph, state.dependencies, touched),
+        tasks=tasks,
         statuses=_statuses(graph, touched, pieces),
         dependencies=len(state.dependencies),
         place=place,
         before=np.array([place[d.before] for d in state.dependencies], np.int64),
         after=np.array([place[d.after] for d in state.dependencies], np.int64),
         pieces={array: tuple(segments) for array, segments in pieces.items()},
+        access_starts=starts,
+        access_array=touching,
+        access_mode=np.array(modes, np.uint8),
+        nbytes=np.array([a.nbytes for a in arrays], np.int64),
     )
 
 

@@ -15,19 +15,20 @@ from syclsched.errors import MemoryLimitError
 from syclsched.model.plan import PlannedTask
 from syclsched.model.platform import HOST, Device, Platform
 from syclsched.planning.record import GraphRecord
-from syclsched.planning.steps import Buffer
 from syclsched.planning.uses import Upcoming
+
+#: An array's copy in one memory space: (array, space).
+Buffer = tuple[str, str]
 
 #: An array that could go: minus its next use here, whether it would have to be saved, minus its size, its name.
 _Entry = tuple[int, bool, int, str]
 
 
 class Residency:
-    """The blocks of memory there are; with limits, who must make room.
+    """The blocks of memory there are, and who must make room.
 
-    Without limits a buffer has one block for the whole plan. With limits a block ends when it is dropped, and if the
-    array comes back to the space it gets another. The segments of an array have blocks of their own, and come and go
-    together: memory is the whole array's.
+    A block ends when it is dropped, and if the array comes back to the space it gets another. The segments of an array
+    have blocks of their own, and come and go together: memory is the whole array's.
 
     Parameters
     ----------
@@ -39,8 +40,6 @@ class Residency:
         What is still to come; kept up to date by the caller.
     valid : Mapping[str, sequence of str]
         Per array the spaces that hold its current value; kept up to date by the caller.
-    limited : bool
-        Whether capacities count.
     """
 
     def __init__(
@@ -49,13 +48,11 @@ class Residency:
         platform: Platform,
         upcoming: Upcoming,
         valid: Mapping[str, Sequence[str]],
-        *,
-        limited: bool,
     ) -> None:
         self._nbytes = {a.name: a.nbytes for a in graph.arrays}
         self._upcoming = upcoming
         self._valid = valid
-        self._capacity = {s.name: s.capacity_bytes for s in platform.spaces if s.capacity_bytes and limited}
+        self._capacity = {s.name: s.capacity_bytes for s in platform.spaces if s.capacity_bytes}
         self._pieces, self._whole = graph.pieces, graph.whole()
         self._statuses = {self._whole.get(name, name) for name in graph.statuses}
         self._lasting = graph.statuses | {a.name for a in graph.arrays if not a.temporary}
@@ -95,7 +92,7 @@ class Residency:
             self.memory_of.append(memory)
         return found
 
-    # --- with limits ------------------------------------------------------------------------------
+    # --- one task ---------------------------------------------------------------------------------
 
     def begin(self, task: PlannedTask, device: Device) -> None:
         """Begin with a task: what it uses from now on cannot go.

@@ -3,18 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from syclsched.planning.steps import MODES, Flags, Ints, Step, gather_places, ragged
+from syclsched.planning.steps import MODES, Flags, Ints, Steps, gather_places
 
 #: What a row is: an allocation before a step, the step itself, or a free after it.
 ALLOC, WORK, FREE = range(3)
-
-Codes = NDArray[np.uint8]
 
 _WRITES = np.array([mode.writes for mode in MODES])
 
@@ -48,21 +44,15 @@ class Rows(NamedTuple):
     touched: Touches
 
 
-def touches(steps: Sequence[Step]) -> Touches:
+def touches(steps: Steps) -> Touches:
     """Return what steps touch.
 
     Parameters
     ----------
-    steps : sequence of Step
+    steps : Steps
         In any order.
     """
-    starts, blocks = ragged([s.blocks for s in steps])
-    return Touches(starts, blocks, _WRITES[mode_codes(steps)])
-
-
-def mode_codes(steps: Sequence[Step]) -> Codes:
-    """Return the modes of all that steps touch, as indices into `MODES`."""
-    return np.frombuffer(b"".join([s.modes for s in steps]), np.uint8)
+    return Touches(steps.starts, steps.blocks, _WRITES[steps.modes])
 
 
 def gather(touched: Touches, order: Ints) -> Touches:

@@ -18,9 +18,12 @@ from syclsched.model.plan import InstructionKind, LaneKind
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Codes = NDArray[np.uint8]
 
-#: An array's copy in one memory space: (array, space).
-Buffer = tuple[str, str]
+#: What steps are, in the order of their codes.
+KINDS: Final[tuple[InstructionKind, ...]] = ("launch", "host", "barrier", "copy")
+LAUNCH, HOST_CALL, BARRIER, COPY = range(4)
 
 
 class LaneKey(NamedTuple):
@@ -36,30 +39,75 @@ class LaneKey(NamedTuple):
         return f"{self.device}:{'copy' if self.kind == 'copy' else self.number}"
 
 
-class Step(NamedTuple):
-    """One instruction before it has a number and waits.
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Instructions before they have numbers and wait, in global order.
 
     Parameters
     ----------
-    kind, task, implementation, duration_s, nbytes, again
-        As in `Instruction`.
-    lane : int
-        Index of its lane in `Draft.lanes`.
-    modes : bytes
-        For each use, how it touches what it touches: index into `MODES`.
-    blocks : tuple of int
-        For each use, the block of memory it touches: index into `Draft.blocks`.
+    kind : ndarray of int64
+        Index into `KINDS`.
+    lane : ndarray of int64
+        Index into `Draft.lanes`.
+    task : ndarray of int64
+        Index into the graph's tasks; of a copy, the task for whose sake it is there.
+    duration_s : ndarray of float64
+        Predicted, alone on the machine.
+    nbytes : ndarray of int64
+        What a copy moves; 0 for all others.
+    again : ndarray of int64
+        How many times the task has been done before.
+    way : ndarray of int64
+        For a copy, the spaces it leads from and to: the first's number times how many there are, plus the second's; -1
+        for all others.
+    starts, blocks : ndarray of int64
+        Ragged: the blocks of memory each step touches, by index into `Draft.blocks`.
+    modes : ndarray of uint8
+        How: index into `MODES`. A copy reads every other block and writes the one after it.
     """
 
-    kind: InstructionKind
-    lane: int
-    task: str | None
-    modes: bytes = b""
-    blocks: tuple[int, ...] = ()
-    implementation: str | None = None
-    duration_s: float = 0.0
-    nbytes: int = 0
-    again: int = 0
+    kind: Ints
+    lane: Ints
+    task: Ints
+    duration_s: Floats
+    nbytes: Ints
+    again: Ints
+    way: Ints
+    starts: Ints
+    blocks: Ints
+    modes: Codes
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    @property
+    def copies(self) -> Flags:
+        """Whether each step is a copy."""
+        found: Flags = self.kind == COPY
+        return found
+
+    def ordered(self, order: Ints) -> Steps:
+        """Return the steps in another order."""
+        starts, places = gather_places(self.starts, order)
+        return Steps(
+            self.kind[order],
+            self.lane[order],
+            self.task[order],
+            self.duration_s[order],
+            self.nbytes[order],
+            self.again[order],
+            self.way[order],
+            starts,
+            self.blocks[places],
+            self.modes[places],
+        )
+
+
+class Buffers(NamedTuple):
+    """Copies of arrays in memory spaces, by number of both: the graph record's arrays, the platform's spaces."""
+
+    array: Ints
+    space: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,31 +116,37 @@ class Draft:
 
     Parameters
     ----------
-    steps : tuple of Step
+    steps : Steps
         In global order.
     lanes : tuple of LaneKey
         By lane index.
-    blocks : tuple of (str, str)
-        Buffer by block index. A block is one stay of an array in a space, from its allocation until it is freed; a
+    implementations : tuple of (str or None)
+        By index of the graph's tasks.
+    blocks : Buffers
+        By block index. A block is one stay of an array in a space, from its allocation until it is freed; a
         buffer that was evicted and comes back is another block of the same array and space. Segments of an array have
         blocks of their own.
-    memory : tuple of (str, str)
-        Buffer by memory index: that of a block, or for the blocks of an array's segments that of the whole.
+    memory : Buffers
+        By memory index: that of a block, or for the blocks of an array's segments that of the whole.
     memory_of : ndarray of int64
         The memory of each block.
-    foreign : frozenset of int
+    memory_nbytes : ndarray of int64
+        Size of each memory.
+    foreign : ndarray of int64
         Memory that is the user's own: neither allocated nor freed.
-    kept : frozenset of int
+    kept : ndarray of int64
         Memory that is not freed: it holds values someone may ask for.
     """
 
-    steps: tuple[Step, ...]
+    steps: Steps
     lanes: tuple[LaneKey, ...]
-    blocks: tuple[Buffer, ...]
-    memory: tuple[Buffer, ...]
+    implementations: tuple[str | None, ...]
+    blocks: Buffers
+    memory: Buffers
     memory_of: Ints
-    foreign: frozenset[int]
-    kept: frozenset[int]
+    memory_nbytes: Ints
+    foreign: Ints
+    kept: Ints
 
 
 @contextmanager

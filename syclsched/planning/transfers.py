@@ -1,349 +1,221 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where each task finds its arrays, and the copies that bring them there."""
+"""Where each task finds its arrays, and the copies that bring them there.
+
+No copy is made between devices that reach the same memory space, and a copy once made is used by every later reader
+until the array is written again. Of an array with segments only those are copied that are needed, but all that a task
+touches lie in one space, since an argument's rows must follow each other. Here memory is no question: a buffer has one
+block for the whole plan. `syclsched.planning.evicting` is for where it is short.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 
 import numpy as np
 
-from syclsched.model.access import AccessMode
-from syclsched.model.plan import LaneKind, PlannedAccess, PlannedTask
-from syclsched.model.platform import HOST, Device, Link, Platform
+from syclsched.model.platform import HOST, Platform
 from syclsched.model.schedule import Assignment
+from syclsched.planning.placing import (
+    BLOCKS,
+    BY_HOST,
+    DIRECT,
+    MEMORIES,
+    NO_WAY,
+    NOTHING,
+    STEPS,
+    USES,
+    Made,
+    Setting,
+    Touching,
+    block_of,
+    holders,
+    place_tasks,
+    touches_by_array,
+)
 from syclsched.planning.record import GraphRecord
-from syclsched.planning.remaking import Maker, Remaking
-from syclsched.planning.residency import Residency
-from syclsched.planning.steps import MODE_CODE, READING, WRITING, Draft, LaneKey, Step
-from syclsched.planning.uses import Upcoming
+from syclsched.planning.steps import MODES, Buffers, Draft, Flags, Ints, LaneKey, Steps, ragged
 
-#: How a copy touches what it reads and what it writes.
-_COPIES = bytes([MODE_CODE[id(AccessMode.READ)], MODE_CODE[id(AccessMode.WRITE)]])
+_READS = np.array([mode.reads for mode in MODES])
+_WRITES = np.array([mode.writes for mode in MODES])
 
 
-class TransferPass:
-    """Turn assignments in global order into steps, with a copy wherever data is needed elsewhere.
-
-    No copy is made between devices that reach the same memory space, and a copy once made is used by every
-    later reader until the array is written again. Of an array with segments only those are copied that are needed, but
-    all that a task touches lie in one space, since an argument's rows must follow each other. If memory is limited,
-    arrays that would be in the way are evicted: see `Residency`.
+def transfers(
+    graph: GraphRecord, platform: Platform, durations_s: Mapping[str, float], assignments: Sequence[Assignment]
+) -> Draft:
+    """Turn assignments into steps, with a copy wherever data is needed elsewhere.
 
     Parameters
     ----------
     graph : GraphRecord
         The graph.
     platform : Platform
-        Its spaces and links.
+        Its spaces and links; capacities are not looked at.
     durations_s : Mapping[str, float]
         Predicted seconds of each task where it is assigned.
-    limited : bool, optional
-        Whether to keep within the capacities of the platform's spaces.
-    remaking : bool, optional
-        Whether values may be given up and made again instead of evicted: see `Remaking`.
+    assignments : sequence of Assignment
+        In an order that respects all dependencies.
+
+    Returns
+    -------
+    Draft
+        Copies stand before the task they are made for.
+
+    Raises
+    ------
+    PlatformError
+        If there is no way from where an array is to where it is needed.
     """
+    setting = _setting(graph, platform, durations_s, assignments)
+    touching = touches_by_array(setting, len(graph.arrays))
+    made = _room(setting, touching)
+    host, pieces = setting.host, graph.pieces
+    for number, array in enumerate(graph.arrays):
+        if array.is_input and array.name not in pieces:
+            made.since[block_of(setting, made, number, host)] = 0
+    foreign = np.arange(made.counts[MEMORIES])
+    source, destination = place_tasks(setting, made, touching)
+    if source != NOTHING:
+        platform.route(platform.spaces[source].name, platform.spaces[destination].name)
+    count, uses, blocks, memories = made.counts[[STEPS, USES, BLOCKS, MEMORIES]].tolist()
+    lanes, lane = _lanes(platform, setting, made.lane[:count])
+    memory_of = made.block_memory[:blocks].copy()
+    memory = Buffers(made.memory_array[:memories].copy(), made.memory_space[:memories].copy())
+    implementations: list[str | None] = [None] * len(graph.tasks)
+    for task, assignment in zip(setting.task.tolist(), assignments, strict=True):
+        implementations[task] = assignment.implementation
+    return Draft(
+        Steps(
+            made.kind[:count].copy(),
+            lane,
+            made.task[:count].copy(),
+            made.duration_s[:count].copy(),
+            made.nbytes[:count].copy(),
+            np.zeros(count, np.int64),
+            made.way[:count].copy(),
+            np.concatenate(([0], made.ends[:count])),
+            made.block[:uses].copy(),
+            made.mode[:uses].copy(),
+        ),
+        lanes,
+        tuple(implementations),
+        Buffers(made.block_array[:blocks].copy(), made.block_space[:blocks].copy()),
+        memory,
+        memory_of,
+        graph.nbytes[memory.array],
+        foreign,
+        np.unique(memory_of[holders(made, np.flatnonzero(_asked_for(graph)))]),
+    )
 
-    def __init__(
-        self,
-        graph: GraphRecord,
-        platform: Platform,
-        durations_s: Mapping[str, float],
-        *,
-        limited: bool = False,
-        remaking: bool = False,
-    ) -> None:
-        self._graph = graph
-        self._platform = platform
-        self._durations_s = durations_s
-        self._limited = limited
-        self._may_remake = remaking
-        self._again: Counter[str] = Counter()
-        self._tasks = {t.name: t for t in graph.tasks}
-        self._nbytes = {a.name: a.nbytes for a in graph.arrays}
-        self._devices = {d.name: d for d in platform.devices}
-        self._routes: dict[tuple[str, str], tuple[Link, ...]] = {}
-        self._copy_lanes: dict[tuple[str, str, str, int], int] = {}
-        self._lanes: dict[LaneKey, int] = {}
-        self._compute_lanes: dict[tuple[str, int], int] = {}
-        self._times_s: dict[tuple[str, str, int], float] = {}
-        self._steps: list[Step] = []
-        self._whole = graph.whole()
-        self._end_row = {a.name: a.rows.stop for a in graph.arrays if a.rows is not None}
-        self._first_row = {a.name: a.rows.start for a in graph.arrays if a.rows is not None}
-        # Spaces that hold the current value, the one written (or copied to) first coming first.
-        self._valid: dict[str, list[str]] = {a.name: [HOST] if a.is_input else [] for a in graph.arrays}
 
-    def run(self, assignments: Sequence[Assignment]) -> Draft:
-        """Return the steps.
+def _setting(
+    graph: GraphRecord, platform: Platform, durations_s: Mapping[str, float], assignments: Sequence[Assignment]
+) -> Setting:
+    """Return all that is given, as arrays."""
+    tasks, spaces = {t.name: n for n, t in enumerate(graph.tasks)}, {s.name: n for n, s in enumerate(platform.spaces)}
+    devices = {d.name: n for n, d in enumerate(platform.devices)}
+    names = [a.task for a in assignments]
+    lane = _ints(map(attrgetter("lane"), assignments), len(assignments))
+    reach_starts, reach = ragged([[spaces[space] for space in d.reaches] for d in platform.devices])
+    tenant = np.full(len(spaces), NOTHING, np.int64)
+    for device in reversed(platform.compute_devices):
+        tenant[spaces[device.space]] = devices[device.name]
+    way = np.full((len(spaces), len(spaces)), NO_WAY, np.int64)
+    latency_s, bytes_per_s = np.zeros(way.shape), np.ones(way.shape)
+    host = spaces[HOST]
+    for link in reversed(platform.links):
+        ends = spaces[link.source], spaces[link.destination]
+        way[ends], latency_s[ends], bytes_per_s[ends] = DIRECT, link.latency_s, link.bandwidth_bytes_per_s
+    by_host = (way == NO_WAY) & (way[:, [host]] == DIRECT) & (way[[host], :] == DIRECT)
+    way[by_host] = BY_HOST
+    number = {a.name: n for n, a in enumerate(graph.arrays)}
+    rows = [a.rows for a in graph.arrays]
+    return Setting(
+        task=_ints(map(tasks.__getitem__, names), len(names)),
+        device=_ints(map(devices.__getitem__, map(attrgetter("device"), assignments)), len(assignments)),
+        lane=lane,
+        duration_s=np.fromiter(map(durations_s.__getitem__, names), np.float64, len(names)),
+        barrier=np.array([t.kind == "barrier" for t in graph.tasks], np.bool_),
+        access_starts=graph.access_starts,
+        access_array=graph.access_array,
+        access_mode=graph.access_mode,
+        home=_ints((spaces[d.space] for d in platform.devices), len(devices)),
+        copy_lane=np.array([d.copy_lane for d in platform.devices], np.bool_),
+        on_host=np.array([d.is_host for d in platform.devices], np.bool_),
+        reach_starts=reach_starts,
+        reach=reach,
+        tenant=tenant,
+        way=way,
+        latency_s=latency_s,
+        bytes_per_s=bytes_per_s,
+        host=host,
+        nbytes=graph.nbytes,
+        whole=_ints((n if r is None else number[r.array] for n, r in enumerate(rows)), len(rows)),
+        first_row=_ints((0 if r is None else r.start for r in rows), len(rows)),
+        end_row=_ints((0 if r is None else r.stop for r in rows), len(rows)),
+        in_parts=np.array([r is not None for r in rows], np.bool_),
+        lanes=int(lane.max(initial=0)) + 2,
+    )
 
-        Parameters
-        ----------
-        assignments : sequence of Assignment
-            In an order that respects all dependencies.
 
-        Returns
-        -------
-        Draft
-            Copies stand before the task they are made for.
+def _room(setting: Setting, touching: Touching) -> Made:
+    """Return room for all there can be; memory is taken by the system when it is first written."""
+    arrays, accesses = len(setting.nbytes), len(setting.access_array)
+    hops = 2 * int(np.count_nonzero(_READS[setting.access_mode]))
+    steps, uses, blocks = len(setting.task) + hops, accesses + 2 * hops, arrays + accesses + hops
+    return Made(
+        kind=_empty(steps),
+        lane=_empty(steps),
+        task=_empty(steps),
+        nbytes=_empty(steps),
+        way=_empty(steps),
+        duration_s=np.empty(steps, np.float64),
+        ends=_empty(steps),
+        block=_empty(uses),
+        mode=np.empty(uses, np.uint8),
+        block_array=_empty(blocks),
+        block_space=_empty(blocks),
+        block_next=_empty(blocks),
+        since=_empty(blocks),
+        block_memory=_empty(blocks),
+        memory_array=_empty(blocks),
+        memory_space=_empty(blocks),
+        memory_next=_empty(blocks),
+        first_block=np.full(arrays, NOTHING, np.int64),
+        first_memory=np.full(arrays, NOTHING, np.int64),
+        written=np.zeros(arrays, np.int64),
+        next_touch=touching.starts[:-1].copy(),
+        chosen=_empty(int(np.diff(setting.access_starts).max(initial=0))),
+        counts=np.zeros(5, np.int64),
+    )
 
-        Raises
-        ------
-        MemoryLimitError
-            If memory is limited and a task does not fit.
-        """
-        self._upcoming = Upcoming(assignments, self._tasks, self._devices)
-        self._memory = Residency(self._graph, self._platform, self._upcoming, self._valid, limited=self._limited)
-        self._remaking = self._make_remaking() if self._may_remake else None
-        for position, assignment in enumerate(assignments):
-            self._place(position, assignment)
-        return Draft(
-            tuple(self._steps),
-            tuple(self._lanes),
-            tuple(self._memory.blocks),
-            tuple(self._memory.memory),
-            np.array(self._memory.memory_of, np.int64),
-            self._memory.foreign,
-            self._kept(),
-        )
 
-    def _make_remaking(self) -> Remaking:
-        made = Remaking(
-            self._graph,
-            self._devices,
-            self._durations_s,
-            self._upcoming,
-            self._memory,
-            self._valid,
-            self._seconds,
-        )
-        self._memory.can_give_up = made.can_give_up
-        return made
+def _lanes(platform: Platform, setting: Setting, used: Ints) -> tuple[tuple[LaneKey, ...], Ints]:
+    """Return the lanes in the order in which they are first used, and the lane of each step among them."""
+    codes, first, which = np.unique(used, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    keys = []
+    for device, number in zip(*(part.tolist() for part in np.divmod(codes[order], setting.lanes)), strict=True):
+        name, is_host = platform.devices[device].name, platform.devices[device].is_host
+        if number == setting.lanes - 1:
+            keys.append(LaneKey(name, "copy"))
+        else:
+            keys.append(LaneKey(name, "host" if is_host else "compute", number))
+    return tuple(keys), place[which]
 
-    def _kept(self) -> frozenset[int]:
-        """Return the memory with the last values of arrays someone may ask for, one for each array or segment."""
-        written = {a.array for t in self._graph.tasks for a in t.accesses if WRITING[id(a.mode)]}
-        return frozenset(
-            self._memory.memory_of[self._memory.block(a.name, self._valid[a.name][0])]
-            for a in self._graph.arrays
-            if a.name in written and (not a.temporary or a.name in self._graph.statuses)
-        )
 
-    # --- one task ---------------------------------------------------------------------------------
+def _asked_for(graph: GraphRecord) -> Flags:
+    """Return the arrays and segments whose last values someone may ask for."""
+    written = np.zeros(len(graph.arrays), np.bool_)
+    written[graph.access_array[_WRITES[graph.access_mode]]] = True
+    return written & np.array([not a.temporary or a.name in graph.statuses for a in graph.arrays], np.bool_)
 
-    def _place(self, position: int, assignment: Assignment) -> None:
-        task = self._tasks[assignment.task]
-        self._upcoming.now = 2 * position
-        if self._remaking is not None:
-            for array, maker in self._remaking.missing(task):
-                self._again[maker.task.name] += 1
-                self._do(maker.task, maker.assignment)
-                self._remaking.remade(array)
-                self._memory.end(maker.task)
-        self._upcoming.now += 1
-        self._do(task, assignment)
-        if self._remaking is not None:
-            self._remaking.made(Maker(task, assignment, self._upcoming.now))
-        if self._limited:
-            self._upcoming.now += 1
-            self._memory.end(task)
 
-    def _do(self, task: PlannedTask, assignment: Assignment) -> None:
-        """Do a task, after the copies that it needs."""
-        device = self._devices[assignment.device]
-        if self._limited:
-            self._memory.begin(task, device)
-        blocks, written = [], []
-        valid, home, limited, block = self._valid, device.space, self._limited, self._memory.block
-        chosen = self._bring_together(task, device, assignment.lane) if self._whole else {}
-        for access in task.accesses:
-            array, mode = access.array, id(access.mode)
-            if array in chosen:
-                space = chosen[array]
-            elif not READING[mode]:
-                space = self._space_to_write(array, device)
-            elif home in valid[array]:
-                space = home
-            else:
-                space = self._space_to_read(array, device, task, assignment.lane)
-            if limited:
-                blocks.append(self._block(array, space, task, device, assignment.lane))
-            else:
-                blocks.append(block(array, space))
-            if WRITING[mode]:
-                written.append((array, space))
-        self._steps.append(
-            Step(
-                "barrier" if task.kind == "barrier" else "host" if device.is_host else "launch",
-                self._compute_lane(device, assignment.lane),
-                task.name,
-                bytes([MODE_CODE[id(access.mode)] for access in task.accesses]),
-                tuple(blocks),
-                assignment.implementation,
-                self._durations_s[task.name],
-                again=self._again[task.name],
-            )
-        )
-        for array, space in written:
-            valid[array] = [space]
+def _ints(values: Iterable[int], count: int) -> Ints:
+    return np.fromiter(values, np.int64, count)
 
-    def _space_to_read(self, array: str, device: Device, task: PlannedTask, lane: int) -> str:
-        """Return the space in which ``device`` reads an array that its own does not hold; copy it there if need be."""
-        valid = self._valid[array]
-        for space in device.reaches:
-            if space in valid:
-                return space
-        # Room first: what makes it may move this very array.
-        self._block(array, device.space, task, device, lane)
-        self._copy([array], self._source(array, device.space), device.space, task, device, lane)
-        return device.space
 
-    def _source(self, array: str, destination: str) -> str:
-        """Return the space from which an array gets to another soonest."""
-        valid = self._valid[array]
-        return valid[0] if len(valid) == 1 else min(valid, key=lambda s: self._seconds(s, destination, array))
-
-    def _bring_together(self, task: PlannedTask, device: Device, lane: int) -> dict[str, str]:
-        """Return the space of each segment a task touches, one for all of an array; copy what is missing there."""
-        touched: dict[str, list[PlannedAccess]] = {}
-        for access in task.accesses:
-            if access.array in self._whole:
-                touched.setdefault(self._whole[access.array], []).append(access)
-        chosen: dict[str, str] = {}
-        for accesses in touched.values():
-            read = [access.array for access in accesses if READING[id(access.mode)]]
-            first = accesses[0].array
-            space = self._space_for(read, device) if read else self._space_to_write(first, device)
-            self._block(first, space, task, device, lane)  # room first, as above
-            missing = [array for array in read if space not in self._valid[array]]
-            for source, together in self._runs(missing, space):
-                self._copy(together, source, space, task, device, lane)
-            chosen.update((access.array, space) for access in accesses)
-        return chosen
-
-    def _space_for(self, read: Sequence[str], device: Device) -> str:
-        """Return the space within a device's reach to which the least has to be copied; its own, if none is better."""
-        fewest, best = None, device.space
-        for space in (device.space, *device.reaches):
-            missing = sum(self._nbytes[array] for array in read if space not in self._valid[array])
-            if fewest is not None and missing >= fewest:
-                continue
-            if fewest is None or not self._limited or self._memory.can_hold(read[0], space):
-                fewest, best = missing, space
-        return best
-
-    def _runs(self, segments: Iterable[str], destination: str) -> list[tuple[str, list[str]]]:
-        """Return which segments of one array, following each other, come from where: each run is one copy."""
-        runs: list[tuple[str, list[str]]] = []
-        for array in sorted(segments, key=self._first_row.__getitem__):
-            source = self._source(array, destination)
-            if runs and runs[-1][0] == source and self._end_row[runs[-1][1][-1]] == self._first_row[array]:
-                runs[-1][1].append(array)
-            else:
-                runs.append((source, [array]))
-        return runs
-
-    def _space_to_write(self, array: str, device: Device) -> str:
-        """Write where the next reader wants it, if this device reaches that space."""
-        if len(device.reaches) > 1:
-            for space in self._upcoming.readers(array):
-                if space in device.reaches and (not self._limited or self._memory.can_hold(array, space)):
-                    return space
-        return device.space
-
-    def _block(self, array: str, space: str, task: PlannedTask, device: Device, lane: int) -> int:
-        """Return the memory of an array in a space for use by a task; evict others if there is no room for it."""
-        if self._limited:
-            while (victim := self._memory.admit(array, space, task)) is not None:
-                self._evict(victim, space, task, device, lane)
-        return self._memory.block(array, space)
-
-    def _evict(self, array: str, space: str, task: PlannedTask, device: Device, lane: int) -> None:
-        """Take an array out of a space; save its value to the host's memory if it is the only one and wanted."""
-        pieces = self._graph.pieces.get(array, (array,))
-        lost = [piece for piece in pieces if self._valid[piece] == [space] and self._memory.wanted(piece)]
-        if lost == [array] and self._remaking is not None and self._remaking.gives_up(array, space):
-            self._valid[array].clear()
-            self._memory.drop(array, space)
-            return
-        if lost:
-            self._block(lost[0], HOST, task, device, lane)
-        for source, together in [(space, lost)] if lost == [array] else self._runs(lost, HOST):
-            self._copy(together, source, HOST, task, device, lane)
-        for piece in pieces:
-            if space in self._valid[piece]:
-                self._valid[piece].remove(space)
-        self._memory.drop(array, space)
-
-    # --- copies -----------------------------------------------------------------------------------
-
-    def _route(self, source: str, destination: str) -> tuple[Link, ...]:
-        key = (source, destination)
-        if key not in self._routes:
-            self._routes[key] = self._platform.route(source, destination)
-        return self._routes[key]
-
-    def _seconds(self, source: str, destination: str, array: str) -> float:
-        key = (source, destination, self._nbytes[array])
-        seconds = self._times_s.get(key)
-        if seconds is None:
-            seconds = sum(link.seconds(key[2]) for link in self._route(source, destination))
-            self._times_s[key] = seconds
-        return seconds
-
-    def _copy(
-        self, arrays: Sequence[str], source: str, destination: str, task: PlannedTask, device: Device, lane: int
-    ) -> None:
-        """Copy an array, or segments of one that follow each other."""
-        nbytes = sum([self._nbytes[array] for array in arrays])
-        for link in self._route(source, destination):
-            blocks = []
-            for array in arrays:
-                start = self._memory.block(array, link.source)
-                blocks += [start, self._block(array, link.destination, task, device, lane)]
-            self._steps.append(
-                Step(
-                    "copy",
-                    self._copy_lane(link.source, link.destination, device, lane),
-                    task.name,
-                    _COPIES * len(arrays),
-                    tuple(blocks),
-                    None,
-                    link.seconds(nbytes),
-                    nbytes,
-                )
-            )
-            for array in arrays:
-                self._valid[array].append(link.destination)
-
-    def _copy_lane(self, source: str, destination: str, consumer: Device, lane: int) -> int:
-        """Use the consumer's queue if it lives in the destination, else a device of the source's space.
-
-        Where a separate copy lane is of no use, the copy goes on the very lane that needs it: nothing has to wait.
-        """
-        key = (source, destination, consumer.name, lane)
-        if key not in self._copy_lanes:
-            owner = consumer
-            if consumer.is_host or consumer.space != destination:
-                here = [d for d in self._platform.compute_devices if d.space == destination]
-                there = [d for d in self._platform.compute_devices if d.space == source]
-                near = here or there
-                owner = consumer if consumer in near else near[0]
-            kind = LaneKey(owner.name, "copy")
-            if not owner.copy_lane:
-                kind = LaneKey(owner.name, "compute", lane if owner is consumer else 0)
-            self._copy_lanes[key] = self._lane(kind)
-        return self._copy_lanes[key]
-
-    # --- shared parts -----------------------------------------------------------------------------
-
-    def _compute_lane(self, device: Device, number: int) -> int:
-        key = (device.name, number)
-        lane = self._compute_lanes.get(key)
-        if lane is None:
-            kind: LaneKind = "host" if device.is_host else "compute"
-            lane = self._compute_lanes[key] = self._lane(LaneKey(device.name, kind, number))
-        return lane
-
-    def _lane(self, key: LaneKey) -> int:
-        return self._lanes.setdefault(key, len(self._lanes))
+def _empty(count: int) -> Ints:
+    return np.empty(count, np.int64)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import count
 from typing import Final, NamedTuple
 
@@ -46,22 +45,14 @@ class Upcoming:
     def __init__(
         self, assignments: Sequence[Assignment], tasks: Mapping[str, PlannedTask], devices: Mapping[str, Device]
     ) -> None:
-        self._assignments = assignments
-        self._tasks = tasks
-        self._devices = devices
         #: Position of the first task whose accesses are still to come.
         self.now = 0
-
-    @cached_property
-    def _touches(self) -> dict[str, list[Touch]]:
-        """Per array its accesses, in order; made when first asked for, which most plans never do."""
-        found: dict[str, list[Touch]] = {}
-        for position, assignment in zip(count(1, 2), self._assignments, strict=False):
-            home = self._devices[assignment.device].space
-            for access in self._tasks[assignment.task].accesses:
+        self._touches: dict[str, list[Touch]] = {}
+        for position, assignment in zip(count(1, 2), assignments, strict=False):
+            home = devices[assignment.device].space
+            for access in tasks[assignment.task].accesses:
                 mode = id(access.mode)
-                found.setdefault(access.array, []).append(Touch(position, home, READING[mode], WRITING[mode]))
-        return found
+                self._touches.setdefault(access.array, []).append(Touch(position, home, READING[mode], WRITING[mode]))
 
     def _from(self, array: str, position: int) -> Iterator[Touch]:
         touches = self._touches[array]

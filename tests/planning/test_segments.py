@@ -24,7 +24,7 @@ from syclsched.planning import build_plan, verify
 from syclsched.planning.hazards import hazards
 from syclsched.planning.rows import touches, without_memory
 from syclsched.planning.segments import segment_table
-from syclsched.planning.steps import MODE_CODE, Draft, LaneKey, Step
+from syclsched.planning.steps import MODE_CODE, Buffers, Draft, LaneKey, Steps
 from syclsched.simulation import predict
 
 WRITE = touching((AccessMode.WRITE,))
@@ -173,11 +173,14 @@ def test_a_device_that_writes_rows_leaves_the_others_where_they_are() -> None:
 
 @pytest.mark.parametrize(("memory", "before"), [((0, 0), []), ((0, 1), [0])])
 def test_rows_do_not_come_back_before_the_others_have_gone(memory: tuple[int, int], before: list[int]) -> None:
-    blocks = (("a[0:50]", "m0"), ("a[50:100]", "m0"))
-    modes = (AccessMode.READ, AccessMode.WRITE)
-    steps = tuple(Step("launch", 0, f"t{n}", bytes([MODE_CODE[id(mode)]]), (n,)) for n, mode in enumerate(modes))
-    stays = (("a", "m0"),) * len(set(memory))
-    draft = Draft(steps, (LaneKey("d0", "compute"),), blocks, stays, np.array(memory), frozenset(), frozenset())
+    modes = np.array([MODE_CODE[id(mode)] for mode in (AccessMode.READ, AccessMode.WRITE)], np.uint8)
+    none, two = np.zeros(2, np.int64), np.arange(2)
+    steps = Steps(none, none, two, np.zeros(2), none, none, none - 1, np.arange(3), two, modes)
+    stays = np.zeros(len(set(memory)), np.int64)  # the array is number 0, its segments are 1 and 2
+    draft = Draft(
+        steps, (LaneKey("d0", "compute"),), (None, None), Buffers(two + 1, none), Buffers(stays, stays),
+        np.array(memory), stays + 400, none[:0], none[:0],
+    )  # fmt: skip
     rows = without_memory(touches(steps))
     assert hazards(rows, draft, {}, by_buffer=True)[1].tolist() == before
     assert hazards(rows, draft, {})[1].tolist() == []
