@@ -15,6 +15,7 @@ from syclsched.errors import ExecutionError
 from syclsched.execution.buffers import NumpyArray
 from syclsched.execution.generations import Ring
 from syclsched.execution.lanes import queues_of
+from syclsched.execution.recorder import KEPT_RUNS, Recorder
 from syclsched.execution.replay import Replay
 from syclsched.execution.run import Run
 from syclsched.execution.safeguards import USUAL, Safeguards
@@ -26,6 +27,7 @@ from syclsched.model.plan import Plan
 
 if TYPE_CHECKING:
     from syclsched.execution.stream import Stream
+    from syclsched.model.trace import Trace
 
 
 class Runner:
@@ -49,14 +51,15 @@ class Runner:
         graph: TaskGraph,
         live: Any,
         *,
-        trace: bool = True,
+        trace: bool | int = True,
         owns_devices: bool = False,
         safeguards: Safeguards = USUAL,
     ) -> None:
         self.plan = plan
+        self._recorder = Recorder(KEPT_RUNS if trace is True else int(trace))
         self._prepared = prepare(plan, graph)
         self._live = live
-        self._trace = trace
+        self._trace = bool(trace)
         self._safeguards = safeguards
         self._owns_devices = owns_devices
         self._lock = threading.RLock()
@@ -118,7 +121,18 @@ class Runner:
                     self._last.close()
                 replay = self._ring.generations[0].replay(values, record=self._trace, kind=Replay)
                 self._last = Run(replay, self._live, values, joined=self._prepared.joined, keep=self)
+            self._last.record_in(self._recorder)
             return self._last
+
+    def traces(self) -> tuple[Trace, ...]:
+        """Return what happened in the last runs that have ended, the oldest first.
+
+        Returns
+        -------
+        tuple of Trace
+            Of 16 runs at most, or as many as ``trace`` said when the plan was bound; those before are forgotten.
+        """
+        return tuple(recording.trace() for recording in self._recorder.recordings)
 
     def stream(
         self,
@@ -165,11 +179,22 @@ class Runner:
                 self._last.join()
                 self._last.close()
             names = self._prepared.results if results is None else tuple(results)
-            stream = open_stream(
-                self, self._prepared, self._ring, self._live, inputs, names, in_flight, self._trace, return_exceptions
-            )
+            stream = open_stream(self, self._prepared, self._ring, inputs, names, in_flight, return_exceptions)
             self._stream = weakref.ref(stream)
             return stream
+
+    def start_dispatched(self, values: dict[str, NumpyArray]) -> Run:
+        """Start a run that is watched over, with checked values; for streams."""
+        return start(self._prepared, self._live, values, trace=self._trace, safeguards=self._safeguards)
+
+    def start_replay(self, replay: Replay, values: dict[str, NumpyArray]) -> Run:
+        """Start a replay; for streams."""
+        return Run(replay, self._live, values, joined=self._prepared.joined, keep=self)
+
+    @property
+    def recorder(self) -> Recorder:
+        """Where the last runs are kept."""
+        return self._recorder
 
     def _check_free(self) -> None:
         """Raise if the runner is closed, or a stream of it is open."""
@@ -284,7 +309,7 @@ def bind(
     graph: TaskGraph,
     live: Any,
     *,
-    trace: bool = True,
+    trace: bool | int = True,
     owns_devices: bool = False,
     safeguards: Safeguards = USUAL,
 ) -> Runner:
@@ -298,8 +323,8 @@ def bind(
         The graph it was made for.
     live : LiveDevices
         The plan's devices, from `syclsched.devices.open_devices`.
-    trace : bool, optional
-        Keep times of every run for `Run.trace`.
+    trace : bool or int, optional
+        Keep times of every run for `Run.trace`, and those of the last 16, or of so many, for `Runner.traces`.
     owns_devices : bool, optional
         Close ``live`` with the runner.
     safeguards : Safeguards, optional

@@ -78,6 +78,7 @@ class Ring:
     def close(self) -> None:
         """Give everything back."""
         self.worker.stop()
+        self._clocks.generations = ()
         for generation in self.generations:
             generation.close()
 
@@ -100,10 +101,11 @@ class Clocks:
         self.first: dict[str, Anchor] = {}
         self.last: dict[str, Anchor] = {}
 
-    def read(self, loop: SubmissionLoop) -> None:
+    def read(self) -> None:
         """Read them, if nothing is on its way: a busy queue would answer late."""
-        if not all(generation.idle for generation in self.generations):
+        if not self.generations or not all(generation.idle for generation in self.generations):
             return
+        loop = self.generations[0].loop
         found: dict[str, Anchor] = {}
         for index, lane in enumerate(self._plan.lanes):
             if lane.name in self._queues and lane.device not in found:
@@ -111,7 +113,9 @@ class Clocks:
         self.first, self.last = self.first or found, found
 
     def maps(self) -> dict[str, ClockMap]:
-        """Return the map of each lane's clock."""
+        """Return the map of each lane's clock, read anew if that can be."""
+        with suppress(ExecutionError):  # a device that is lost has no clock any more
+            self.read()
         return {
             lane.name: ClockMap(self.first[lane.device], self.last[lane.device])
             for lane in self._plan.lanes
@@ -153,9 +157,9 @@ class Generation:
         self._worker = worker
         self._given: dict[str, NumpyArray] = {}
         self._buffers = prepared.new_buffers(live)
-        self._loop = SubmissionLoop(library, lanes, program.slots, device_names(plan))
-        self._loop.go_native(own_kernels=True)
-        self._commands = Commands(self._loop, program, prepared.work, dict(executables), self._buffers, lanes)
+        self.loop = SubmissionLoop(library, lanes, program.slots, device_names(plan))
+        self.loop.go_native(own_kernels=True)
+        self._commands = Commands(self.loop, program, prepared.work, dict(executables), self._buffers, lanes)
         self._list: CommandList | None = None
         try:
             self._buffers.prepare(allocations(plan), {})
@@ -167,10 +171,10 @@ class Generation:
         nodes = [program.nodes[i.id] for _, i in plan.instructions() if i.kind not in MEMORY_KINDS]
         #: What is submitted as one.
         self._units: list[tuple[Node, ...]] = joint_launches(
-            program, nodes, self._join_key if self._loop.native else lambda _: None, frozenset(prepared.graph.edges)
+            program, nodes, self._join_key if self.loop.native else lambda _: None, frozenset(prepared.graph.edges)
         )
         for unit in self._units:
-            self._loop.share([node.id for node in unit])
+            self.loop.share([node.id for node in unit])
 
     def replay(self, values: Mapping[str, NumpyArray], *, record: bool, kind: type[AnyReplay]) -> AnyReplay:
         """Return a run with these inputs, not yet started.
@@ -187,18 +191,18 @@ class Generation:
         self.join()
         self._give(values)
         if self._list is None:
-            self._list = CommandList(self._loop, [self._command(unit) for unit in self._units])
+            self._list = CommandList(self.loop, [self._command(unit) for unit in self._units])
         if record and not self._clocks.first:
-            self._clocks.read(self._loop)
+            self._clocks.read()
         made = self._current = kind(
             self._prepared.program,
             self._prepared.work,
             self._with_status,
             self._list,
-            self._loop,
+            self.loop,
             self._buffers,
             self._worker,
-            self._clock_maps,
+            self._clocks.maps,
             record=record,
         )
         return made
@@ -217,12 +221,12 @@ class Generation:
         """Submit in this order of instruction numbers from now on, each alone: none before what it waits for."""
         if [(number,) for number in order] != [tuple(node.id for node in unit) for unit in self._units]:
             self._units = [(self._prepared.program.nodes[number],) for number in order]
-            self._loop.share_nothing()
+            self.loop.share_nothing()
             self._list = None
 
     def close(self) -> None:
         """Give everything back."""
-        self._loop.close()
+        self.loop.close()
         self._buffers.clear()
 
     def _give(self, values: Mapping[str, NumpyArray]) -> None:
@@ -251,11 +255,6 @@ class Generation:
         command = self._commands.together(unit) if len(unit) > 1 else self._commands.get(unit[0])
         assert command is not None, unit[0].instruction
         return command
-
-    def _clock_maps(self) -> dict[str, ClockMap]:
-        with suppress(ExecutionError):  # a device that is lost has no clock any more
-            self._clocks.read(self._loop)
-        return self._clocks.maps()
 
 
 def total_bytes(plan: Plan) -> dict[str, int]:

@@ -115,7 +115,7 @@ class Replay:
         self._commands = commands
         self._loop = loop
         self._worker = worker
-        self._clocks = clocks
+        self.clock_maps = clocks
         self._peak_bytes = dict(buffers.peak_bytes)
         self._lock = threading.Lock()
         self._submitting = self._ended = False
@@ -123,8 +123,9 @@ class Replay:
         self._through = self._all = False
         self._done: frozenset[int] = frozenset()
         self._batches: list[Batch] = []
-        self._outcomes: dict[int, Outcome] = {}
-        self._times: Times | None = None
+        self.outcomes: dict[int, Outcome] = {}
+        #: What was noted of a run all of which was submitted.
+        self.times: Times | None = None
         self._submit_ns: dict[int, int] = {}
         self._device_ns: dict[int, tuple[int, int]] = {}
 
@@ -141,9 +142,9 @@ class Replay:
         Parameters
         ----------
         count : int
-            How many of the list's commands.
+            How many of the list's commands; all, if there are not so many.
         """
-        end = self._commands.submissions_of(count)
+        end = self._commands.submissions_of(min(count, len(self._commands.commands)))
         with self._lock:
             if self._ended:
                 return
@@ -241,16 +242,16 @@ class Replay:
     @cached_property
     def clocks(self) -> Mapping[str, ClockMap]:
         """Maps of the device clocks by lane name."""
-        return self._clocks()
+        return self.clock_maps()
 
     @cached_property
     def records(self) -> dict[int, Record]:
         """What each instruction did, once the run is over."""
-        if self._times is not None:
-            return self._times.records(self._outcomes)
+        if self.times is not None:
+            return self.times.records(self.outcomes)
         found = {}
         for number, submit_ns in self._submit_ns.items():
-            found[number] = Record(submit_ns, self._outcomes.get(number, "done"), device_ns=self._device_ns.get(number))
+            found[number] = Record(submit_ns, self.outcomes.get(number, "done"), device_ns=self._device_ns.get(number))
         return found
 
     def _submit_rest(self, done: int) -> None:
@@ -262,7 +263,7 @@ class Replay:
         for command in (each for joint in self._commands.from_submission(done) for each in joint.apart()):
             instruction = self.program.nodes[command.slot].instruction
             if self.cancelled or self.failures.halted or self.failures.cancels(instruction):
-                self._outcomes[command.slot] = "cancelled"
+                self.outcomes[command.slot] = "cancelled"
             else:
                 batch = self._loop.submit([command])
                 self._batches.append(batch)
@@ -289,7 +290,7 @@ class Replay:
 
     def _refused(self, number: int, why: str, *, begun: bool = False) -> None:
         instruction = self.program.nodes[number].instruction
-        self._outcomes[number] = "cancelled" if self._loop.stopped else "failed"
+        self.outcomes[number] = "cancelled" if self._loop.stopped else "failed"
         if self._loop.stopped:
             self.cancelled = True
         else:
@@ -306,11 +307,11 @@ class Replay:
             for batch in self._batches:
                 self._loop.wait(batch)
             submitted = self._submitted()
-            self._outcomes |= read_device_failures(self._loop, self.program, self.failures)
+            self.outcomes |= read_device_failures(self._loop, self.program, self.failures)
             if self.recording:
                 self._record(submitted)
-            there = frozenset(submitted if self._with_status or not self._all else ()) - self._outcomes.keys()
-            self._outcomes |= read_statuses(
+            there = frozenset(submitted if self._with_status or not self._all else ()) - self.outcomes.keys()
+            self.outcomes |= read_statuses(
                 self.program, self._with_status, self.buffers, self.failures, there.__contains__
             )
             self._done = there
@@ -334,7 +335,7 @@ class Replay:
         """Read the times before the events go; what is made of them is made when it is asked for."""
         submit_ns = self._commands.submit_ns()
         if self._all:
-            self._times = Times(np.array(submitted), submit_ns, *self._commands.times())
+            self.times = Times(np.array(submitted), submit_ns, *self._commands.times())
             return
         there = set(submitted)
         before = dict(zip(self._commands.slots, submit_ns.tolist(), strict=True))
@@ -344,7 +345,7 @@ class Replay:
         for number in self._commands.slots:
             if number not in there and number not in self._submit_ns:
                 self._submit_ns[number] = now
-                self._outcomes[number] = "cancelled"
+                self.outcomes[number] = "cancelled"
 
     def _submitted(self) -> list[int]:
         numbers = self._commands.slots

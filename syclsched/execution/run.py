@@ -10,8 +10,9 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Generator, Mapping
+from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +28,9 @@ from syclsched.model.binding import existing
 from syclsched.model.plan import Plan, PlannedRows
 from syclsched.model.task import ArrayRows
 from syclsched.model.trace import Trace
+
+if TYPE_CHECKING:
+    from syclsched.execution.recorder import Recorder
 
 #: How long the end of the interpreter, or an interrupted wait, is held up for kernels that were submitted.
 GRACE_S = 60.0
@@ -204,6 +208,10 @@ class Run:
     def when_ended(self, call: Callable[[], None]) -> None:
         """Have something called once the run has ended, however it ended, on any thread; at once if it has."""
         self._resources.when_ended(call)
+
+    def record_in(self, recorder: Recorder, generation: int = 0) -> None:
+        """Have what the run noted kept once it has ended."""
+        self.when_ended(partial(recorder.add, self._dispatcher, generation))
 
     def __await__(self) -> Generator[Any, None, Run]:
         """Wait for the whole run in a coroutine, without a thread of its own: ``await run`` raises what `wait` does."""

@@ -16,8 +16,11 @@ from typing import Any, TypeVar
 
 from syclsched.errors import ExecutionError, SyclschedError
 from syclsched.execution.buffers import NumpyArray
+from syclsched.execution.recorder import Recorder, together
 from syclsched.execution.run import Run
 from syclsched.execution.stream_flight import Flight
+from syclsched.execution.stream_prediction import Forecast
+from syclsched.model.trace import Trace
 
 Inputs = Mapping[str, Any] | None
 Results = dict[str, NumpyArray]
@@ -83,7 +86,9 @@ class Stream(Iterator["Results | Exception"]):
     in_flight : int
         Generations on their way at once.
     predict : callable
-        Returns the predicted interval between generations, in seconds, or None.
+        Returns what simulation says of it, or None.
+    recorder : Recorder
+        Keeps what the last generations noted.
     return_exceptions : bool
         Hand out errors in the place of results instead of raising them.
     """
@@ -95,7 +100,8 @@ class Stream(Iterator["Results | Exception"]):
         check: Callable[[Inputs], dict[str, NumpyArray]],
         names: tuple[str, ...],
         in_flight: int,
-        predict: Callable[[], float | None],
+        predict: Callable[[], Forecast | None],
+        recorder: Recorder,
         *,
         return_exceptions: bool = False,
     ) -> None:
@@ -106,6 +112,8 @@ class Stream(Iterator["Results | Exception"]):
         self._check = check
         self._names = names
         self._predict = predict
+        self._recorder = recorder
+        recorder.clear()
         self._return_exceptions = return_exceptions
         self._pending: deque[_Pending] = deque()
         self._asked: asyncio.Future[Inputs] | None = None
@@ -188,16 +196,41 @@ class Stream(Iterator["Results | Exception"]):
         """How it has gone so far."""
         ends = list(self._ends_s)
         gaps = [b - a for a, b in pairwise(ends)]
+        foreseen = self._predict()
         return StreamStatistics(
             self._delivered,
             self._failed,
             self.in_flight,
             statistics.median(gaps) if gaps else None,
-            self._predict(),
+            None if foreseen is None else foreseen.interval_s,
             self._producer_s,
             self._waiting_s,
             self._consumer_s,
         )
+
+    def trace(self) -> Trace:
+        """Return what happened in the last generations that have ended, on one clock.
+
+        Returns
+        -------
+        Trace
+            Of 16 generations at most, or as many as ``trace`` said when the plan was bound; `Span.generation` counts
+            from the first of the stream. Beside the measured times stand those of simulation in steady state.
+
+        Raises
+        ------
+        ExecutionError
+            If none has ended, the runner has run something else since, or was bound with ``trace=False``.
+        """
+        recordings = self._recorder.recordings
+        if not recordings:
+            raise ExecutionError(
+                "no generation that has ended was recorded",
+                where="stream",
+                hint="Read results first, and bind the plan with trace=True",
+            )
+        foreseen = self._predict()
+        return together(recordings, None if foreseen is None else foreseen.times)
 
     @property
     def closed(self) -> bool:
@@ -319,6 +352,7 @@ class Stream(Iterator["Results | Exception"]):
         self._pending.append(_Pending(run))
         ends = self._ends_s
         run.when_ended(lambda: ends.append(time.perf_counter()))
+        run.record_in(self._recorder, number)
 
     def _next_pending(self) -> _Pending | None:
         """Return the generation that is due; None after the last, or raise what the producer did."""

@@ -61,8 +61,9 @@ class StagedFlight:
 
     def __init__(self, ring: Ring, rounds: Rounds, in_flight: int, record: bool, make_run: MakeRun) -> None:
         self._generations = ring.generations[:in_flight]
-        for generation in self._generations:
-            generation.arrange(rounds.order)
+        if rounds.stages > 1:  # as they are, launches may be joined
+            for generation in self._generations:
+                generation.arrange(rounds.order)
         self._rounds = rounds
         self._record = record
         self._make_run = make_run

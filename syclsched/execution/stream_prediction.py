@@ -37,6 +37,13 @@ class Forecast:
     start_s: dict[int, float]
     finish_s: dict[int, float]
 
+    def times(self, number: int, later: int) -> tuple[float, float] | None:
+        """Return start and finish of an instruction, so many generations after the first; None if it is not known."""
+        if number not in self.start_s:
+            return None
+        shift_s = later * self.interval_s
+        return self.start_s[number] + shift_s, self.finish_s[number] + shift_s
+
 
 def forecast(program: Program, in_flight: int) -> Forecast:
     """Return the better of generations one after another and interleaved ones, by simulation.

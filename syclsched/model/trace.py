@@ -37,6 +37,8 @@ class Span:
         Instructions of other lanes it waited for.
     outcome : str
         ``done``, ``failed`` or ``cancelled``.
+    generation : int
+        Which of several runs in one trace it is of.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -57,6 +59,7 @@ class Span:
     waits: tuple[Count, ...] = ()
     nbytes: Count = 0
     outcome: Literal["done", "failed", "cancelled"] = "done"
+    generation: Count = 0
 
     @property
     def duration_s(self) -> float:

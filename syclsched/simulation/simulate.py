@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, repeat
 from operator import attrgetter
 from typing import Final, Literal
 
@@ -136,6 +136,7 @@ def _spans(plan: Plan, steps: Records, shown: Ints, lane_of: Ints, given_up_s: f
         "lane_kind": map(attrgetter("kind"), lanes),
         "predicted_start_s": map(attrgetter("start_s"), made),
         "predicted_finish_s": map(attrgetter("finish_s"), made),
+        "generation": repeat(0, len(made)),
         "outcome": map(_OUTCOMES.__getitem__, real["outcome"].tolist()),
     }
     return tuple(objects(Span, len(made), same | times | rest))

@@ -7,6 +7,7 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -407,3 +408,32 @@ def test_a_failure_in_a_coroutine(live: Live) -> None:
 
     with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
         assert asyncio.run(consume(runner)) == ["ok", "generation 1", "ok"]
+
+
+def test_a_stream_is_recorded_in_a_ring_on_one_clock(live: Live) -> None:
+    platform, devices = live
+    graph, plan = there_and_back(platform)
+    with bind(plan, graph, devices, trace=3) as runner:
+        stream = runner.stream([inputs_of(graph, seed) for seed in range(8)], in_flight=2)
+        with pytest.raises(ExecutionError, match="no generation that has ended"):
+            stream.trace()
+        list(stream)
+        trace = stream.trace()
+        assert sorted({s.generation for s in trace.spans}) == [5, 6, 7]
+        assert len(trace.spans) == 3 * len([i for _, i in plan.instructions() if i.kind not in ("alloc", "free")])
+        assert len({s.instruction for s in trace.spans}) == len(trace.spans)
+        by_number = {s.instruction: s for s in trace.spans}
+        for span in trace.spans:
+            assert span.submit_s <= span.start_s <= span.finish_s <= trace.makespan_s
+            assert all(by_number[w].generation == span.generation for w in span.waits if w in by_number)
+        for lane in {s.lane for s in trace.spans}:  # in order, whatever the generation
+            mine = sorted((s for s in trace.spans if s.lane == lane), key=lambda s: s.start_s)
+            assert all(a.finish_s <= b.start_s + 1e-6 for a, b in pairwise(mine))
+        assert trace.predicted_makespan_s > 0
+        assert len(runner.traces()) == 3
+        for seed in range(5):
+            runner(inputs_of(graph, seed))
+        assert len(runner.traces()) == 3
+    with bind(plan, graph, devices, trace=False) as runner:
+        runner(inputs_of(graph, 0))
+        assert runner.traces() == ()

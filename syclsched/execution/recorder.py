@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the last runs of a runner noted, in a ring: bounded, however many runs there are."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from syclsched.execution.clock import ClockMap
+from syclsched.execution.engine import Engine
+from syclsched.execution.records import Counts, Outcome, Record, Times, make_trace
+from syclsched.execution.replay import Replay
+from syclsched.model.plan import Plan
+from syclsched.model.trace import Span, Trace
+
+#: Runs that are kept if not said otherwise, and instructions of all of them together; the last run is kept in any case.
+KEPT_RUNS, KEPT_INSTRUCTIONS = 16, 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What one run noted; its trace is made when it is asked for.
+
+    Parameters
+    ----------
+    plan : Plan
+        What ran.
+    counts : Counts
+        Its counters.
+    clocks : callable
+        Returns the maps of the device clocks by lane name.
+    times : Times or Mapping[int, Record]
+        Of the compiled loop, or what the dispatcher noted.
+    outcomes : Mapping[int, str]
+        Of instructions that did not end well.
+    generation : int
+        Which of a stream it was.
+    """
+
+    plan: Plan
+    counts: Counts
+    clocks: Callable[[], Mapping[str, ClockMap]]
+    times: Times | Mapping[int, Record]
+    outcomes: Mapping[int, Outcome]
+    generation: int = 0
+
+    def __len__(self) -> int:
+        return len(self.times.numbers) if isinstance(self.times, Times) else len(self.times)
+
+    @property
+    def origin_ns(self) -> int:
+        """The host's clock at the first submission."""
+        if isinstance(self.times, Times):
+            return int(self.times.submit_ns.min(initial=1 << 62))
+        return min((record.submit_ns for record in self.times.values()), default=1 << 62)
+
+    def trace(self) -> Trace:
+        """Return what happened."""
+        records = self.times.records(self.outcomes) if isinstance(self.times, Times) else self.times
+        return make_trace(self.plan, records, self.clocks(), self.counts)
+
+
+def recording_of(engine: Engine, generation: int = 0) -> Recording:
+    """Return what an engine noted, whose run has ended; nothing of its memory is kept by that.
+
+    Parameters
+    ----------
+    engine : Engine
+        Any.
+    generation : int, optional
+        Which of a stream it was.
+    """
+    plan, counts = engine.program.plan, engine.counts
+    if isinstance(engine, Replay) and engine.times is not None:
+        return Recording(plan, counts, engine.clock_maps, engine.times, engine.outcomes, generation)
+    records, clocks = engine.records, engine.clocks
+    return Recording(plan, counts, lambda: clocks, records, {}, generation)
+
+
+class Recorder:
+    """Keeps the recordings of the last runs.
+
+    Parameters
+    ----------
+    keep : int
+        How many at most; 0 keeps none.
+    """
+
+    def __init__(self, keep: int = KEPT_RUNS) -> None:
+        self.keep = keep
+        self._kept: deque[Recording] = deque()
+        self._instructions = 0
+        self._lock = threading.Lock()
+
+    def add(self, engine: Engine, generation: int = 0) -> None:
+        """Keep what an engine noted, whose run has ended; those that are too old go."""
+        if not (self.keep and engine.recording):
+            return
+        recording = recording_of(engine, generation)
+        with self._lock:
+            self._kept.append(recording)
+            self._instructions += len(recording)
+            while len(self._kept) > self.keep or (self._instructions > KEPT_INSTRUCTIONS and len(self._kept) > 1):
+                self._instructions -= len(self._kept.popleft())
+
+    @property
+    def recordings(self) -> tuple[Recording, ...]:
+        """Those kept, the oldest first."""
+        with self._lock:
+            return tuple(self._kept)
+
+    def clear(self) -> None:
+        """Keep none of those so far."""
+        with self._lock:
+            self._kept.clear()
+            self._instructions = 0
+
+
+def together(
+    recordings: Sequence[Recording], predicted: Callable[[int, int], tuple[float, float] | None] | None = None
+) -> Trace:
+    """Return one trace of several generations of a plan, on one clock.
+
+    Parameters
+    ----------
+    recordings : sequence of Recording
+        At least one, in order.
+    predicted : callable, optional
+        Returns start and finish by prediction, in seconds, of an instruction (its number in the plan) so many
+        generations after the first one given here; by default each begins where the plan ends the one before.
+
+    Returns
+    -------
+    Trace
+        ``Span.generation`` says which; instructions are numbered on from generation to generation.
+    """
+    plan = recordings[0].plan
+    step = 1 + max((i.id for _, i in plan.instructions()), default=0)
+    origin_ns = min(recording.origin_ns for recording in recordings)
+    spans: list[Span] = []
+    counts = Counts()
+    predicted_s = 0.0
+    for position, recording in enumerate(recordings):
+        later_s = (recording.origin_ns - origin_ns) * 1e-9
+        trace = recording.trace()
+        for span in trace.spans:
+            times = None if predicted is None else predicted(span.instruction, position)
+            shift_s = position * plan.makespan_s
+            begin_s, end_s = times or (span.predicted_start_s + shift_s, span.predicted_finish_s + shift_s)
+            predicted_s = max(predicted_s, end_s)
+            spans.append(
+                replace(
+                    span,
+                    instruction=span.instruction + position * step,
+                    waits=tuple(w + position * step for w in span.waits),
+                    submit_s=span.submit_s + later_s,
+                    start_s=span.start_s + later_s,
+                    finish_s=span.finish_s + later_s,
+                    predicted_start_s=begin_s,
+                    predicted_finish_s=end_s,
+                    generation=recording.generation,
+                )
+            )
+        counts.host_waits += trace.host_waits
+        counts.events += trace.events
+        counts.barriers += trace.barriers
+        counts.submissions += trace.submissions
+        for space, nbytes in trace.peak_bytes.items():
+            counts.peak_bytes[space] = max(nbytes, counts.peak_bytes.get(space, 0))
+    spans.sort(key=lambda s: (s.start_s, s.instruction))
+    return Trace(
+        name=plan.name,
+        policy=plan.policy,
+        spans=tuple(spans),
+        makespan_s=max((s.finish_s for s in spans), default=0.0),
+        predicted_makespan_s=predicted_s,
+        host_waits=counts.host_waits,
+        events=counts.events,
+        barriers=counts.barriers,
+        submissions=counts.submissions,
+        peak_bytes=counts.peak_bytes,
+    )
