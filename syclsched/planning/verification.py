@@ -21,7 +21,7 @@ from syclsched.model.plan import Plan, PlannedArray
 from syclsched.model.segments import Segment, joined_rows
 from syclsched.planning import proof
 from syclsched.planning.liveness import check_capacity, peak_bytes
-from syclsched.planning.numbers import WRITING, ReadPlan, read_plan
+from syclsched.planning.numbers import HOST_CALL, LAUNCH, WRITING, ReadPlan, read_plan
 from syclsched.planning.record import record
 from syclsched.planning.segments import by_segment, segment_table, shared_buffers
 from syclsched.planning.steps import paused_collection
@@ -44,15 +44,17 @@ def verify(plan: Plan, graph: TaskGraph | None = None) -> None:
     RaceError
         If two conflicting accesses are not ordered; names both tasks and the array.
     IncompletePlanError
-        If work is missing, repeated or misplaced, waits for later work, or reads the wrong data.
+        If work is missing, repeated or misplaced, waits for later work, or reads the wrong data; with a graph also if
+        a task's operation does not have the implementation that is named, or not for where it is to run.
     MemoryLimitError
         If a space is too small, or the peaks written in the plan are not its real ones.
     """
-    if graph is not None:
-        _same_graph(plan, graph)
+    planned = None if graph is None else _same_graph(plan, graph)
     with paused_collection():
         read = read_plan(plan)
     check_structure(read)
+    if planned is not None:
+        _implementations(read, planned)
     table = segment_table(plan)
     read = by_segment(read, table)
     finding = proof.walk(read.numbers, shared_buffers(read.numbers, table))
@@ -63,14 +65,45 @@ def verify(plan: Plan, graph: TaskGraph | None = None) -> None:
     _memory(read)
 
 
-def _same_graph(plan: Plan, graph: TaskGraph) -> None:
-    known = record(planned_graph(plan, graph) if plan.recipe else graph)
+def _same_graph(plan: Plan, graph: TaskGraph) -> TaskGraph:
+    """Return the graph as it was planned; refuse a plan of another."""
+    planned = planned_graph(plan, graph) if plan.recipe else graph
+    known = record(planned)
     if plan.fingerprint != known.fingerprint or plan.arrays != known.arrays or plan.tasks != known.tasks:
         raise IncompletePlanError(
             f"the plan was made for another graph than {graph.name!r}",
             where=f"plan {plan.name!r}",
             hint="Plan again for this graph and these sizes",
         )
+    return planned
+
+
+def _implementations(read: ReadPlan, graph: TaskGraph) -> None:
+    """Refuse an instruction that names what its task's operation does not have, or what cannot run there."""
+    kinds: dict[int, dict[str | None, str]] = {}  # by identity: most operations have many tasks
+    operations = [task.operation for task in graph.tasks]
+    for index in np.flatnonzero((read.numbers.kind == LAUNCH) | (read.numbers.kind == HOST_CALL)).tolist():
+        instruction, operation = read.instructions[index], operations[read.numbers.task[index]]
+        if operation is None:
+            raise IncompletePlanError(f"task {instruction.task!r} runs nothing", where=read.where(index))
+        if id(operation) not in kinds:
+            kinds[id(operation)] = {i.name: i.kind for i in operation.implementations}
+        known = kinds[id(operation)]
+        kind = known.get(instruction.implementation)
+        if kind is None:
+            raise IncompletePlanError(
+                f"operation {operation.name!r} of task {instruction.task!r} has no implementation "
+                f"{instruction.implementation!r}",
+                where=read.where(index),
+                hint=f"It has {', '.join(map(str, known))}; plan again for this version of it",
+            )
+        if kind != "cost-only" and (kind == "host") != (instruction.kind == "host"):
+            raise IncompletePlanError(
+                f"implementation {instruction.implementation!r} ({kind}) of task {instruction.task!r} cannot be run "
+                f"by a {instruction.kind}",
+                where=read.where(index),
+                hint="Plan again",
+            )
 
 
 def _memory(read: ReadPlan) -> None:

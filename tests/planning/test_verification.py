@@ -22,6 +22,18 @@ READ, WRITE, UPDATE = AccessMode.READ, AccessMode.WRITE, AccessMode.UPDATE
 
 def small() -> Plan:
     """On the GPU ``make`` reads the input ``x`` and writes ``y``; on the host ``use`` updates ``y``."""
+    return small_plan(small_graph())
+
+
+def small_graph() -> TaskGraph:
+    graph = TaskGraph("small")
+    x, y = graph.array("x", (4,)), graph.array("y", (4,))
+    graph.kernel(touching((READ, WRITE)), name="make", p0=x, p1=y)
+    graph.kernel(touching((UPDATE,)), name="use", p0=y)
+    return graph
+
+
+def small_plan(graph: TaskGraph) -> Plan:
     gpu = Device("gpu", "k", "gpu", "level_zero", "", "gpu", ("gpu",), dtypes=("float64",))
     platform = Platform(
         "one",
@@ -29,10 +41,6 @@ def small() -> Plan:
         (MemorySpace("gpu", 1000), MemorySpace(HOST, 0, True)),
         (Link(HOST, "gpu", 1e-6, 1e9), Link("gpu", HOST, 1e-6, 1e9)),
     )
-    graph = TaskGraph("small")
-    x, y = graph.array("x", (4,)), graph.array("y", (4,))
-    graph.kernel(touching((READ, WRITE)), name="make", p0=x, p1=y)
-    graph.kernel(touching((UPDATE,)), name="use", p0=y)
     assigned = (
         Assignment("make", "gpu", 0, "kernel", 0.0, 1.0),
         Assignment("use", HOST, 0, "host", 1.0, 2.0),
@@ -206,3 +214,21 @@ def test_a_fault_is_refused_and_named(fault: str) -> None:
     spoil, error, message = FAULTS[fault]
     with pytest.raises(error, match=message):
         verify(spoil(small()))
+
+
+@pytest.mark.parametrize(("kind", "name", "message"), [
+    ("launch", "no-such", "operation 'touch_rw' of task 'make' has no implementation 'no-such'.*It has kernel, host"),
+    ("launch", None, "has no implementation None"),
+    ("launch", "host", r"implementation 'host' \(host\) of task 'make' cannot be run by a launch"),
+    ("host", "kernel", r"implementation 'kernel' \(opencl-c\) of task 'use' cannot be run by a host"),
+])  # fmt: skip
+def test_what_is_run_must_be_an_implementation_that_the_task_has_there(
+    kind: str, name: str | None, message: str
+) -> None:
+    graph = small_graph()
+    plan = small_plan(graph)
+    verify(plan, graph)
+    wrong = change(plan, find(plan, kind), implementation=name)
+    verify(wrong)  # the plan alone does not say what implementations there are
+    with pytest.raises(IncompletePlanError, match=message):
+        verify(wrong, graph)
