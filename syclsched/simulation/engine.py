@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from syclsched.compiled import lean
+from syclsched.compiled import inlined, lean
 from syclsched.simulation.channels import FAIR, ONE_PORT, fair_speeds
 from syclsched.simulation.eventqueue import put, remove
 from syclsched.simulation.machine import COPY, DONE, IMMEDIATE, LOST, Floats, Ints, Machine, Records
@@ -110,14 +110,14 @@ def _run_machine(m: Machine, s: _State) -> None:
         _settle(m, s, now)
 
 
-@lean
+@inlined
 def _push(s: _State, lane: int) -> None:
     """Note a lane to go on with."""
     s.stack[0] += 1
     s.stack[s.stack[0]] = lane
 
 
-@lean
+@inlined
 def _go_on(m: Machine, s: _State, now: float) -> None:
     """Let the lanes on the stack, and those that they wake, go on as far as they can without time passing."""
     while s.stack[0] > 0:
@@ -148,7 +148,7 @@ def _go_on(m: Machine, s: _State, now: float) -> None:
             break
 
 
-@lean
+@inlined
 def _done(m: Machine, s: _State, lane: int) -> None:
     """Turn a lane from its instruction, which is done, to the next one, and wake the lanes that waited for it."""
     here = m.lanes[lane]
@@ -163,7 +163,7 @@ def _done(m: Machine, s: _State, lane: int) -> None:
         other = m.lanes[other].next_waiter
 
 
-@lean
+@inlined
 def _begin(m: Machine, s: _State, lane: int, now: float) -> None:
     """Start a lane's instruction, or have it wait for its channels."""
     here = m.lanes[lane]
@@ -183,7 +183,7 @@ def _begin(m: Machine, s: _State, lane: int, now: float) -> None:
         _start(m, s, lane, now)
 
 
-@lean
+@inlined
 def _start(m: Machine, s: _State, lane: int, now: float) -> None:
     """Start a lane's instruction now."""
     here = m.lanes[lane]
@@ -203,7 +203,7 @@ def _start(m: Machine, s: _State, lane: int, now: float) -> None:
     put(s.heap, m.lanes, lane, now + here.left_s / here.rate)
 
 
-@lean
+@inlined
 def _count(m: Machine, s: _State, device: int, change: int) -> None:
     """Note that something started or ended on a device that may slow others down."""
     m.devices[device].running += change
@@ -211,7 +211,7 @@ def _count(m: Machine, s: _State, device: int, change: int) -> None:
         s.todo[_RATES] = 1
 
 
-@lean
+@inlined
 def _rate(m: Machine, s: _State, lane: int) -> float:
     """Return how fast a lane's instruction proceeds as things are: 1 as if alone."""
     here = m.lanes[lane]
@@ -226,7 +226,7 @@ def _rate(m: Machine, s: _State, lane: int) -> float:
     return float(1.0 / ((1.0 + load) * device.slowed))
 
 
-@lean
+@inlined
 def _leave(m: Machine, s: _State, lane: int) -> None:
     """Give back what a lane's running instruction held, as it ends, well or not."""
     here = m.lanes[lane]
@@ -243,7 +243,7 @@ def _leave(m: Machine, s: _State, lane: int) -> None:
             m.channels[step.second].taken = 0
 
 
-@lean
+@inlined
 def _end(m: Machine, s: _State, lane: int, now: float) -> None:
     """End a lane's instruction, or the latency of its copy."""
     here = m.lanes[lane]
@@ -299,7 +299,7 @@ def _drop(lanes: Ints, lane: int) -> None:
     lanes[0] = kept
 
 
-@lean
+@inlined
 def _settle(m: Machine, s: _State, now: float) -> None:
     """Hand out free channels and set the rates for the time that comes, where anything has changed."""
     if s.todo[_PORTS]:
