@@ -29,6 +29,7 @@ def show_front(
     lanes: str | None,
     one_core_lanes: bool,
     memory_limit: str | None,
+    rewrite: str,
     console: Console,
 ) -> None:
     """Find the Pareto front of two metrics, print it and draw it.
@@ -41,7 +42,7 @@ def show_front(
         Two metrics, joined by a comma.
     path : Path
         Of the picture.
-    platform, devices, sub_devices, lanes, one_core_lanes, memory_limit
+    platform, devices, sub_devices, lanes, one_core_lanes, memory_limit, rewrite
         As typed.
     console : rich.console.Console
         Where to print.
@@ -72,7 +73,7 @@ def show_front(
     )
     where = limited(where, memory_limit)
     with HistoryStore() as history, console.status("looking for the front ..."), patience(console):
-        found = plan_front(graph, where, metrics=names, history=history)
+        found = plan_front(graph, where, metrics=names, history=history, rewrite=rewrite)
     dimensions = [METRICS[aim.metric] for aim in aims]
     table = Table(title=f"Pareto front of {graph.name}", title_justify="left")
     for heading in ("plan", aims[0].label, aims[1].label, "makespan", "gap"):
@@ -81,7 +82,8 @@ def show_front(
         if not point.dominated:
             shown = [format_quantity(v, d) for v, d in zip(point.values, dimensions, strict=True)]
             gap = "-" if point.plan.gap is None else f"{100 * point.plan.gap:.1f} %"
-            table.add_row(point.plan.policy, *shown, format_seconds(point.plan.makespan_s), gap)
+            name = f"{point.plan.policy}, rewritten" if point.plan.recipe else point.plan.policy
+            table.add_row(name, *shown, format_seconds(point.plan.makespan_s), gap)
     console.print(table)
     scales = [_SCALES[dimension] for dimension in dimensions]
     values = [

@@ -100,7 +100,7 @@ def plan_command(
 
         show_front(
             given.graph, front_metrics, front_file, platform=platform, devices=devices, sub_devices=sub_devices,
-            lanes=lanes, one_core_lanes=one_core_lanes, memory_limit=memory_limit, console=console,
+            lanes=lanes, one_core_lanes=one_core_lanes, memory_limit=memory_limit, rewrite=rewrite, console=console,
         )  # fmt: skip
         return
     with plan_for(

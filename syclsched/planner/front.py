@@ -13,6 +13,7 @@ from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 from syclsched.planner.auto import SIMULATED
 from syclsched.planner.builder import Builder, with_metrics
+from syclsched.planner.rewriting import check_rewrite, stamped, ways
 from syclsched.planning import verify
 from syclsched.planning.measures import measure
 from syclsched.scheduling import candidates as policy_candidates
@@ -24,6 +25,7 @@ from syclsched.scheduling.objectives import (
 from syclsched.scheduling.objectives import minimize as aim_at
 from syclsched.scheduling.objectives.front import dominates, equal
 from syclsched.scheduling.portfolio import Entry, ask_all, distinct
+from syclsched.scheduling.registry import AUTO
 
 
 def plan_front(
@@ -35,6 +37,7 @@ def plan_front(
     points: int = 8,
     steps: int | None = None,
     seed: int = 0,
+    rewrite: str = AUTO,
 ) -> tuple[FrontPlan, ...]:
     """Return plans of which none is better in one metric without being worse in another.
 
@@ -49,7 +52,9 @@ def plan_front(
     history : History, optional
         Measured task times.
     points, steps, seed
-        As in `syclsched.scheduling.objectives.front`.
+        As in `syclsched.scheduling.objectives.front`; for each graph that is planned.
+    rewrite : str, optional
+        As in `plan_graph`; with ``auto`` the plans of the graph as it is and of the rewritten one are ranked together.
 
     Returns
     -------
@@ -59,17 +64,37 @@ def plan_front(
     Raises
     ------
     PolicyError
-        If there is no such metric, or no two different ones are given, or a power is not known.
+        If there is no such metric or rewrite, no two different metrics are given, or a power is not known.
     PlanError
         If every plan was refused.
     """
+    check_rewrite(rewrite)
     graph.validate()
-    builder = Builder(graph, platform, CostModel(platform, history))
+    costs = CostModel(platform, history)
+    made: list[tuple[Plan, tuple[float, ...]]] = []
+    refused: list[SyclschedError] = []
+    for found in ways(graph, platform, costs, rewrite):
+        try:
+            plans, refusals = _plans(Builder(found.graph, platform, costs), metrics, points, steps, seed)
+        except PlanError as error:
+            refused.append(error)
+            continue
+        made += [(stamped(plan, graph, found), values) for plan, values in plans]
+        refused += refusals
+    if not made:
+        raise refused[0]
+    return _ranked(made)
+
+
+def _plans(
+    builder: Builder, metrics: Sequence[str], points: int, steps: int | None, seed: int
+) -> tuple[list[tuple[Plan, tuple[float, ...]]], list[SyclschedError]]:
+    """Return verified plans of one graph with their metrics, and why others were refused."""
     problem = builder.problem()
     aims = [resolve(problem, aim_at(metric)) for metric in metrics]
     entries, refusals = ask_all(problem, policy_candidates(problem))
     if not entries:
-        raise refusals[0].error
+        return [], [refusal.error for refusal in refusals]
     begin = distinct(entries)
     found = front(
         problem, metrics, timetables=[e.timetable for e in begin], points=points, steps=steps, seed=seed
@@ -84,15 +109,13 @@ def plan_front(
         except (PlanError, PolicyError) as error:
             refused.append(error)
             continue
-        measured = measure(plan, platform)
+        measured = measure(plan, builder.platform)
         if measured.energy_j is None and any(aim.metric == "energy" for aim in aims):
             continue
         plan = with_metrics(plan, measured, bound_s)
-        verify(plan, graph)
+        verify(plan, builder.graph)
         made.append((plan, tuple(measured.value(aim.metric, aim.space) for aim in aims)))
-    if not made:
-        raise refused[0]
-    return _ranked(made)
+    return made, refused
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from syclsched.model.platform import Platform
 from syclsched.planner.attempt import Attempt, Request, attempt
 from syclsched.planner.budget import Budget
 from syclsched.rewrites import Rewrite, coarsen, rewrite, split
+from syclsched.rewrites.record import unchanged
 from syclsched.scheduling.registry import AUTO
 
 #: What is said for planning a graph as it is.
@@ -62,7 +63,7 @@ def plan_rewritten(graph: TaskGraph, request: Request, budget: Budget, how: str)
     if how != AUTO:
         found = _WAYS[how](graph, request.platform, request.costs)
         planned = attempt(found.graph, request, budget).finished()
-        return _stamped(planned, graph, found)
+        return stamped(planned, graph, found)
     try:
         found = rewrite(graph, request.platform, request.costs)
     except SyclschedError as error:  # what an operation says of its chunks may be wrong; whole, it can be planned
@@ -71,6 +72,37 @@ def plan_rewritten(graph: TaskGraph, request: Request, budget: Budget, how: str)
     if not found.changed:
         return attempt(graph, request, budget).finished()
     return _better(graph, found, request, budget)
+
+
+def ways(graph: TaskGraph, platform: Platform, costs: CostModel, how: str) -> tuple[Rewrite, ...]:
+    """Return what is to be planned: the graph as it is, rewritten, or with ``auto`` both if they differ.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        Valid.
+    platform : Platform
+        Where.
+    costs : CostModel
+        Of the platform.
+    how : str
+        One of `REWRITES`.
+
+    Returns
+    -------
+    tuple of Rewrite
+        One or two.
+    """
+    whole = unchanged(graph)
+    if how == NONE:
+        return (whole,)
+    if how != AUTO:
+        return (_WAYS[how](graph, platform, costs),)
+    try:
+        found = rewrite(graph, platform, costs)
+    except SyclschedError:  # as above
+        return (whole,)
+    return (whole, found) if found.changed else (whole,)
 
 
 def graph_to_time(
@@ -135,9 +167,9 @@ def _better(graph: TaskGraph, found: Rewrite, request: Request, budget: Budget) 
             raise refusal or error from None
         return _with(original.finished(), Candidate(f"rewritten ({found.recipe})", None, str(error)))
     if original is None:
-        return _with(_stamped(changed.finished(), graph, found), Candidate("not rewritten", None, str(refusal)))
+        return _with(stamped(changed.finished(), graph, found), Candidate("not rewritten", None, str(refusal)))
     if changed.better_than(original):
-        return _with(_stamped(changed.finished(), graph, found), _other(original, "not rewritten"))
+        return _with(stamped(changed.finished(), graph, found), _other(original, "not rewritten"))
     return _with(original.finished(), _other(changed, f"rewritten ({found.recipe})"))
 
 
@@ -149,7 +181,7 @@ def _with(plan: Plan, candidate: Candidate) -> Plan:
     return replace(plan, candidates=(*plan.candidates, candidate))
 
 
-def _stamped(plan: Plan, graph: TaskGraph, found: Rewrite) -> Plan:
+def stamped(plan: Plan, graph: TaskGraph, found: Rewrite) -> Plan:
     """Return the plan of a rewritten graph as one of the original."""
     if not found.changed:
         return plan

@@ -23,7 +23,7 @@ from syclsched.model.operation import Implementation, Launch, Operation, Paramet
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
 from syclsched.model.recipe import Cut, Merge, Recipe
-from syclsched.planner import graph_to_time, plan_graph, rewriting
+from syclsched.planner import graph_to_time, plan_front, plan_graph, rewriting
 from syclsched.planner.attempt import Request, attempt
 from syclsched.planner.budget import Budget
 from syclsched.planning import verify
@@ -355,3 +355,15 @@ def test_a_graph_that_was_rewritten_by_hand_goes_with_the_plan_as_well() -> None
     graph.kernel(get("scale"), name="more", x=graph.arrays["y"], alpha=2)
     with pytest.raises(IncompletePlanError, match="another graph"):
         planned_graph(plan, graph)
+
+
+def test_a_front_has_plans_of_both_graphs() -> None:
+    graph = chain(12)
+    for how, both in (("auto", {True, False}), ("none", {False}), ("coarsen", {True})):
+        found = plan_front(graph, ONE, metrics=("makespan", "memory"), points=2, steps=100, rewrite=how)
+        for point in found:
+            verify(point.plan, graph)
+        assert {bool(point.plan.recipe) for point in found} == both
+    assert plan_front(graph, ONE, points=2, steps=100)[0].plan.recipe  # one task is submitted sooner than twelve
+    with pytest.raises(PolicyError, match="no rewrite 'twice'"):
+        plan_front(graph, ONE, rewrite="twice")
