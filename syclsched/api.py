@@ -20,7 +20,7 @@ from syclsched.model.trace import Trace
 if TYPE_CHECKING:
     from syclsched.costs import History
     from syclsched.devices import LiveDevices
-    from syclsched.execution import Run, Runner
+    from syclsched.execution import Run, Runner, Safeguards
     from syclsched.simulation import Event, Noise
 
 
@@ -296,6 +296,8 @@ def run(
     debug: bool = False,
     nan_guard: bool = False,
     dynamic: str | None = None,
+    watchdog_s: float | None = None,
+    deadline_s: float | None = None,
 ) -> Run:
     """Plan a graph if need be, and start it; returns at once.
 
@@ -325,6 +327,11 @@ def run(
     dynamic : str, optional
         Decide while tasks run: ``eager``, ``priority``, ``dmdas`` or ``stealing`` need no plan; ``hybrid`` follows the
         plan until tasks take other times than it says, and leaves it then. Results are the same, to the last bit.
+    watchdog_s : float, optional
+        Warn, through the logger ``syclsched``, of a task that runs for longer; by default for 30 times its prediction,
+        and at least ten seconds. ``math.inf`` for never.
+    deadline_s : float, optional
+        Let the run fail if it takes longer. Tasks can have deadlines of their own; see `TaskGraph.kernel`.
 
     Returns
     -------
@@ -340,11 +347,11 @@ def run(
     """
     from syclsched.execution import Safeguards, execute
 
+    safeguards = Safeguards(debug, nan_guard, watchdog_s, deadline_s)
     if dynamic is not None:
         if debug or nan_guard:
             raise ArgumentError("a run that decides as it goes cannot be done step by step", where="dynamic")
-        return _run_dynamic(graph, platform, plan, policy, inputs, calibrate, memory_limit, dynamic)
-    safeguards = Safeguards(debug=debug, nan_guard=nan_guard)
+        return _run_dynamic(graph, platform, plan, policy, inputs, calibrate, memory_limit, dynamic, safeguards)
     made, live = _planned_and_open(graph, platform, plan, policy, calibrate, rewrite, memory_limit)
     try:
         return execute(made, graph, live, inputs=inputs, owns_devices=True, safeguards=safeguards)
@@ -362,6 +369,7 @@ def _run_dynamic(
     calibrate: bool,
     memory_limit: MemoryLimit | None,
     dynamic: str,
+    safeguards: Safeguards,
 ) -> Run:
     """Start a graph under a dynamic policy."""
     from syclsched.devices import open_devices
@@ -383,7 +391,9 @@ def _run_dynamic(
         with HistoryStore() as history:
             if dynamic == "hybrid" and plan is None:
                 plan = _plan(graph, where, policy=policy, rewrite="none", history=history)
-            return run_dynamically(graph, live, dynamic, inputs, plan=plan, history=history, owns_devices=True)
+            return run_dynamically(
+                graph, live, dynamic, inputs, plan=plan, history=history, owns_devices=True, safeguards=safeguards
+            )
     except BaseException:
         live.close()
         raise
@@ -401,6 +411,8 @@ def bind(
     memory_limit: MemoryLimit | None = None,
     debug: bool = False,
     nan_guard: bool = False,
+    watchdog_s: float | None = None,
+    deadline_s: float | None = None,
 ) -> Runner:
     """Plan a graph if need be, and make it ready to be run many times with new data.
 
@@ -409,7 +421,8 @@ def bind(
 
     Parameters
     ----------
-    graph, platform, plan, policy, calibrate, rewrite, memory_limit, debug, nan_guard
+    graph, platform, plan, policy, calibrate, rewrite, memory_limit, debug, nan_guard, watchdog_s,
+    deadline_s
         As for `run`.
     trace : bool, optional
         Keep times of every run for `Run.trace`.
@@ -423,7 +436,7 @@ def bind(
     from syclsched.execution import Safeguards
     from syclsched.execution import bind as bind_plan
 
-    safeguards = Safeguards(debug=debug, nan_guard=nan_guard)
+    safeguards = Safeguards(debug, nan_guard, watchdog_s, deadline_s)
     made, live = _planned_and_open(graph, platform, plan, policy, calibrate, rewrite, memory_limit)
     try:
         return bind_plan(made, graph, live, trace=trace, owns_devices=True, safeguards=safeguards)

@@ -154,6 +154,10 @@ class NotFiniteError(TaskFailedError):
     """A task wrote a NaN or an infinity; found by ``nan_guard=True``."""
 
 
+class DeadlineError(TaskFailedError):
+    """A task, or its run, took longer than it was allowed to."""
+
+
 class RunCancelledError(ExecutionError):
     """The result was asked for of a run, or of a task, that was cancelled."""
 

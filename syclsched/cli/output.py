@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,30 @@ if TYPE_CHECKING:
     from syclsched.model.trace import Trace
 
 _HINT = "Choose a folder that is there and that you can write to"
+
+
+@contextmanager
+def warnings_shown(console: Console) -> Iterator[None]:
+    """Print what runs warn of while they go on: tasks that take too long, memory that nothing wrote."""
+    logger, handler = logging.getLogger("syclsched"), _ConsoleHandler(console)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+class _ConsoleHandler(logging.Handler):
+    """Prints messages of a logger on a console, between what else it shows."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(logging.WARNING)
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        from rich.text import Text
+
+        self._console.print(Text("warning: ", "yellow") + Text(record.getMessage()))
 
 
 def check_outputs(*files: Path | None, pictures: Iterable[Path | None] = ()) -> None:

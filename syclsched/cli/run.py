@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syclsched.cli import options as opt
-from syclsched.cli.output import check_outputs, read_text, write_pictures, write_text
+from syclsched.cli.output import check_outputs, read_text, warnings_shown, write_pictures, write_text
 from syclsched.cli.planning import Planned, plan_for
 from syclsched.errors import ArgumentError
 
@@ -106,6 +106,24 @@ def run_command(
             "follows the plan until tasks take other times than it says. Results are the same.",
         ),
     ] = None,
+    watchdog: Annotated[
+        float | None,
+        typer.Option(
+            "--watchdog",
+            metavar="SECONDS",
+            help="Warn of a task that runs for longer. By default for 30 times its prediction, and at least 10 s.",
+            rich_help_panel=_WATCHED,
+        ),
+    ] = None,
+    deadline: Annotated[
+        float | None,
+        typer.Option(
+            "--deadline",
+            metavar="SECONDS",
+            help="Let a run fail that takes longer, with the name of the task it is at.",
+            rich_help_panel=_WATCHED,
+        ),
+    ] = None,
     save_plan: Annotated[
         Path | None, typer.Option("--save-plan", metavar="FILE", help="Write the plan as JSON.", rich_help_panel=_SHOWN)
     ] = None,
@@ -129,6 +147,7 @@ def run_command(
     from syclsched.execution import Safeguards
 
     console = Console(stderr=json_output, highlight=False)
+    safeguards = Safeguards(debug, nan_guard, watchdog, deadline)
     check_outputs(trace_file, record_file, save_plan, pictures=[gantt_file])
     workload = opt.build_workload(
         graph, n=n, tile=tile, steps=steps, batch=batch, chunks=chunks, sizes=sizes, softmax=softmax, weights=weights,
@@ -156,7 +175,9 @@ def run_command(
         if dry_run:
             outcome = _simulated(planned.plan)
         else:
-            outcome = _measured(planned, workload, repeat, console, _starter(planned, workload, safeguards, dynamic))
+            with warnings_shown(console):
+                start = _starter(planned, workload, safeguards, dynamic)
+                outcome = _measured(planned, workload, repeat, console, start)
     _show(outcome, planned.plan, json_output, console)
     predicted = None if dry_run else _prediction(planned.plan)
     write_pictures(outcome.trace, predicted, trace_file, gantt_file, console)
@@ -233,7 +254,9 @@ def _starter(
 
     def start() -> Run:
         with HistoryStore() as history:
-            return run_dynamically(workload.graph, planned.live, dynamic, plan=followed, history=history)
+            return run_dynamically(
+                workload.graph, planned.live, dynamic, plan=followed, history=history, safeguards=safeguards
+            )
 
     yield start
 

@@ -108,7 +108,7 @@ class LiveDevices:
         self._contexts: dict[str, Any] = {}
         self._queues: dict[tuple[str, str, int], Any] = {}
         self._allocators: dict[str, Any] = {}
-        self._closed = False
+        self._closed = self._left_behind = False
         #: Where memory comes from.
         self.pools = Pools(platform, self.allocator_queue)
 
@@ -222,8 +222,14 @@ class LiveDevices:
         for queue in self.queues():
             queue.wait()
 
+    def leave_behind(self) -> None:
+        """Be told that something hangs: `close` neither waits nor gives back what may still be written to."""
+        self._left_behind = True
+
     def close(self) -> None:
         """Wait for all queues and let go of them; closing twice does nothing."""
+        if self._left_behind:
+            return
         try:
             self.wait()
         finally:

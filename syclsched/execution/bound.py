@@ -120,7 +120,15 @@ class Runner:
                 if self._last is not None:
                     self._last.close()
                 replay = self._ring.generations[0].replay(values, record=self._trace, kind=Replay)
-                self._last = Run(replay, self._live, values, joined=self._prepared.joined, keep=self)
+                self._last = Run(
+                    replay,
+                    self._live,
+                    values,
+                    joined=self._prepared.joined,
+                    keep=self,
+                    safeguards=self._safeguards,
+                    deadlines_s=self._prepared.deadlines_s,
+                )
             self._last.record_in(self._recorder)
             return self._last
 

@@ -8,14 +8,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal
 
 from syclsched.devices.commands import Command
 from syclsched.devices.executables import Executable, submits_itself
 from syclsched.devices.submission_library import load_library
 from syclsched.devices.submission_loop import SubmissionLoop
-from syclsched.errors import ExecutionError, MemoryLimitError, SyclschedError, TaskFailedError
+from syclsched.errors import DeadlineError, ExecutionError, MemoryLimitError, SyclschedError, TaskFailedError
 from syclsched.execution.batches import Commands, Gathered
 from syclsched.execution.buffers import BufferTable
 from syclsched.execution.clock import Anchor, ClockMap, now_ns, take_anchor
@@ -30,12 +30,13 @@ from syclsched.execution.records import Counts, Outcome, Record
 from syclsched.execution.reserve import buffers_to_prepare
 from syclsched.execution.room import Room
 from syclsched.execution.statuses import statuses_behind
-from syclsched.execution.stuck import what_is_left
+from syclsched.execution.stuck import Position, Positions, what_is_left
 from syclsched.execution.waiting import wait_flag
 from syclsched.execution.work import Work, compile_work
 
-#: What else the dispatcher is woken for: memory may have come free, a lane has room again, the run was cancelled.
-Wake = Literal["memory", "room", "cancel"]
+#: What else the dispatcher is woken for: memory may have come free, a lane has room again, the run was cancelled,
+#: a task is past its deadline.
+Wake = Literal["memory", "room", "cancel", "overdue"]
 
 
 class Dispatcher:
@@ -85,6 +86,7 @@ class Dispatcher:
         self._events = EventTable(self._loop_in_c)
         self._inbox: queue.SimpleQueue[Completion | Wake] = queue.SimpleQueue()
         self._watched: dict[int, threading.Event] = {}
+        self._overdue: dict[int, DeadlineError] = {}
         self._room = Room(
             program,
             buffers,
@@ -158,9 +160,22 @@ class Dispatcher:
         """Return the tasks with a status that an array's last value depends on, in the plan's order."""
         return statuses_behind(self.program, self._work, array)
 
+    def overdue(self, number: int, error: DeadlineError) -> None:
+        """Let something that runs fail, because it is past its deadline, and cancel what depends on it."""
+        self._overdue[number] = error
+        self._inbox.put("overdue")
+
     def what_is_left(self) -> str:
         """Return what lanes are at, and what that waits for, in words."""
-        return what_is_left(self.program, self.is_complete)
+        return what_is_left(self.positions())
+
+    def positions(self) -> list[Position]:
+        """Return what the lanes that are not done are at; on any thread."""
+        return self._positions.now()
+
+    @cached_property
+    def _positions(self) -> Positions:
+        return Positions(self.program, self.is_complete, self.passed)
 
     def join(self, timeout_s: float | None = None) -> None:
         """Wait for the thread to end."""
@@ -416,6 +431,8 @@ class Dispatcher:
             self._room.reap()
         elif message == "room":
             self._paced -= 1
+        elif message == "overdue":
+            self._note_overdue()
         self._readiness.unpark()
 
     def _signalled(self, completion: Completion) -> None:
@@ -436,10 +453,19 @@ class Dispatcher:
         elif completion.start_ns is None:
             record.outcome = "cancelled"
             self.failures.lost(node.instruction)
+        elif node.id in self._overdue:
+            record.outcome = "failed"
         else:
             self.failures.done(node.instruction)
         self._passed(node, None)
         self._readiness.completed(node)
+
+    def _note_overdue(self) -> None:
+        for number, error in list(self._overdue.items()):
+            if number not in self.failures.spoilt:
+                self._failed(self.program.nodes[number], error, "deadline", begun=True)
+                if number in self.records:
+                    self.records[number].outcome = "failed"
 
     def _failed(self, node: Node, error: TaskFailedError, reason: Reason, *, begun: bool = False) -> None:
         self.failures.record(node.instruction, error, reason)
@@ -515,7 +541,9 @@ class Dispatcher:
 
     def _read_outcomes(self) -> None:
         """Find what failed after it had been submitted, and the device times of the rest, while there are events."""
-        self._note(read_device_failures(self._events, self.program, self.failures))
+        self._note_overdue()
+        late = bool(self._overdue)
+        self._note(read_device_failures(self._events, self.program, self.failures, walk=late))
         loop = self._loop_in_c
         if loop is not None and self.recording:
             # What Python submitted to the same queues, too: SYCL's events may have another clock.

@@ -7,12 +7,13 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from syclsched.errors import SyclschedError
+from syclsched.errors import DeadlineError, SyclschedError
 from syclsched.execution.buffers import Buffers
 from syclsched.execution.clock import ClockMap
 from syclsched.execution.failures import Failures
 from syclsched.execution.program import Program
 from syclsched.execution.records import Counts, Record
+from syclsched.execution.stuck import Position
 from syclsched.execution.work import Work
 
 
@@ -96,6 +97,15 @@ class Engine(Protocol):
 
     def is_complete(self, number: int) -> bool:
         """Return whether an instruction has completed, was cancelled, or had nothing to do."""
+
+    def positions(self) -> list[Position]:
+        """Return what the lanes that are not done are at; on any thread."""
+
+    def overdue(self, number: int, error: DeadlineError) -> None:
+        """Let something that runs fail, because it is past its deadline, and cancel what depends on it.
+
+        On any thread. What was submitted runs all the same; its results count as missing.
+        """
 
     def what_is_left(self) -> str:
         """Return what lanes are at, and what that waits for, in words."""

@@ -14,8 +14,8 @@ Bad = Literal["failed", "cancelled"]
 
 #: Why an instruction failed: the runtime refused it; a copy by the host failed; there was no memory; its device failed
 #: after it had been submitted; the task itself raised; the task reports by its status that it failed; what it
-#: wrote is not as it should be.
-Reason = Literal["submission", "copy", "memory", "device", "raised", "status", "check"]
+#: wrote is not as it should be; it is past its deadline.
+Reason = Literal["submission", "copy", "memory", "device", "raised", "status", "check", "deadline"]
 
 
 class Failed(NamedTuple):
@@ -161,7 +161,7 @@ def task_failed(instruction: Instruction, cause: BaseException, verb: str) -> Ta
 
 
 def note_device_failures(
-    failures: Failures, plan: Plan, codes: Mapping[int, int]
+    failures: Failures, plan: Plan, codes: Mapping[int, int], *, walk: bool = False
 ) -> dict[int, Literal["failed", "cancelled"]]:
     """Note what failed on its device after it had been submitted, and what depends on it: its values are no good.
 
@@ -173,6 +173,8 @@ def note_device_failures(
         What ran.
     codes : Mapping[int, int]
         The runtime's error codes by instruction number.
+    walk : bool, optional
+        Whether something else was found to have failed after it had been submitted.
 
     Returns
     -------
@@ -180,7 +182,7 @@ def note_device_failures(
         ``failed`` or ``cancelled`` by instruction number.
     """
     found: dict[int, Bad] = {}
-    if not codes:
+    if not codes and not walk:
         return found
     # From the beginning: a value that is missing at the end may have been there when it was read.
     walked = Failures(failures._tasks)

@@ -16,7 +16,7 @@ from syclsched.execution.work import Work
 
 
 def read_device_failures(
-    events: SubmissionLoop | EventTable, program: Program, failures: Failures
+    events: SubmissionLoop | EventTable, program: Program, failures: Failures, *, walk: bool = False
 ) -> dict[int, Outcome]:
     """Note what failed after it had been submitted, and what depends on it; while there are events.
 
@@ -28,13 +28,15 @@ def read_device_failures(
         What ran.
     failures : Failures
         The run's.
+    walk : bool, optional
+        Whether something failed otherwise after it had been submitted.
 
     Returns
     -------
     dict of int to str
         ``failed`` or ``cancelled`` by instruction number.
     """
-    return {**note_device_failures(failures, program.plan, events.failed())}
+    return {**note_device_failures(failures, program.plan, events.failed(), walk=walk)}
 
 
 def read_statuses(

@@ -17,7 +17,7 @@ import numpy as np
 from syclsched.devices.command_list import CommandList
 from syclsched.devices.commands import Batch
 from syclsched.devices.submission_loop import SubmissionLoop
-from syclsched.errors import ExecutionError, SyclschedError
+from syclsched.errors import DeadlineError, ExecutionError, SyclschedError
 from syclsched.execution.buffers import BufferTable, LiveBuffer
 from syclsched.execution.clock import ClockMap
 from syclsched.execution.failures import Failures, Reason, task_failed
@@ -25,7 +25,7 @@ from syclsched.execution.outcomes import read_device_failures, read_statuses
 from syclsched.execution.program import Buffer, Program
 from syclsched.execution.records import Counts, Outcome, Record, Times
 from syclsched.execution.statuses import statuses_behind
-from syclsched.execution.stuck import what_is_left
+from syclsched.execution.stuck import Position, Positions, what_is_left
 from syclsched.execution.work import Work
 from syclsched.execution.worker import Worker
 
@@ -126,6 +126,7 @@ class Replay:
         self.outcomes: dict[int, Outcome] = {}
         #: What was noted of a run all of which was submitted.
         self.times: Times | None = None
+        self._overdue: dict[int, DeadlineError] = {}
         self._submit_ns: dict[int, int] = {}
         self._device_ns: dict[int, tuple[int, int]] = {}
 
@@ -215,12 +216,12 @@ class Replay:
     def any_failed(self) -> bool:
         """Return whether something has failed on its device after it was submitted, and is yet to be noted."""
         with self._lock:
-            return not self._over and bool(self._loop.failed())
+            return not self._over and (bool(self._overdue) or bool(self._loop.failed()))
 
     def is_complete(self, number: int) -> bool:
         """Return whether an instruction has completed or was cancelled."""
         with self._lock:
-            return self._over or not self._loop.has_event(number) or self._loop.is_complete(number)
+            return self._over or (self._loop.is_complete(number) if self._loop.has_event(number) else self._ended)
 
     @property
     def through(self) -> bool:
@@ -231,9 +232,21 @@ class Replay:
         """Return the tasks with a status that an array's last value depends on, in the plan's order."""
         return statuses_behind(self.program, self._work, array)
 
+    def overdue(self, number: int, error: DeadlineError) -> None:
+        """Let something that runs fail, because it is past its deadline, once all has ended; and what depends on it."""
+        self._overdue[number] = error
+
     def what_is_left(self) -> str:
         """Return what lanes are at, and what that waits for, in words."""
-        return what_is_left(self.program, self.is_complete)
+        return what_is_left(self.positions())
+
+    def positions(self) -> list[Position]:
+        """Return what the lanes that are not done are at; on any thread."""
+        return self._positions.now()
+
+    @cached_property
+    def _positions(self) -> Positions:
+        return Positions(self.program, self.is_complete, self.passed)
 
     def join(self, timeout_s: float | None = None) -> None:
         """Wait for the run to end."""
@@ -307,7 +320,9 @@ class Replay:
             for batch in self._batches:
                 self._loop.wait(batch)
             submitted = self._submitted()
-            self.outcomes |= read_device_failures(self._loop, self.program, self.failures)
+            self._note_overdue()
+            late = bool(self._overdue)
+            self.outcomes |= read_device_failures(self._loop, self.program, self.failures, walk=late)
             if self.recording:
                 self._record(submitted)
             there = frozenset(submitted if self._with_status or not self._all else ()) - self.outcomes.keys()
@@ -330,6 +345,13 @@ class Replay:
                 if self.when_finished is not None:
                     self.when_finished()
                     self.when_finished = None
+
+    def _note_overdue(self) -> None:
+        for number, error in list(self._overdue.items()):
+            instruction = self.program.nodes[number].instruction
+            self.failures.record(instruction, error, "deadline")
+            self.failures.lost(instruction, begun=True)
+            self.outcomes[number] = "failed"
 
     def _record(self, submitted: list[int]) -> None:
         """Read the times before the events go; what is made of them is made when it is asked for."""

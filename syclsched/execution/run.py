@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextlib
-import threading
 import time
 import weakref
 from collections.abc import Callable, Generator, Mapping
@@ -21,8 +19,11 @@ from syclsched.execution.buffers import LiveBuffer, NumpyArray
 from syclsched.execution.engine import Engine
 from syclsched.execution.reading import Like, assemble, covers, read
 from syclsched.execution.records import Counts, make_trace
+from syclsched.execution.resources import Resources
+from syclsched.execution.safeguards import USUAL, Safeguards
 from syclsched.execution.statuses import failed_status
-from syclsched.execution.waiting import wait_flag
+from syclsched.execution.waiting import SLICE_S, wait_flag
+from syclsched.execution.watchdog import WATCHDOG, Watch
 from syclsched.model.access import RowRange
 from syclsched.model.binding import existing
 from syclsched.model.plan import Plan, PlannedRows
@@ -32,67 +33,12 @@ from syclsched.model.trace import Trace
 if TYPE_CHECKING:
     from syclsched.execution.recorder import Recorder
 
-#: How long the end of the interpreter, or an interrupted wait, is held up for kernels that were submitted.
-GRACE_S = 60.0
 _SHORTEST_NAP_S, _LONGEST_NAP_S = 20e-6, 2e-3
 
 
-class _Resources:
-    """What a run holds and gives back once: its buffers and, where it opened them, the devices."""
-
-    def __init__(self, dispatcher: Engine, owned_devices: Any) -> None:
-        self.dispatcher = dispatcher
-        self._owned_devices = owned_devices
-        self._abandoned = False
-        self._lock = threading.Lock()
-        self._when_ended: list[Callable[[], None]] = []
-        self._has_ended = False
-
-    def abandon(self) -> None:
-        """Cancel, and give everything back as soon as the last kernel has ended; returns at once."""
-        self._abandoned = True
-        self.dispatcher.cancel()
-        if self.dispatcher.finished.is_set():
-            self.release()
-
-    def ended(self) -> None:
-        """Be told by the dispatcher that it is done."""
-        _unfinished.discard(self)
-        with self._lock:
-            self._has_ended = True
-            waiting, self._when_ended = self._when_ended, []
-        for call in waiting:
-            call()
-        if self._abandoned:
-            self.release()
-
-    def when_ended(self, call: Callable[[], None]) -> None:
-        """Have something called once the run has ended, on any thread; at once if it has."""
-        with self._lock:
-            if not self._has_ended:
-                self._when_ended.append(call)
-                return
-        call()
-
-    def release(self) -> None:
-        """Give everything back; doing so twice does nothing."""
-        self.dispatcher.buffers.clear()
-        devices, self._owned_devices = self._owned_devices, None
-        if devices is not None:
-            devices.close()
-
-
-#: Runs that must be stopped before the interpreter goes.
-_unfinished: set[_Resources] = set()
-
-
-@atexit.register
-def _stop_all() -> None:
-    for resources in list(_unfinished):
-        resources.abandon()
-    deadline = time.monotonic() + GRACE_S
-    for resources in list(_unfinished):
-        resources.dispatcher.join(max(0.0, deadline - time.monotonic()))
+def _record(resources: Resources, recorder: Recorder, generation: int) -> None:
+    if resources.hung is None:
+        recorder.add(resources.engine, generation)
 
 
 def _not_kept(array: str) -> UnknownArrayError:
@@ -123,6 +69,10 @@ class Run:
         Arrays that are held in parts, with those in order.
     keep : object, optional
         What must live as long as the run.
+    safeguards : Safeguards, optional
+        What it is watched for.
+    deadlines_s : Mapping[int, float], optional
+        Of its tasks, in seconds, by instruction number.
     """
 
     def __init__(
@@ -134,20 +84,21 @@ class Run:
         owns_devices: bool = False,
         joined: Mapping[str, tuple[str, ...]] | None = None,
         keep: Any = None,
+        safeguards: Safeguards = USUAL,
+        deadlines_s: Mapping[int, float] | None = None,
     ) -> None:
         self._dispatcher = dispatcher
         self._live = live
         self._values = values
         self._joined = joined or {}
-        self._resources = _Resources(dispatcher, live if owns_devices else None)
+        self._resources = Resources(dispatcher, live, owns_devices=owns_devices)
         self._trace: Trace | None = None
         self._closed = False
         self._reported = False
         self._keep = keep
-        _unfinished.add(self._resources)
-        dispatcher.when_finished = self._resources.ended
         self._finalizer = weakref.finalize(self, self._resources.abandon)
-        self._finalizer.atexit = False  # `_stop_all` does it, and waits
+        self._finalizer.atexit = False  # at the exit all runs are ended, and waited for
+        WATCHDOG.watch(Watch(self._resources, safeguards, deadlines_s or {}), self._resources)
         dispatcher.start()
 
     @property
@@ -159,11 +110,11 @@ class Run:
 
     def join(self) -> None:
         """Wait for the end of the run, however it ends; raises nothing of it."""
-        wait_flag(self._dispatcher.finished, None)
+        wait_flag(self._resources.finished, None)
 
     def done(self) -> bool:
         """Return whether the run has ended, well or not."""
-        return self._dispatcher.finished.is_set()
+        return self._resources.finished.is_set()
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait for the whole run.
@@ -182,7 +133,7 @@ class Run:
         WaitTimeoutError
             If the time was up; the run goes on.
         ExecutionError
-            If the run itself failed, for instance to compile a kernel.
+            If the run itself failed, for instance to compile a kernel; or was given up because something hangs.
         """
         try:
             self._wait_finished(timeout)
@@ -211,7 +162,7 @@ class Run:
 
     def record_in(self, recorder: Recorder, generation: int = 0) -> None:
         """Have what the run noted kept once it has ended."""
-        self.when_ended(partial(recorder.add, self._dispatcher, generation))
+        self.when_ended(partial(_record, self._resources, recorder, generation))
 
     def __await__(self) -> Generator[Any, None, Run]:
         """Wait for the whole run in a coroutine, without a thread of its own: ``await run`` raises what `wait` does."""
@@ -289,6 +240,8 @@ class Run:
             If the run was started with ``trace=False``.
         """
         self._wait_finished(None)
+        if self._resources.hung is not None:
+            raise ExecutionError("the run was given up: there is no trace", where=self._where) from self._resources.hung
         if not self._dispatcher.recording:
             raise ExecutionError("the run was started with trace=False", where=f"plan {self.plan.name!r}")
         if self._trace is None:
@@ -308,11 +261,14 @@ class Run:
         self._dispatcher.cancel()
 
     def close(self) -> None:
-        """Cancel what is left, wait for kernels that were submitted, and give the memory back."""
+        """Cancel what is left, wait for kernels that were submitted, and give the memory back.
+
+        What does not end within a minute goes on behind the caller's back; its memory is given back when it ends.
+        """
         if self._closed:
             return
         self._dispatcher.cancel()
-        wait_flag(self._dispatcher.finished, None)
+        self._resources.wait_or_give_up()
         self._release()
 
     def __enter__(self) -> Run:
@@ -334,7 +290,7 @@ class Run:
     # --- inside -----------------------------------------------------------------------------------
 
     def _wait_finished(self, timeout: float | None) -> None:
-        finished = self._dispatcher.finished
+        finished = self._resources.finished
         if finished.is_set():
             return
         self._dispatcher.counts.host_waits += 1
@@ -348,20 +304,22 @@ class Run:
         deadline = None if timeout is None else time.monotonic() + timeout
         if not self.done():
             self._dispatcher.counts.host_waits += 1
-        if not self._dispatcher.wait_submitted(number, timeout):
-            raise self._late(array, timeout)
+        while not self._dispatcher.wait_submitted(number, SLICE_S):
+            self._check_time(array, timeout, deadline)
         # An event's own wait can neither be timed nor interrupted.
         begun = time.monotonic()
         while not self._dispatcher.is_complete(number):
-            now = time.monotonic()
-            if deadline is not None and now >= deadline:
-                raise self._late(array, timeout)
-            time.sleep(min(_LONGEST_NAP_S, max(_SHORTEST_NAP_S, (now - begun) / 16)))
+            self._check_time(array, timeout, deadline)
+            time.sleep(min(_LONGEST_NAP_S, max(_SHORTEST_NAP_S, (time.monotonic() - begun) / 16)))
         if self._dispatcher.any_failed():  # what depends on it ran all the same, and is noted at the end
-            wait_flag(self._dispatcher.finished, None)
+            wait_flag(self._resources.finished, None)
 
-    def _late(self, array: str, timeout: float | None) -> WaitTimeoutError:
-        return WaitTimeoutError(f"not there after {timeout} s: {self._what_is_left()}", where=f"array {array!r}")
+    def _check_time(self, array: str, timeout: float | None, deadline: float | None) -> None:
+        """Raise if the time is up, or the run was given up."""
+        if deadline is not None and time.monotonic() >= deadline:
+            raise WaitTimeoutError(f"not there after {timeout} s: {self._what_is_left()}", where=f"array {array!r}")
+        if self._resources.hung is not None:
+            self._raise_failure()
 
     def _what_is_left(self) -> str:
         return self._dispatcher.what_is_left()
@@ -384,7 +342,7 @@ class Run:
 
     def _raise_failure(self) -> None:
         dispatcher = self._dispatcher
-        error = dispatcher.error or dispatcher.failures.first
+        error = dispatcher.error or dispatcher.failures.first or self._resources.hung
         if error is not None:
             self._reported = True
             raise error
@@ -463,14 +421,18 @@ class Run:
 
         return dpnp.asarray(array)
 
+    @property
+    def _where(self) -> str:
+        return f"plan {self.plan.name!r}"
+
     def _any_queue(self) -> Any:
         return self._live.allocator_queue(self.plan.platform.compute_devices[0].space)
 
     def _interrupted(self) -> None:
         """Ctrl-C: end what runs and give the memory back before the exception goes on its way."""
         self._dispatcher.cancel()
-        if wait_flag(self._dispatcher.finished, GRACE_S):
-            self._release()
+        self._resources.wait_or_give_up()
+        self._release()
 
     def _release(self) -> None:
         self._closed = True

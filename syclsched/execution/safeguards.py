@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from syclsched.model.units import check_seconds
+
 
 @dataclass(frozen=True, slots=True)
 class Safeguards:
@@ -16,10 +18,26 @@ class Safeguards:
         Do one instruction at a time, and check after each that it wrote nothing but what it declares.
     nan_guard : bool
         Do one instruction at a time, and let the first task fail that writes a NaN or an infinity.
+    watchdog_s : float or None
+        Seconds after which a task that still runs is warned of; by default a multiple of its prediction, and
+        at least ten seconds. ``math.inf`` for never.
+    deadline_s : float or None
+        Seconds that the whole run may take.
+
+    Raises
+    ------
+    ArgumentError
+        If a number of seconds is not one.
     """
 
     debug: bool = False
     nan_guard: bool = False
+    watchdog_s: float | None = None
+    deadline_s: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("watchdog_s", "deadline_s"):
+            check_seconds(getattr(self, name), name)
 
     @property
     def stepped(self) -> bool:
@@ -27,5 +45,5 @@ class Safeguards:
         return self.debug or self.nan_guard
 
 
-#: Nothing is asked for.
+#: Nothing is asked for: only the watchdog warns.
 USUAL = Safeguards()

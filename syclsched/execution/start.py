@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from syclsched.execution.buffers import BufferTable, NumpyArray
@@ -100,6 +101,11 @@ class Prepared:
         """Names of the arrays that lie in the host's memory when the run begins."""
         return tuple(array.name for array in self.plan.arrays if array.is_input and array.rows is None)
 
+    @cached_property
+    def deadlines_s(self) -> dict[int, float]:
+        """Of the tasks that have one, by instruction number."""
+        return {n: piece.task.deadline_s for n, piece in self.work.items() if piece.task.deadline_s is not None}
+
     @property
     def joined(self) -> dict[str, tuple[str, ...]]:
         """Arrays of the original graph that are held in parts, with those in order."""
@@ -188,4 +194,12 @@ def start(
         engine = Stepper(program, prepared.work, buffers, queues, inspections, record=trace)
     else:
         engine = Dispatcher(program, prepared.work, buffers, queues, record=trace)
-    return Run(engine, live, values, owns_devices=owns_devices, joined=prepared.joined)
+    return Run(
+        engine,
+        live,
+        values,
+        owns_devices=owns_devices,
+        joined=prepared.joined,
+        safeguards=safeguards,
+        deadlines_s=prepared.deadlines_s,
+    )

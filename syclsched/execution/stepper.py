@@ -7,10 +7,11 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from syclsched.devices.executables import Executable
-from syclsched.errors import ExecutionError, MemoryLimitError, SyclschedError, TaskFailedError
+from syclsched.errors import DeadlineError, ExecutionError, MemoryLimitError, SyclschedError, TaskFailedError
 from syclsched.execution.buffers import BufferTable
 from syclsched.execution.clock import ClockMap, now_ns
 from syclsched.execution.events import EventTable
@@ -21,7 +22,7 @@ from syclsched.execution.lanes import Completion
 from syclsched.execution.program import Buffer, Node, Program
 from syclsched.execution.records import Counts, Record
 from syclsched.execution.statuses import failed_status, statuses_behind
-from syclsched.execution.stuck import what_is_left
+from syclsched.execution.stuck import Position, Positions, what_is_left
 from syclsched.execution.waiting import SLICE_S
 from syclsched.execution.work import Work, compile_work
 from syclsched.model.plan import Instruction
@@ -66,6 +67,7 @@ class Stepper:
         self._inspections = inspections
         self._executables: dict[int, Executable] = {}
         self._completed: set[int] = set()
+        self._overdue: dict[int, DeadlineError] = {}
         self._step = threading.Condition()
         self._through = False
         self._lanes: LaneSet | None = None
@@ -123,9 +125,21 @@ class Stepper:
         """Return the tasks with a status that an array's last value depends on, in the plan's order."""
         return statuses_behind(self.program, self._work, array)
 
+    def overdue(self, number: int, error: DeadlineError) -> None:
+        """Let something that runs fail, because it is past its deadline, and cancel what depends on it."""
+        self._overdue[number] = error
+
     def what_is_left(self) -> str:
         """Return what lanes are at, and what that waits for, in words."""
-        return what_is_left(self.program, self.is_complete)
+        return what_is_left(self.positions())
+
+    def positions(self) -> list[Position]:
+        """Return what the lanes that are not done are at; on any thread."""
+        return self._positions.now()
+
+    @cached_property
+    def _positions(self) -> Positions:
+        return Positions(self.program, self.is_complete, self.passed)
 
     # --- the thread -------------------------------------------------------------------------------
 
@@ -210,6 +224,8 @@ class Stepper:
         except Exception as error:
             failure = task_failed(instruction, error, "failed:")
         record.finish_ns = now_ns()
+        if failure is None and node.id in self._overdue:
+            failure, reason = self._overdue[node.id], "deadline"
         if failure is None and work is not None and (failure := failed_status(work, self.buffers)) is not None:
             reason = "status"
         if work is not None:

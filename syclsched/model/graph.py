@@ -19,6 +19,7 @@ from syclsched.model.operation import Operation
 from syclsched.model.ordering import acyclic_order
 from syclsched.model.segments import Segments, find_segments, touched_segments
 from syclsched.model.task import ArrayRows, Joined, LogicalArray, Task
+from syclsched.model.units import check_seconds
 
 #: How ranges of rows are called: an array of such a name could be taken for one.
 _LIKE_A_RANGE = re.compile(r"(.+)\[\d+:\d+\]", re.DOTALL)
@@ -129,6 +130,7 @@ class TaskGraph:
         *,
         name: str | None = None,
         priority: int = 0,
+        deadline_s: float | None = None,
         **arguments: Argument,
     ) -> Task:
         """Add a task that runs an operation on whatever device the plan chooses.
@@ -141,6 +143,9 @@ class TaskGraph:
             Unique task name; made from the operation's name if not given.
         priority : int, optional
             Larger runs earlier among equals.
+        deadline_s : float, optional
+            Seconds it may take once it runs. If it takes longer it fails with a `DeadlineError` and what depends on it
+            is cancelled, although a kernel that was submitted goes on to its end.
         **arguments : LogicalArray, ArrayRows, Access or scalar
             One argument per parameter of the operation. Of ``x[0:100]`` the task touches those rows only, and gets
             them as an array of their own, without a copy.
@@ -157,7 +162,7 @@ class TaskGraph:
         UnknownArrayError
             If an array is not declared here or has been freed.
         """
-        return self._add(operation, "kernel", name, priority, arguments)
+        return self._add(operation, "kernel", name, priority, arguments, deadline_s)
 
     def host(
         self,
@@ -167,6 +172,7 @@ class TaskGraph:
         priority: int = 0,
         flops: float = 0.0,
         pure: bool = False,
+        deadline_s: float | None = None,
         **arguments: Argument,
     ) -> Task:
         """Add a task that calls a Python function on the host, on NumPy arrays.
@@ -175,7 +181,7 @@ class TaskGraph:
         ----------
         function : callable
             Called with the arguments by name; writes results in place into its arrays.
-        name, priority
+        name, priority, deadline_s
             See `kernel`.
         flops : float, optional
             Its work, for the cost model.
@@ -199,7 +205,8 @@ class TaskGraph:
                     hint=f"Write {key}={value.name}.read(), .write() or .update()",
                 )
             modes[key] = value.mode if isinstance(value, Access) else None
-        return self._add(host_operation(function, modes, flops, pure=pure), "host", name, priority, arguments)
+        operation = host_operation(function, modes, flops, pure=pure)
+        return self._add(operation, "host", name, priority, arguments, deadline_s)
 
     def copy(
         self, source: LogicalArray | ArrayRows, destination: LogicalArray | ArrayRows, *, name: str | None = None
@@ -502,10 +509,27 @@ class TaskGraph:
             self._ranged.add(name)
 
     def _add(
-        self, operation: Operation, kind: Any, name: str | None, priority: int, arguments: Mapping[str, Argument]
+        self,
+        operation: Operation,
+        kind: Any,
+        name: str | None,
+        priority: int,
+        arguments: Mapping[str, Argument],
+        deadline_s: float | None = None,
     ) -> Task:
         name = self._task_name(name, operation.name)
+        check_seconds(deadline_s, f"deadline_s of task {name!r}")
         bound = bind(operation, arguments, self._require, f"task {name!r} ({operation.name})")
         return self._append(
-            Task(name, kind, bound.accesses, operation, bound.arguments, bound.signature, priority, bound.rows)
+            Task(
+                name,
+                kind,
+                bound.accesses,
+                operation,
+                bound.arguments,
+                bound.signature,
+                priority,
+                bound.rows,
+                deadline_s,
+            )
         )

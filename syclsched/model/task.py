@@ -217,6 +217,8 @@ class Task:
         Shapes, dtypes and scalars by parameter name.
     priority : int, optional
         Larger runs earlier among equals.
+    deadline_s : float or None, optional
+        Seconds it may run; it fails if it takes longer. No part of a graph's fingerprint: plans do not depend on it.
     """
 
     name: str
@@ -227,6 +229,7 @@ class Task:
     signature: Signature | None = None
     priority: int = 0
     rows: Mapping[str, RowRange] = field(default_factory=dict)
+    deadline_s: float | None = None
 
     @property
     def family(self) -> str:

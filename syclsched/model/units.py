@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import math
 
+from syclsched.errors import ArgumentError
+
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -146,3 +148,17 @@ def _digits(value: float) -> str:
     if size >= 99.95:
         return f"{value:.0f}" if size >= 999.5 else f"{value:.1f}"
     return f"{value:.2f}" if size >= 9.995 else f"{value:.3f}"
+
+
+def check_seconds(seconds: float | None, where: str) -> None:
+    """Raise unless seconds are more than none, or not given.
+
+    Raises
+    ------
+    ArgumentError
+        If they are not.
+    """
+    if seconds is None:
+        return
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or math.isnan(seconds) or seconds <= 0:
+        raise ArgumentError(f"{seconds!r} is not a number of seconds above 0", where=where)

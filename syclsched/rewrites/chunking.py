@@ -130,7 +130,9 @@ class _Cutter:
             arrays = {parameter: chunks[index] for parameter, chunks in by_rows.items()}
             name = self._names.fresh(chunk_name(task.name, start, stop))
             names.append(name)
-            self._new.kernel(by, name=name, priority=task.priority, **arrays, **whole, **scalars)
+            self._new.kernel(
+                by, name=name, priority=task.priority, deadline_s=task.deadline_s, **arrays, **whole, **scalars
+            )
         for parameter in operation.arrays:
             if parameter.mode is not None and parameter.mode.writes:
                 self._held[task.arguments[parameter.name]].written_in_chunks(number)

@@ -86,7 +86,7 @@ def _has_tiny(graph: TaskGraph, devices: tuple[Device, ...], costs: CostModel, l
 def _joinable(task: Task) -> bool:
     """Return whether a task may be merged: not if it can fail, for then what it is merged with would fail with it."""
     operation = task.operation
-    if operation is None or task.kind == "host" or operation.status is not None:
+    if operation is None or task.kind == "host" or operation.status is not None or task.deadline_s is not None:
         return False
     return mergeable(task) and all(i.kind != "cost-only" for i in operation.implementations)
 

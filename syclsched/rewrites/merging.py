@@ -146,4 +146,11 @@ def _merged_task(tasks: list[Task], found: Merge, operations: dict[object, Opera
         arguments={p.name: array_of[p.name] for p in operation.arrays},
         signature=Signature(shapes, dtypes, scalars),
         priority=max(t.priority for t in tasks),
+        deadline_s=_together_s(tasks),
     )
+
+
+def _together_s(tasks: Iterable[Task]) -> float | None:
+    """Return how long tasks may take together; None if one of them may take for ever."""
+    deadlines = [task.deadline_s for task in tasks]
+    return None if any(s is None for s in deadlines) else sum(s for s in deadlines if s is not None)

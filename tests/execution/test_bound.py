@@ -28,8 +28,8 @@ from syclsched.errors import (
     WaitTimeoutError,
 )
 from syclsched.execution import Runner, bind, bound, execute
-from syclsched.execution import run as run_module
 from syclsched.execution.replay import Replay
+from syclsched.execution.resources import unfinished
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Work
@@ -490,7 +490,7 @@ def test_nothing_is_left_behind(live: tuple[Platform, Any]) -> None:
     del runner
     gc.collect()
     assert tables() is None
-    assert not [r for r in run_module._unfinished if not r.dispatcher.cancelled]
+    assert not [r for r in unfinished if not r.engine.cancelled]
 
 
 def test_without_the_compiled_loop_it_is_dispatched(

@@ -49,6 +49,26 @@ except KeyboardInterrupt:
 """
 
 
+HANG = """
+from syclsched.execution import resources
+run.close()
+resources.GRACE_S = 0.5
+graph = TaskGraph("hang")
+y, z = graph.array("y", data=np.ones(1, "int64")), graph.array("z", (1,), "int64")
+graph.kernel(SPIN, name="forever", y=y, turns=2**62, deadline_s=0.1)
+live = open_devices(platform)
+run = execute(plan_on(graph, platform, "cpu"), graph, live)
+try:
+    run.wait(200)
+except Exception as error:
+    print(type(error).__name__, error.task, flush=True)
+run.close()
+live.close()
+print("closed", flush=True)
+sys.exit(3)
+"""
+
+
 def run_program(program: str) -> subprocess.CompletedProcess[str]:
     tests = str(Path(__file__).parents[1])
     return subprocess.run(
@@ -67,3 +87,10 @@ def test_ctrl_c_while_waiting() -> None:
     process = run_program(INTERRUPT)
     assert process.stdout.split() == ["held", "0", "done", "True", "cancelled", "True"], process.stderr
     assert "KeyboardInterrupt" in process.stderr and process.returncode != 0
+
+
+def test_a_kernel_that_never_ends_holds_up_nothing_not_even_the_exit() -> None:
+    process = run_program(HANG)
+    assert process.stdout.split() == ["DeadlineError", "forever", "closed"], process.stderr
+    assert process.returncode == 3
+    assert "1 run(s) hang, and are left behind: lane cpu:0 is at task 'forever'" in process.stderr

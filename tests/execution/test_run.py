@@ -29,7 +29,7 @@ from syclsched.errors import (
     WaitTimeoutError,
 )
 from syclsched.execution import execute
-from syclsched.execution import run as run_module
+from syclsched.execution.resources import unfinished
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
 
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.sycl
 @pytest.fixture(autouse=True)
 def nothing_is_left_running() -> Iterator[None]:
     yield
-    assert not [r for r in run_module._unfinished if not r.dispatcher.cancelled]
+    assert not [r for r in unfinished if not r.engine.cancelled]
 
 
 def chain(length: int = 5, size: int = 100) -> TaskGraph:

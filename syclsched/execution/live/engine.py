@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from syclsched.devices.executables import submits_itself
-from syclsched.errors import ExecutionError, PolicyError, SyclschedError
+from syclsched.errors import DeadlineError, ExecutionError, PolicyError, SyclschedError
 from syclsched.execution.buffers import BufferTable
 from syclsched.execution.clock import Anchor, ClockMap, now_ns, take_anchor
 from syclsched.execution.lanes import Completion, HostLane
@@ -34,6 +34,7 @@ from syclsched.execution.live.submitter import Submitter
 from syclsched.execution.live.tasks import TaskWork
 from syclsched.execution.records import Counts, Record
 from syclsched.execution.statuses import failed_status
+from syclsched.execution.stuck import Position
 from syclsched.execution.waiting import wait_flag
 from syclsched.execution.work import Work
 from syclsched.model.plan import Instruction
@@ -43,6 +44,8 @@ from syclsched.scheduling.tables import NOTHING
 
 #: How long the thread sleeps when there is nothing to do, at least and at most.
 SHORTEST_NAP_S, LONGEST_NAP_S = 20e-6, 500e-6
+#: A host's thread reports, the run was cancelled, or something, by its number, is past its deadline.
+_Message: TypeAlias = Completion | Literal["cancel"] | tuple[int, DeadlineError]
 
 
 class LiveEngine:
@@ -97,7 +100,7 @@ class LiveEngine:
         self._state = self._book.state
         self._outcomes = Outcomes(self.program.tasks, self._somewhere)
         self.failures = self._outcomes.failures
-        self._inbox: queue.SimpleQueue[Completion | Literal["cancel"]] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[_Message] = queue.SimpleQueue()
         self._watched: dict[int, threading.Event] = {}
         self._submitter: Submitter | None = None
         self._hosts: dict[int, HostLane] = {}
@@ -169,6 +172,24 @@ class LiveEngine:
         behind = self.program.ancestors(self._layout.tasks[writer].name)
         found = sorted(self._carrier.pieces_of_work.items(), key=lambda each: self._layout.submission[each[0]])
         return [self._found_again(piece) for _, piece in found if piece.task.name in behind]
+
+    def positions(self) -> list[Position]:
+        """Return what the lanes that are not done are at; on any thread. Tasks have their index for a number."""
+        found = []
+        in_flight = () if self._carrier is None else self._carrier.in_flight
+        for lane, given in zip(self._layout.lanes, in_flight, strict=False):
+            first = next(iter(tuple(given.items)), None)
+            if first is not None:
+                task, entry = self._layout.tasks[first[0].task].name, first[0].entry
+                copied = entry.kind == "copy"
+                name = f"a copy for task {task!r}" if copied else f"task {task!r}"
+                number = len(self._layout.tasks) + first[0].place if copied else first[0].task
+                found.append(Position(lane.name, lane.device, number, name, task, 1, len(given), None, True, 0.0))
+        return found
+
+    def overdue(self, number: int, error: DeadlineError) -> None:
+        """Let something that runs fail, because it is past its deadline, and cancel what depends on it."""
+        self._inbox.put((number, error))
 
     def what_is_left(self) -> str:
         """Return what lanes are at, in words."""
@@ -286,9 +307,16 @@ class LiveEngine:
             return min(2.0 * nap_s, LONGEST_NAP_S)
         return SHORTEST_NAP_S
 
-    def _handle(self, carrier: Carrier, message: Completion | Literal["cancel"]) -> None:
+    def _handle(self, carrier: Carrier, message: _Message) -> None:
         if isinstance(message, Completion):
             carrier.handle(message)
+        elif message != "cancel":
+            number, error = message
+            if number < len(self._layout.tasks):
+                for task, outcome in self._outcomes.late(number, error).items():
+                    carrier.mark(task, outcome)
+            else:
+                self.error = self.error or error
 
     def _poll(self, carrier: Carrier) -> bool:
         """Note what has completed: how long it took, and what it held up."""

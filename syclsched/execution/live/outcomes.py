@@ -13,6 +13,8 @@ from syclsched.model.plan import Instruction, PlannedTask
 
 #: Where a value is that may be anywhere.
 SOMEWHERE = ""
+#: In the place of a code of the runtime's, for a task that is past its deadline.
+_LATE = 0
 
 
 class LiveFailures(Failures):
@@ -73,6 +75,18 @@ class Outcomes:
         self.failures.record(instruction, task_failed(instruction, cause, verb), reason)
         self.failures.lost(instruction)
 
+    def late(self, task: int, error: TaskFailedError) -> dict[int, Literal["failed", "cancelled"]]:
+        """Note that a task is past its deadline: what it writes, when it ends, counts as missing.
+
+        Returns
+        -------
+        dict of int to str
+            The tasks whose values are no good: ``failed`` or ``cancelled``.
+        """
+        self.failures.record(self._instruction(task), error, "deadline")
+        self._codes[task] = _LATE
+        return self._spoilt()
+
     def note(self, task: int, error: TaskFailedError) -> None:
         """Keep the error that a task reports of itself; what it wrote is there."""
         self.failures.record(self._instruction(task), error, "status")
@@ -96,6 +110,10 @@ class Outcomes:
         instruction = self._instruction(task)
         self.failures.record(instruction, task_failed(instruction, cause, "failed on its device:"), "device")
         self._codes[task] = code
+        return self._spoilt()
+
+    def _spoilt(self) -> dict[int, Literal["failed", "cancelled"]]:
+        """Walk over all that was begun, and return what failed after that or came after what did."""
         found: dict[int, Literal["failed", "cancelled"]] = {}
         self.failures.forget()
         for each in self._started:

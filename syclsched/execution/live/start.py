@@ -17,6 +17,7 @@ from syclsched.execution.live.lookahead import Lookahead
 from syclsched.execution.live.results import empty_plan
 from syclsched.execution.live.tasks import TaskWork
 from syclsched.execution.run import Run
+from syclsched.execution.safeguards import USUAL, Safeguards
 from syclsched.execution.work import argument_rows
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Lane, Plan
@@ -60,6 +61,7 @@ def run_dynamically(
     history: History | None = None,
     trace: bool = True,
     owns_devices: bool = False,
+    safeguards: Safeguards = USUAL,
 ) -> Run:
     """Start a graph under a dynamic policy by its name, and return at once.
 
@@ -67,7 +69,7 @@ def run_dynamically(
     ----------
     graph : TaskGraph
         What to run.
-    live, inputs, trace, owns_devices
+    live, inputs, trace, owns_devices, safeguards
         As for `execute_dynamic`.
     name : str
         One of `NAMES`.
@@ -98,7 +100,9 @@ def run_dynamically(
     else:
         verify(plan, graph)
         policy = Hybrid(timetable_of(problem, plan.schedule))
-    return execute_dynamic(asked, problem, live, policy, inputs, trace=trace, owns_devices=owns_devices)
+    return execute_dynamic(
+        asked, problem, live, policy, inputs, trace=trace, owns_devices=owns_devices, safeguards=safeguards
+    )
 
 
 def execute_dynamic(
@@ -112,6 +116,7 @@ def execute_dynamic(
     owns_devices: bool = False,
     memory_limits: Mapping[str, int] | None = None,
     lookahead: Lookahead | None = None,
+    safeguards: Safeguards = USUAL,
 ) -> Run:
     """Start a graph under a dynamic policy, and return at once.
 
@@ -125,7 +130,7 @@ def execute_dynamic(
         From `syclsched.devices.open_devices`.
     policy : DynamicPolicy
         Who decides.
-    inputs, trace, owns_devices
+    inputs, trace, owns_devices, safeguards
         As for `syclsched.execution.execute`.
     memory_limits : Mapping[str, int], optional
         Bytes that the run may take, by memory space; each space's capacity if not given.
@@ -167,4 +172,11 @@ def execute_dynamic(
         record=trace, lookahead=lookahead,
     )  # fmt: skip
     joined = {name: wholes[0].parts for name, wholes in graph.joined.items() if name not in graph.arrays}
-    return Run(engine, live, values, owns_devices=owns_devices, joined=joined)
+    deadlines_s = {
+        number: deadline_s
+        for number, planned in enumerate(layout.tasks)
+        if (deadline_s := graph.task(planned.name).deadline_s) is not None
+    }
+    return Run(
+        engine, live, values, owns_devices=owns_devices, joined=joined, safeguards=safeguards, deadlines_s=deadlines_s
+    )

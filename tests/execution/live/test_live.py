@@ -17,7 +17,7 @@ from opened import REFUSED, live_on
 from running import DTYPE, JUDGE, MIX, SPIN, graphs, sequential
 
 from syclsched.errors import RunCancelledError, TaskFailedError, WaitTimeoutError
-from syclsched.execution import run as run_module
+from syclsched.execution.resources import unfinished
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Operation, Parameter, Work
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.sycl
 @pytest.fixture(autouse=True)
 def nothing_is_left_running() -> Iterator[None]:
     yield
-    assert not [r for r in run_module._unfinished if not r.dispatcher.cancelled]
+    assert not [r for r in unfinished if not r.engine.cancelled]
 
 
 def check(graph: Any, live: Any, policy: str, **options: Any) -> Any:
