@@ -23,7 +23,7 @@ from syclsched.simulation.columns import Columns
 from syclsched.simulation.engine import run_machine
 from syclsched.simulation.machine import COPY, IMMEDIATE, Machine
 from syclsched.simulation.machine import WORK as COMPUTES
-from syclsched.simulation.pending import lane_later, objects
+from syclsched.simulation.pending import Times, lane_later, objects
 from syclsched.simulation.program import flatten, machine_of
 
 _WRITE = MODES.index(AccessMode.WRITE)
@@ -172,12 +172,12 @@ class Arrangement:
     def _task_names(self) -> list[str]:
         return [task.name for task in self.known.tasks]
 
-    def _instructions(self, lane: int) -> tuple[Instruction, ...]:
-        """Return the instructions of a lane."""
+    def _instructions(self, lane: int, times: Times | None = None) -> tuple[Instruction, ...]:
+        """Return the instructions of a lane, with predicted times if there are any."""
         with paused_collection():
-            return tuple(self._made(lane))
+            return tuple(self._made(lane, times))
 
-    def _made(self, lane: int) -> list[Instruction]:
+    def _made(self, lane: int, times: Times | None) -> list[Instruction]:
         start, end = self._lane_starts[lane : lane + 2].tolist()
         number = self._by_lane[start:end]
         step, memory = self.rows.step[number], self.rows.memory[number]
@@ -187,6 +187,7 @@ class Arrangement:
         held = self.draft.memory_nbytes[memory] if len(self.draft.memory_nbytes) else 0
         starts, ends = self.wait_starts[number].tolist(), self.wait_starts[number + 1].tolist()
         waits, none = self.waits.tolist(), [0.0] * len(number)
+        start_s, finish_s = times or (none, none)
         kinds = np.where(works, steps.kind[step], np.where(frees, _FREE, _ALLOC))
         tables: dict[str, tuple[Sequence[object], Ints]] = {
             "kind": (_KINDS, kinds),
@@ -204,8 +205,8 @@ class Arrangement:
                 "again": np.where(works, steps.again[step], 0).tolist(),
                 "waits": [tuple(waits[a:b]) if a < b else () for a, b in zip(starts, ends, strict=True)],
                 "duration_s": np.where(works, steps.duration_s[step], 0.0).tolist(),
-                "start_s": none,
-                "finish_s": none,
+                "start_s": start_s,
+                "finish_s": finish_s,
                 "nbytes": np.where(works, steps.nbytes[step], held).tolist(),
             },
         )

@@ -11,6 +11,7 @@ another takes a latency and a time per byte. ``docs/scheduling-model.md`` states
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,6 +22,7 @@ from syclsched.model.schedule import Assignment, Schedule
 from syclsched.scheduling.tables import NOTHING, Ints, Tables
 from syclsched.scheduling.timetable import Timetable
 from syclsched.scheduling.whereabouts import Whereabouts
+from syclsched.simulation.pending import objects
 
 __all__ = ["NOTHING", "Contention", "Problem", "makespan_s", "to_schedule"]
 
@@ -142,26 +144,23 @@ def to_schedule(problem: Problem, timetable: Timetable, policy: str) -> Schedule
     order = np.argsort(timetable.start_s, kind="stable")
     processor = timetable.processor[order]
     device = problem.tables.processor_device[processor]
-    rows = zip(
-        order.tolist(),
-        processor.tolist(),
-        device.tolist(),
-        problem.implementation[order, device].tolist(),
-        timetable.start_s[order].tolist(),
-        timetable.finish_s[order].tolist(),
-        strict=True,
-    )
-    names, devices, lanes = problem.names, problem.devices, problem.lanes
     known: tuple[str | None, ...] = (*problem.implementation_names, None)  # -1 is the last
-    return Schedule(
-        policy,
-        tuple(
-            [
-                Assignment(names[task], devices[d], lanes[p], known[implementation], start_s, finish_s)
-                for task, p, d, implementation, start_s, finish_s in rows
-            ]
-        ),
+    columns: dict[str, tuple[Sequence[object], Ints]] = {
+        "task": (problem.names, order),
+        "device": (problem.devices, device),
+        "lane": (problem.lanes, processor),
+        "implementation": (known, problem.implementation[order, device]),
+    }
+    made = objects(
+        Assignment,
+        len(order),
+        {
+            **{name: map(table.__getitem__, places.tolist()) for name, (table, places) in columns.items()},
+            "start_s": timetable.start_s[order].tolist(),
+            "finish_s": timetable.finish_s[order].tolist(),
+        },
     )
+    return Schedule(policy, tuple(made))
 
 
 def makespan_s(problem: Problem, timetable: Timetable) -> float:

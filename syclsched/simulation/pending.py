@@ -10,12 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, make_dataclass
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from syclsched.model.plan import Instruction, Lane
 from syclsched.model.trace import Span, Trace
+from syclsched.simulation.machine import Floats
 
 T = TypeVar("T")
+
+#: Predicted starts and finishes of a lane's instructions.
+Times = tuple[list[float], list[float]]
+
+#: Makes instructions; with other times than they have by themselves, if any are given.
+Maker = Callable[..., "tuple[Instruction, ...]"]
 
 # The places that the properties below stand before.
 _INSTRUCTIONS: Any = Lane.__dict__["instructions"]
@@ -65,7 +73,7 @@ class PendingTrace(Trace):
     __hash__ = None  # type: ignore[assignment]  # it holds a dict, as every trace does
 
 
-def lane_later(lane: Lane, make: Callable[[], tuple[Instruction, ...]]) -> Lane:
+def lane_later(lane: Lane, make: Maker) -> Lane:
     """Return a lane with other instructions, which are made when they are first read.
 
     Parameters
@@ -73,7 +81,8 @@ def lane_later(lane: Lane, make: Callable[[], tuple[Instruction, ...]]) -> Lane:
     lane : Lane
         Its name, device and kind.
     make : callable
-        Returns the instructions; may be called more than once where threads race, and must then return equals.
+        Returns the instructions, with the `Times` it is given, if it is given any; may be called more than once where
+        threads race, and must then return equals.
 
     Returns
     -------
@@ -81,6 +90,32 @@ def lane_later(lane: Lane, make: Callable[[], tuple[Instruction, ...]]) -> Lane:
         Equal to one with the instructions in it.
     """
     return PendingLane(lane.name, lane.device, lane.kind, make)  # type: ignore[arg-type]
+
+
+def timed(lane: Lane, start_s: Floats, finish_s: Floats, times: Times | None = None) -> tuple[Instruction, ...]:
+    """Return the instructions of a lane with other times; those that have not been made are made with them at once.
+
+    Parameters
+    ----------
+    lane : Lane
+        Any.
+    start_s, finish_s : ndarray of float64
+        Of each instruction.
+    times : (list of float, list of float), optional
+        Used instead.
+
+    Returns
+    -------
+    tuple of Instruction
+        In order.
+    """
+    times = times or (start_s.tolist(), finish_s.tolist())
+    held = _INSTRUCTIONS.__get__(lane)
+    if not isinstance(held, tuple):
+        made: tuple[Instruction, ...] = held(times)
+        return made
+    same: dict[str, Iterable[object]] = {f.name: map(attrgetter(f.name), held) for f in fields(Instruction)}
+    return tuple(objects(Instruction, len(held), same | {"start_s": times[0], "finish_s": times[1]}))
 
 
 def trace_later(trace: Trace, make: Callable[[], tuple[Span, ...]]) -> Trace:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain, repeat
 from operator import attrgetter
@@ -12,12 +12,12 @@ from typing import Final, Literal
 
 import numpy as np
 
-from syclsched.model.plan import Instruction, Lane, Plan
+from syclsched.model.plan import Plan
 from syclsched.model.trace import Span, Trace
 from syclsched.simulation.disturbances import Event, Failure
-from syclsched.simulation.machine import DONE, IMMEDIATE, LOST, NEVER, Floats, Ints, Records
+from syclsched.simulation.machine import DONE, IMMEDIATE, LOST, NEVER, Ints, Records
 from syclsched.simulation.noise import Noise
-from syclsched.simulation.pending import lane_later, objects, trace_later
+from syclsched.simulation.pending import lane_later, objects, timed, trace_later
 from syclsched.simulation.program import flatten
 from syclsched.simulation.timing import time_machine
 
@@ -47,19 +47,11 @@ def predict(plan: Plan) -> Plan:
     ends = machine.lanes["end"].tolist()
     rows = [(steps["start_s"][a:b], steps["finish_s"][a:b]) for a, b in zip([0, *ends], ends, strict=False)]
     lanes = tuple(
-        [lane_later(lane, partial(_timed, lane, *times)) for lane, times in zip(plan.lanes, rows, strict=True)]
+        [lane_later(lane, partial(timed, lane, *times)) for lane, times in zip(plan.lanes, rows, strict=True)]
     )
     predicted = replace(plan, lanes=lanes, makespan_s=float(steps["finish_s"].max(initial=0.0)))
     flatten.keep(predicted, machine)  # the engine does not look at predicted times
     return predicted
-
-
-def _timed(lane: Lane, start_s: Floats, finish_s: Floats) -> tuple[Instruction, ...]:
-    """Return the instructions of a lane with other times."""
-    made = lane.instructions
-    same: dict[str, Iterable[object]] = {f.name: map(attrgetter(f.name), made) for f in fields(Instruction)}
-    times = {"start_s": start_s.tolist(), "finish_s": finish_s.tolist()}
-    return tuple(objects(Instruction, len(made), same | times))
 
 
 def simulate(plan: Plan, *, noise: Noise | None = None, events: Sequence[Event] = (), seed: int = 0) -> Trace:
