@@ -39,6 +39,10 @@ CROWDED = 0.1
 #: So many policies, the best on the whole platform, are asked about its parts.
 _ASKED_OF_PARTS = 3
 
+#: Of graphs of up to so many tasks, all timetables of the whole platform are simulated: what is ranked lower by the
+#: model may be better as a plan, and it takes milliseconds to see.
+_FEW = 64
+
 #: Graphs of more tasks are large: of these, no single device is simulated whose work alone takes longer than the best
 #: plan, which cannot win.
 _LARGE = 2_000
@@ -66,7 +70,8 @@ class Auto:
         large = len(self.builder.graph) > _LARGE or len(singles) > _MANY_DEVICES
         if not large:
             self._simulate(singles, len(singles))
-        self._simulate(ranked, _SIMULATED_LARGE if large else SIMULATED)
+        all_of_them = not large and len(self.builder.graph) <= _FEW
+        self._simulate(ranked, len(ranked) if all_of_them else _SIMULATED_LARGE if large else SIMULATED)
         others = [entry for entry in distinct([*ranked, *best_parts]) if entry not in ranked]
         self._simulate(others, _SIMULATED_PARTS_LARGE if large else _SIMULATED_PARTS)
         self._simulate([e for e in singles if self._may_win(e)], len(singles))
