@@ -14,7 +14,7 @@ from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Signature, Work
 from syclsched.model.plan import Plan
-from syclsched.model.platform import Platform
+from syclsched.model.platform import HOST, Device, Link, MemorySpace, Platform
 from syclsched.model.schedule import Assignment, Schedule
 from syclsched.model.task import LogicalArray
 from syclsched.planning import build_plan
@@ -109,6 +109,21 @@ JUDGE = Operation(
     _cheap,
     status="status",
     explain_status=lambda value: f"x is negative (status {value})",
+)
+
+
+def _device(name: str, space: str, lanes: int = 1) -> Device:
+    host = space == HOST
+    kind, backend = ("host", "host") if host else ("gpu", "opencl")
+    return Device(name, name, kind, backend, name, space=space, reaches=(space,), lanes=lanes, dtypes=(DTYPE,))
+
+
+#: Two devices with memory of their own, the first with two lanes.
+TWO_DEVICES = Platform(
+    "two",
+    devices=(_device("a", "a", 2), _device("b", "b"), _device("host", HOST)),
+    spaces=(MemorySpace("a", 10_000), MemorySpace("b", 10_000), MemorySpace(HOST, 10**9, host_accessible=True)),
+    links=tuple(Link(one, other, 1e-6, 1e9) for one in ("a", "b", HOST) for other in ("a", "b", HOST) if one != other),
 )
 
 

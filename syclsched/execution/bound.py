@@ -79,6 +79,10 @@ class Runner:
             else why_not_straight(self._prepared.program, self._executables)
         )
         self._ring = None
+        if self.why_not_replayed is None:
+            laid_out = self._prepared.laid_out()
+            self.why_not_replayed = laid_out.layout.why_not(plan.platform) if laid_out.layout is not None else None
+            self._prepared = laid_out if self.why_not_replayed is None else self._prepared
         if library is not None and self.why_not_replayed is None:
             self._ring = Ring(self._prepared, self._executables, library, queues, live)
             self._finalizer = weakref.finalize(self, self._ring.close)

@@ -12,9 +12,10 @@ from syclsched.devices import memory
 from syclsched.devices.arguments import BoundArray
 from syclsched.devices.pool import Block
 from syclsched.errors import MemoryLimitError
+from syclsched.execution.layout import Layout
 from syclsched.execution.program import Buffer
 from syclsched.model.access import RowRange, rows_name
-from syclsched.model.plan import Instruction, PlannedArray, PlannedRows
+from syclsched.model.plan import Instruction, Plan, PlannedArray, PlannedRows
 from syclsched.model.platform import HOST, MemorySpace, Platform
 
 NumpyArray = np.ndarray[Any, np.dtype[Any]]
@@ -179,6 +180,13 @@ class BufferTable:
         self._prepared: dict[Buffer, LiveBuffer] = {}
         #: The most bytes of arrays there were at once, by space.
         self.peak_bytes: dict[str, int] = {}
+        #: The most bytes there were for them: with what was got before its time, and between arrays that are laid out.
+        self.held_bytes: dict[str, int] = {}
+        self._taken: dict[str, int] = {}
+        # Of a plan that is laid out: its memory, its buffers by number of the allocation, and the last of each.
+        self._blocks: list[Block] = []
+        self._laid_out: dict[int, LiveBuffer] = {}
+        self._last: dict[Buffer, int] = {}
 
     def add_input(self, name: str, data: NumpyArray, *, private: bool) -> None:
         """Put an input in the host's space.
@@ -216,6 +224,41 @@ class BufferTable:
                 made.bound(lane, queue)
             self._prepared[buffer] = made
 
+    def lay_out(self, layout: Layout, plan: Plan) -> None:
+        """Get and touch all the memory of a plan once, and put its buffers in it.
+
+        Parameters
+        ----------
+        layout : Layout
+            Where they lie.
+        plan : Plan
+            Its allocations.
+
+        Raises
+        ------
+        MemoryLimitError
+            If the memory cannot be had.
+        """
+        held = []
+        for space, nbytes in layout.blocks:
+            block, storage = self._take(space, nbytes, f"{nbytes} bytes for arrays of {plan.name!r}", touch=True)
+            self._blocks.append(block)
+            held.append(storage)
+        for _, instruction in plan.instructions():
+            if instruction.kind == "alloc":
+                use, place = instruction.uses[0], layout.places[instruction.id]
+                buffer = self.memory_of((use.array, use.space))
+                array = self._arrays[buffer[0]]
+                live = self._live_buffer(array, use.space, _cut(held[place.block], place.offset, array.nbytes), None)
+                self._laid_out[instruction.id] = self._buffers[buffer] = live
+                self._last[buffer] = instruction.id
+        self.peak_bytes = dict(layout.peak_bytes)
+        self.held_bytes = dict(layout.nbytes)
+
+    def use(self, buffer: Buffer, allocation: int | None) -> None:
+        """Let a buffer that is laid out several times be that of one of its allocations; of the last if not given."""
+        self._buffers[buffer] = self._laid_out[self._last[buffer] if allocation is None else allocation]
+
     def allocate(self, buffer: Buffer) -> None:
         """Allocate a buffer.
 
@@ -236,14 +279,23 @@ class BufferTable:
     def _make(self, buffer: Buffer, *, touch: bool = False) -> LiveBuffer:
         name, space = buffer
         array = self._arrays[name]
+        block, storage = self._take(space, array.nbytes, f"{array.nbytes} bytes for array {name!r}", touch=touch)
+        self._taken[space] = self._taken.get(space, 0) + array.nbytes
+        self.held_bytes[space] = max(self._taken[space], self.held_bytes.get(space, 0))
+        return self._live_buffer(array, space, storage, block)
+
+    def _take(self, space: str, nbytes: int, what: str, *, touch: bool) -> tuple[Block, Any]:
         try:
-            block, storage = self._live.pools.take(space, array.nbytes, touch=touch)
+            found: tuple[Block, Any] = self._live.pools.take(space, nbytes, touch=touch)
         except (MemoryError, MemoryLimitError) as error:
             raise MemoryLimitError(
-                f"{array.nbytes} bytes for array {array.name!r} could not be allocated",
+                f"{what} could not be allocated",
                 where=f"memory space {space!r}",
                 hint="Give memory back, or use smaller tiles",
             ) from error
+        return found
+
+    def _live_buffer(self, array: PlannedArray, space: str, storage: Any, block: Block | None) -> LiveBuffer:
         if isinstance(storage, np.ndarray):
             storage = storage.view(array.dtype).reshape(array.shape)
         on_host = self._spaces[space].host_accessible or space == HOST
@@ -255,6 +307,7 @@ class BufferTable:
         if found is None:
             return 0
         self._held_bytes[buffer[1]] -= found.array.nbytes
+        self._taken[buffer[1]] -= found.array.nbytes
         found.give_back()
         return found.array.nbytes
 
@@ -308,6 +361,15 @@ class BufferTable:
         """Give everything back, but for what the user has been given."""
         for live in (*self._buffers.values(), *self._prepared.values()):
             live.give_back()
+        for block in self._blocks:
+            block.give_back()
+        self._blocks.clear()
+        self._laid_out.clear()
         self._buffers.clear()
         self._prepared.clear()
         self._held_bytes.clear()
+
+
+def _cut(storage: Any, start: int, nbytes: int) -> Any:
+    """Return a part of memory, without a copy."""
+    return storage[start : start + nbytes] if isinstance(storage, np.ndarray) else memory.part(storage, start, nbytes)

@@ -8,6 +8,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
+import numpy as np
+
 from syclsched.devices.command_list import CommandList
 from syclsched.devices.commands import Command
 from syclsched.devices.joined import join_key
@@ -21,7 +23,6 @@ from syclsched.execution.lanes import by_index, device_names
 from syclsched.execution.program import MEMORY_KINDS, Node
 from syclsched.execution.replay import Replay
 from syclsched.execution.start import Prepared
-from syclsched.execution.straight import allocations
 from syclsched.execution.waiting import wait_flag
 from syclsched.execution.worker import Worker
 from syclsched.model.plan import Plan
@@ -162,16 +163,19 @@ class Generation:
         self._commands = Commands(self.loop, program, prepared.work, dict(executables), self._buffers, lanes)
         self._list: CommandList | None = None
         try:
-            self._buffers.prepare(allocations(plan), {})
-            for buffer in allocations(plan):
-                self._buffers.allocate(buffer)
+            assert prepared.layout is not None
+            self._buffers.lay_out(prepared.layout, plan)
         except BaseException:
             self.close()
             raise
         nodes = [program.nodes[i.id] for _, i in plan.instructions() if i.kind not in MEMORY_KINDS]
         #: What is submitted as one.
         self._units: list[tuple[Node, ...]] = joint_launches(
-            program, nodes, self._join_key if self.loop.native else lambda _: None, frozenset(prepared.graph.edges)
+            program,
+            nodes,
+            self._join_key if self.loop.native else lambda _: None,
+            frozenset(prepared.graph.edges),
+            prepared.layout.behind,
         )
         for unit in self._units:
             self.loop.share([node.id for node in unit])
@@ -230,14 +234,22 @@ class Generation:
         self._buffers.clear()
 
     def _give(self, values: Mapping[str, NumpyArray]) -> None:
-        """Put inputs where the commands read them: only where they lie elsewhere than before do commands change."""
+        """Put inputs where the commands read them: only where they lie elsewhere than before do commands change.
+
+        Those that are written in the host's memory are copied to a place of their own.
+        """
+        written = self._prepared.program.written_inputs
         moved = {
             name
             for name in self._prepared.inputs
-            if name not in self._given or self._given[name].ctypes.data != values[name].ctypes.data
+            if name not in self._given
+            or (name not in written and self._given[name].ctypes.data != values[name].ctypes.data)
         }
-        for name in moved:
-            self._buffers.add_input(name, values[name], private=False)
+        for name in self._prepared.inputs:
+            if name in moved:
+                self._buffers.add_input(name, values[name], private=name in written)
+            elif name in written:
+                np.copyto(self._buffers[name, HOST].numpy(writable=True), values[name])
         if moved and self._list is not None:
             for unit in self._units:
                 if any(use.space == HOST for node in unit for use in node.instruction.uses):
@@ -252,14 +264,12 @@ class Generation:
         return join_key(executable, self._queues[lane.name])
 
     def _command(self, unit: tuple[Node, ...]) -> Command:
+        assert self._prepared.layout is not None
+        several = [each for node in unit for each in self._prepared.layout.several.get(node.id, ())]
+        for buffer, number in several:
+            self._buffers.use(buffer, number)
         command = self._commands.together(unit) if len(unit) > 1 else self._commands.get(unit[0])
         assert command is not None, unit[0].instruction
+        for buffer, _ in several:
+            self._buffers.use(buffer, None)
         return command
-
-
-def total_bytes(plan: Plan) -> dict[str, int]:
-    """Return the bytes of all buffers of a plan together, by space."""
-    totals: dict[str, int] = {}
-    for (_, space), nbytes in allocations(plan).items():
-        totals[space] = totals.get(space, 0) + nbytes
-    return totals

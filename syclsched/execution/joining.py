@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from syclsched.execution.program import Node, Program
@@ -23,6 +23,7 @@ def joint_launches(
     nodes: Sequence[Node],
     key: Callable[[Node], tuple[Hashable, int] | None],
     edges: Collection[tuple[str, str]],
+    behind: Mapping[int, int],
 ) -> list[tuple[Node, ...]]:
     """Return a plan's submissions with launches that can be made as one put together.
 
@@ -40,6 +41,8 @@ def joint_launches(
         Returns for a launch what must be equal for two to go together, and how many may at most; None if it goes alone.
     edges : collection of (str, str)
         The graph's explicit edges: what lane order keeps apart though it shares no array.
+    behind : Mapping[int, int]
+        The same of memory that is used again: of two instructions of a lane that share it, the later and the earlier.
 
     Returns
     -------
@@ -54,7 +57,7 @@ def joint_launches(
         group = open_on.get(node.lane)
         if kind is not None and node.instruction.duration_s <= LONGEST_S:
             reads, writes = _touched(program, node)
-            if group is not None and group.takes(node, kind[0], reads, writes, edges, position):
+            if group is not None and group.takes(node, kind[0], reads, writes, edges, position, behind):
                 group.add(node, reads, writes)
             else:
                 group = _Group(kind[0], min(kind[1], MOST_TOGETHER), position[node.id], [node], reads, writes)
@@ -95,6 +98,7 @@ class _Group:
         writes: set[tuple[str, str]],
         edges: Collection[tuple[str, str]],
         position: dict[int, int],
+        behind: Mapping[int, int],
     ) -> bool:
         """Return whether a launch that follows on the lane can go along."""
         return (
@@ -102,6 +106,7 @@ class _Group:
             and len(self.nodes) < self.most
             and all(position.get(number, -1) < self.first for number in node.events)
             and not (writes & self.reads or writes & self.writes or reads & self.writes)
+            and behind.get(node.id, -1) < self.nodes[0].id
             and not any((each.instruction.task, node.instruction.task) in edges for each in self.nodes)
         )
 

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from syclsched.model.plan import Instruction, Lane, Plan, PlannedArray, PlannedTask
@@ -82,6 +83,29 @@ class Program:
     def slots(self) -> int:
         """One more than the largest instruction number."""
         return max(self.nodes, default=-1) + 1
+
+    def waiting_also(self, further: Mapping[int, tuple[int, ...]]) -> Program:
+        """Return the same program in which instructions wait for some device instructions besides.
+
+        Parameters
+        ----------
+        further : Mapping[int, tuple of int]
+            What they wait for: earlier instructions of the same context.
+        """
+        changed = copy(self)
+        for name in ("waited_for", "signals"):
+            vars(changed).pop(name, None)
+        changed.lanes = tuple(
+            tuple(
+                replace(node, events=(*node.events, *(n for n in further[node.id] if n not in node.events)))
+                if node.id in further
+                else node
+                for node in lane
+            )
+            for lane in self.lanes
+        )
+        changed.nodes = {node.id: node for lane in changed.lanes for node in lane}
+        return changed
 
     def frees_after(self, free: Instruction) -> tuple[int, ...]:
         """Return the instructions that must have completed before a ``free`` takes effect."""

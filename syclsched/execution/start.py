@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from syclsched.devices.pool import ALIGNMENT_BYTES
 from syclsched.execution.buffers import BufferTable, NumpyArray
 from syclsched.execution.dispatcher import Dispatcher
 from syclsched.execution.engine import Engine
@@ -15,6 +16,7 @@ from syclsched.execution.guarded import GuardedBufferTable
 from syclsched.execution.inputs import gather_inputs
 from syclsched.execution.inspection import inspections_for
 from syclsched.execution.lanes import queues_of
+from syclsched.execution.layout import Layout, lay_out
 from syclsched.execution.program import Program
 from syclsched.execution.reading import covers
 from syclsched.execution.run import Run
@@ -89,12 +91,24 @@ class Prepared:
         The plan as it is dispatched.
     work : dict of int to Work
         By instruction number.
+    layout : Layout, optional
+        Of its memory, where that is got once for many runs.
     """
 
     plan: Plan
     graph: TaskGraph
     program: Program
     work: dict[int, Work]
+    layout: Layout | None = None
+
+    def laid_out(self) -> Prepared:
+        """Return the same with its memory laid out, for work that is submitted all at once."""
+        program = self.program
+        rows = argument_rows(self.graph)
+        pinned = [piece.status for piece in self.work.values() if piece.status is not None]
+        whole = [(rows[a].array if a in rows else program.whole.get(a, a), space) for a, space in pinned]
+        layout = lay_out(program, whole, ALIGNMENT_BYTES)
+        return replace(self, layout=layout, program=program.waiting_also(layout.waits))
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from syclsched.errors import ArgumentError
-from syclsched.execution.generations import Ring, total_bytes
+from syclsched.execution.generations import Ring
 from syclsched.execution.start import Prepared
 from syclsched.execution.stream import Inputs, Stream
 from syclsched.execution.stream_flight import DispatchedFlight, Flight, StagedFlight, check_room, most_in_flight
@@ -48,7 +48,7 @@ def open_stream(
     plan, program = prepared.plan, prepared.program
     if in_flight is not None and in_flight < 1:
         raise ArgumentError(f"in_flight is {in_flight}", where="stream", hint="Give at least 1")
-    nbytes = dict(plan.peak_bytes) if ring is None else total_bytes(plan)
+    nbytes = dict(plan.peak_bytes if prepared.layout is None else prepared.layout.nbytes)
     rounds = interleaved(program) if ring is not None and in_flight != 1 else None
     if in_flight is None:
         wanted = _DOUBLE if rounds is None else rounds.stages + 1

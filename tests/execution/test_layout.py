@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory that is laid out once: nobody gets memory before all those who used it are done, and little is wasted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from running import ASSIGN, DTYPE, TWO_DEVICES, plan_by
+from strategies import Case, tight_cases
+
+from syclsched.errors import MemoryLimitError
+from syclsched.execution.layout import Layout, lay_out
+from syclsched.execution.program import MEMORY_KINDS, Program
+from syclsched.execution.straight import why_not_straight
+from syclsched.model.graph import TaskGraph
+from syclsched.model.plan import Plan
+from syclsched.model.schedule import Schedule
+from syclsched.planning import build_plan
+
+
+@st.composite
+def straight_plans(draw: st.DrawFn) -> Plan:
+    """Plans on the lanes of one device whose memory is tight, with copies on a lane of their own or not."""
+    case: Case = draw(tight_cases())
+    left = case.platform.device("left")
+    assignments = tuple(
+        replace(a, device="left", lane=draw(st.integers(0, left.lanes - 1))) for a in case.schedule.assignments
+    )
+    try:
+        plan = build_plan(case.graph, case.platform, Schedule("one device", assignments), case.durations_s)
+    except MemoryLimitError:
+        assume(False)
+        raise
+    assume(why_not_straight(Program(plan), {}) is None)
+    return plan
+
+
+def done_before(program: Program) -> dict[int, set[int]]:
+    """Return for each instruction all that is done when it begins, by lane order and events only."""
+    before: dict[int, set[int]] = {}
+    last: dict[int, int] = {}
+    for number in sorted(n for n, node in program.nodes.items() if node.instruction.kind not in MEMORY_KINDS):
+        node = program.nodes[number]
+        known: set[int] = set()
+        for earlier in (*node.events, *([last[node.lane]] if node.lane in last else [])):
+            known |= before[earlier] | {earlier}
+        before[number], last[node.lane] = known, number
+    return before
+
+
+def users_of(plan: Plan) -> dict[int, list[int]]:
+    """Return by number of the allocation who uses its memory."""
+    current: dict[tuple[str, str], int] = {}
+    found: dict[int, list[int]] = {}
+    for _, instruction in plan.instructions():
+        for use in instruction.uses:
+            buffer = (use.array, use.space)
+            if instruction.kind == "alloc":
+                current[buffer] = instruction.id
+                found[instruction.id] = []
+            elif instruction.kind != "free" and buffer in current:
+                found[current[buffer]].append(instruction.id)
+    return found
+
+
+def overlapping(plan: Plan, layout: Layout) -> list[tuple[int, int]]:
+    nbytes = {i.id: i.nbytes for _, i in plan.instructions() if i.kind == "alloc"}
+    spans = {n: (p.block, p.offset, p.offset + nbytes[n]) for n, p in layout.places.items()}
+    return [
+        (a, b)
+        for a, b in combinations(sorted(spans), 2)
+        if spans[a][0] == spans[b][0] and spans[a][1] < spans[b][2] and spans[b][1] < spans[a][2]
+    ]
+
+
+@given(straight_plans(), st.sampled_from([8, 64]))
+def test_memory_is_used_again_only_behind_those_who_used_it(plan: Plan, alignment: int) -> None:
+    program = Program(plan)
+    layout = lay_out(program, (), alignment)
+    before = done_before(program.waiting_also(layout.waits))
+    users = users_of(plan)
+    for first, second in overlapping(plan, layout):
+        for later in users[second]:
+            assert set(users[first]) <= before[later] | {later}
+
+
+@given(straight_plans())
+def test_buffers_lie_in_blocks_at_aligned_offsets(plan: Plan) -> None:
+    layout = lay_out(Program(plan), (), 64)
+    nbytes = {i.id: i.nbytes for _, i in plan.instructions() if i.kind == "alloc"}
+    assert set(layout.places) == set(nbytes)
+    for number, place in layout.places.items():
+        assert place.offset % 64 == 0
+        assert place.offset + nbytes[number] <= layout.blocks[place.block][1]
+    assert layout.peak_bytes == {space: peak for space, peak in plan.peak_bytes.items() if peak}
+
+
+@given(straight_plans())
+def test_what_is_read_after_the_run_is_never_written_over(plan: Plan) -> None:
+    freed = [(i.uses[0].array, i.uses[0].space) for _, i in plan.instructions() if i.kind == "free"]
+    assume(freed)
+    layout = lay_out(Program(plan), freed[:1], 8)
+    mine = [
+        i.id for _, i in plan.instructions() if i.kind == "alloc" and (i.uses[0].array, i.uses[0].space) == freed[0]
+    ]
+    assert not [later for earlier, later in overlapping(plan, layout) if earlier in mine]
+
+
+def chain_of_temporaries(length: int, sizes: list[int]) -> TaskGraph:
+    graph = TaskGraph("temporaries")
+    before = graph.array("a0", data=np.zeros(max(sizes), DTYPE))
+    for i in range(length):
+        after = graph.array(f"a{i + 1}", (max(sizes),), DTYPE, temporary=i < length - 1)
+        graph.kernel(ASSIGN, name=f"t{i}", x=before, y=after)
+        before = after
+    return graph
+
+
+def test_a_chain_of_temporaries_takes_what_the_plan_says() -> None:
+    plan = plan_by(chain_of_temporaries(50, [128]), TWO_DEVICES, lambda name: ("a", 0, "library"))
+    layout = lay_out(Program(plan), (), 64)
+    assert layout.nbytes == {"a": plan.peak_bytes["a"]}
+    assert not layout.waits
+
+
+def test_a_lane_waits_for_another_only_where_the_peak_leaves_no_other_way() -> None:
+    plan = plan_by(chain_of_temporaries(50, [128]), TWO_DEVICES, lambda name: ("a", int(name[1:]) % 2, "library"))
+    assert lay_out(Program(plan), (), 64).nbytes == {"a": plan.peak_bytes["a"]}
+
+
+def test_a_layout_that_is_larger_than_memory_is_not_for_it() -> None:
+    plan = plan_by(chain_of_temporaries(5, [100]), TWO_DEVICES, lambda name: ("a", 0, "library"))
+    layout = lay_out(Program(plan), (), 64)
+    assert layout.why_not(TWO_DEVICES) is None
+    small = replace(TWO_DEVICES, spaces=tuple(replace(s, capacity_bytes=1000) for s in TWO_DEVICES.spaces))
+    assert "as it comes free" in str(layout.why_not(small))
+    unknown = replace(TWO_DEVICES, spaces=tuple(replace(s, capacity_bytes=0) for s in TWO_DEVICES.spaces))
+    assert layout.why_not(unknown) is None
