@@ -68,6 +68,11 @@ class MemoryInfo:
         return MemoryInfo(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
 
+def padded(nbytes: int, alignment_bytes: int = ALIGNMENT_BYTES) -> int:
+    """Return the bytes a block takes; SYCL has no allocation of size zero."""
+    return max(-(-nbytes // alignment_bytes), 1) * alignment_bytes
+
+
 class Block:
     """A piece of a pool's memory; it goes back when `give_back` is called, or when nothing refers to it any more.
 
@@ -167,7 +172,7 @@ class MemoryPool:
         ExecutionError
             If the pool is closed.
         """
-        size = self._padded(nbytes)
+        size = padded(nbytes, self._alignment)
         with self._lock:
             if self._closed:
                 raise ExecutionError("the devices are closed", where=f"memory {self.name!r}")
@@ -218,15 +223,11 @@ class MemoryPool:
 
     # --- inside, with the lock --------------------------------------------------------------------
 
-    def _padded(self, nbytes: int) -> int:
-        """Return the bytes a block takes; SYCL has no allocation of size zero."""
-        return max(-(-nbytes // self._alignment), 1) * self._alignment
-
     def _collect(self) -> None:
         """Take in what was given back."""
         while self._returned:
             place, nbytes = self._returned.popleft()
-            region, size = place[0], self._padded(nbytes)
+            region, size = place[0], padded(nbytes, self._alignment)
             self._in_use -= nbytes
             self._blocks -= 1
             self._padding -= size - nbytes

@@ -10,7 +10,7 @@ import numpy as np
 
 from syclsched.devices import memory
 from syclsched.devices.arguments import BoundArray
-from syclsched.devices.pool import Block
+from syclsched.devices.pool import Block, padded
 from syclsched.errors import MemoryLimitError
 from syclsched.execution.layout import Layout
 from syclsched.execution.program import Buffer
@@ -220,6 +220,7 @@ class BufferTable:
         """
         for buffer in buffers:
             made = self._make(buffer, touch=True)
+            self._note_taken(made.array.nbytes, buffer[1])
             for lane, queue in users.get(buffer, {}).items():
                 made.bound(lane, queue)
             self._prepared[buffer] = made
@@ -270,18 +271,23 @@ class BufferTable:
         name, space = buffer
         self.free(buffer)
         array = self._arrays[name]
-        prepared = buffer in self._prepared
-        self._buffers[buffer] = self._prepared.pop(buffer) if prepared else self._make(buffer)
+        made = self._prepared.pop(buffer, None)
+        if made is None:
+            made = self._make(buffer)
+            self._note_taken(array.nbytes, space)
+        self._buffers[buffer] = made
         held = self._held_bytes.get(space, 0) + array.nbytes
         self._held_bytes[space] = held
         self.peak_bytes[space] = max(held, self.peak_bytes.get(space, 0))
+
+    def _note_taken(self, nbytes: int, space: str) -> None:
+        self._taken[space] = self._taken.get(space, 0) + padded(nbytes)
+        self.held_bytes[space] = max(self._taken[space], self.held_bytes.get(space, 0))
 
     def _make(self, buffer: Buffer, *, touch: bool = False) -> LiveBuffer:
         name, space = buffer
         array = self._arrays[name]
         block, storage = self._take(space, array.nbytes, f"{array.nbytes} bytes for array {name!r}", touch=touch)
-        self._taken[space] = self._taken.get(space, 0) + array.nbytes
-        self.held_bytes[space] = max(self._taken[space], self.held_bytes.get(space, 0))
         return self._live_buffer(array, space, storage, block)
 
     def _take(self, space: str, nbytes: int, what: str, *, touch: bool) -> tuple[Block, Any]:
@@ -307,7 +313,7 @@ class BufferTable:
         if found is None:
             return 0
         self._held_bytes[buffer[1]] -= found.array.nbytes
-        self._taken[buffer[1]] -= found.array.nbytes
+        self._taken[buffer[1]] -= padded(found.array.nbytes)
         found.give_back()
         return found.array.nbytes
 

@@ -537,7 +537,7 @@ class Dispatcher:
         if self._lanes is not None:
             self._lanes.release()
         self._executables.clear()
-        self.counts.peak_bytes = dict(self.buffers.peak_bytes)
+        self.counts.peak_bytes, self.counts.held_bytes = dict(self.buffers.peak_bytes), dict(self.buffers.held_bytes)
 
     def _read_outcomes(self) -> None:
         """Find what failed after it had been submitted, and the device times of the rest, while there are events."""

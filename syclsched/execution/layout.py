@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from syclsched.devices.pool import padded
 from syclsched.execution.program import MEMORY_KINDS, Buffer, Node, Program
 from syclsched.model.plan import Instruction
 from syclsched.model.platform import Platform
@@ -59,6 +60,8 @@ class Layout:
         What instructions must wait for besides, so that nobody else uses the memory any more.
     several : Mapping[int, tuple of ((array, space), int)]
         For instructions that use buffers which are allocated several times: which of the allocations they use.
+    behind : Mapping[int, int]
+        For instructions whose memory others of their lane used before: the last of these.
     nbytes : Mapping[str, int]
         All blocks of a space together.
     peak_bytes : Mapping[str, int]
@@ -69,6 +72,7 @@ class Layout:
     places: Mapping[int, Place]
     waits: Mapping[int, tuple[int, ...]]
     several: Mapping[int, tuple[tuple[Buffer, int], ...]]
+    behind: Mapping[int, int]
     nbytes: Mapping[str, int]
     peak_bytes: Mapping[str, int]
 
@@ -166,6 +170,7 @@ class _Layouter:
         self._position: dict[int, tuple[int, int]] = {}
         self._listed: list[list[int]] = [[] for _ in program.lanes]
         self._waits: dict[int, tuple[int, ...]] = {}
+        self._behind: dict[int, int] = {}
         self._several: dict[int, tuple[tuple[Buffer, int], ...]] = {}
         self._peak, self._padded_peak = self._peaks()
         self._reuses = any(i.kind == "free" and not self._stays(i) for i in self._instructions)
@@ -183,12 +188,9 @@ class _Layouter:
         nbytes: dict[str, int] = {}
         for space, size in blocks:
             nbytes[space] = nbytes.get(space, 0) + size
-        return Layout(tuple(blocks), places, self._waits, self._several, nbytes, self._peak)
+        return Layout(tuple(blocks), places, self._waits, self._several, self._behind, nbytes, self._peak)
 
     # --- inside -----------------------------------------------------------------------------------
-
-    def _padded(self, nbytes: int) -> int:
-        return max(-(-nbytes // self._alignment), 1) * self._alignment
 
     def _part(self, instruction: Instruction) -> _Part:
         return instruction.uses[0].space, instruction.nbytes <= SMALL_BYTES
@@ -209,17 +211,17 @@ class _Layouter:
         """Return the most bytes of arrays at once in the plan's order, by space, and with padding by part."""
         held: Counter[str] = Counter()
         peak: dict[str, int] = {}
-        padded: Counter[_Part] = Counter()
-        padded_peak: dict[_Part, int] = {}
+        wide: Counter[_Part] = Counter()
+        wide_peak: dict[_Part, int] = {}
         for instruction in self._instructions:
             if instruction.kind in MEMORY_KINDS and not self._stays(instruction):
                 space, part = instruction.uses[0].space, self._part(instruction)
                 sign = 1 if instruction.kind == "alloc" else -1
                 held[space] += sign * instruction.nbytes
-                padded[part] += sign * self._padded(instruction.nbytes)
+                wide[part] += sign * padded(instruction.nbytes, self._alignment)
                 peak[space] = max(peak.get(space, 0), held[space])
-                padded_peak[part] = max(padded_peak.get(part, 0), padded[part])
-        return peak, padded_peak
+                wide_peak[part] = max(wide_peak.get(part, 0), wide[part])
+        return peak, wide_peak
 
     def _stays(self, instruction: Instruction) -> bool:
         """Return whether it is a free that has no effect."""
@@ -240,7 +242,9 @@ class _Layouter:
             if self._times[buffer] > 1:
                 used[buffer] = allocation
             for lane, place in self._after[allocation].items():
-                if lane != node.lane and known.get(lane, -1) < place:
+                if lane == node.lane:
+                    self._behind[node.id] = max(self._listed[lane][place], self._behind.get(node.id, -1))
+                elif known.get(lane, -1) < place:
                     number = self._listed[lane][place]
                     further.append(number)
                     _join(known, self._done_by[number])
@@ -265,7 +269,7 @@ class _Layouter:
 
     def _allocate(self, instruction: Instruction) -> None:
         buffer = self._memory(instruction)
-        part, nbytes = self._part(instruction), self._padded(instruction.nbytes)
+        part, nbytes = self._part(instruction), padded(instruction.nbytes, self._alignment)
         free = self._spaces.setdefault(part, _Space())
         lane = self._program.nodes[instruction.id].lane
         run = self._choose(free, nbytes, lane, self._padded_peak.get(part, 0))

@@ -87,7 +87,10 @@ class Counts:
     submission_ns: int = 0
     #: Processor time of the dispatching thread, from the first instruction to the last.
     dispatch_ns: int = 0
+    #: Most bytes of arrays at once, by memory space.
     peak_bytes: dict[str, int] = field(default_factory=dict)
+    #: Most bytes held for them: with padding, what was got before its time, and what lay between them.
+    held_bytes: dict[str, int] = field(default_factory=dict)
 
 
 def make_trace(plan: Plan, records: Mapping[int, Record], clocks: Mapping[str, ClockMap], counts: Counts) -> Trace:
@@ -130,6 +133,7 @@ def make_trace(plan: Plan, records: Mapping[int, Record], clocks: Mapping[str, C
         barriers=counts.barriers,
         submissions=counts.submissions,
         peak_bytes=dict(counts.peak_bytes),
+        held_bytes=dict(counts.held_bytes),
     )
 
 

@@ -116,7 +116,7 @@ class Replay:
         self._loop = loop
         self._worker = worker
         self.clock_maps = clocks
-        self._peak_bytes = dict(buffers.peak_bytes)
+        self._peak_bytes, self._held_bytes = dict(buffers.peak_bytes), dict(buffers.held_bytes)
         self._lock = threading.Lock()
         self._submitting = self._ended = False
         self._over = False
@@ -188,7 +188,7 @@ class Replay:
             self.counts.submissions = len(self._commands)
             self.counts.barriers = self._commands.fences
             self.counts.events = len(self.program.waited_for)
-            self.counts.peak_bytes = self._peak_bytes
+            self.counts.peak_bytes, self.counts.held_bytes = self._peak_bytes, self._held_bytes
             self._await_end()
 
     def _await_end(self) -> None:

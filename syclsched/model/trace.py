@@ -86,7 +86,9 @@ class Trace:
     events, barriers, submissions : int
         How many were made.
     peak_bytes : dict of str to int
-        Most memory held at once, per space.
+        Most bytes of arrays at once, per space.
+    held_bytes : dict of str to int
+        Most bytes held for them, per space: with padding, and what was got before its time.
     simulated : bool
         True if it comes from a simulation.
     format : str
@@ -105,5 +107,6 @@ class Trace:
     barriers: Count = 0
     submissions: Count = 0
     peak_bytes: dict[str, Count] = field(default_factory=dict)
+    held_bytes: dict[str, Count] = field(default_factory=dict)
     simulated: bool = False
     format: Literal["syclsched-trace/1"] = TRACE_FORMAT

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from syclsched.model.plan import Plan
 from syclsched.model.trace import Span, Trace
@@ -125,7 +125,7 @@ class Report:
     failed, cancelled : int
         Kernels, host functions and barriers that did not end well.
     peak_bytes : Mapping[str, int]
-        Most memory held at once, per space.
+        Most bytes of arrays at once, per space.
     lower_bound_s : float, optional
         Of the plan's makespan; 0 if nothing is known.
     copies_undone : int, optional
@@ -151,6 +151,8 @@ class Report:
     peak_bytes: Mapping[str, int]
     lower_bound_s: float = 0.0
     copies_undone: int = 0
+    held_bytes: Mapping[str, int] = field(default_factory=dict)
+    planned_peak_bytes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
@@ -209,6 +211,8 @@ def make_report(trace: Trace, plan: Plan | None = None) -> Report:
         cancelled=work.count("cancelled"),
         peak_bytes=dict(trace.peak_bytes),
         lower_bound_s=0.0 if plan is None else plan.lower_bound_s,
+        held_bytes=dict(trace.held_bytes),
+        planned_peak_bytes={} if plan is None else dict(plan.peak_bytes),
         copies_undone=sum(1 for s in trace.spans if s.kind == "copy" and s.outcome != "done"),
     )
 

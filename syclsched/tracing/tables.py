@@ -135,15 +135,25 @@ def _summary(report: Report) -> RenderableType:
         f"{plural(report.barriers, 'barrier')}, {plural(report.host_waits, 'host wait')}; "
         f"{plural(report.submissions, 'submission')}",
     )
-    peaks = [f"{space} {format_bytes(n)}" for space, n in sorted(report.peak_bytes.items()) if n]
+    peaks = [_peak(report, space) for space, nbytes in sorted(report.peak_bytes.items()) if nbytes]
     if peaks:
-        grid.add_row("Peak memory", Text(", ".join(peaks)))
+        grid.add_row("Peak memory", Text("; ".join(peaks)))
     if not report.complete:
         copies_undone = f"; {plural(report.copies_undone, 'copy', 'copies')}" if report.copies_undone else ""
         grid.add_row(
             "Not done", Text(f"{report.failed:,} failed, {report.cancelled:,} cancelled{copies_undone}", "red")
         )
     return grid
+
+
+def _peak(report: Report, space: str) -> str:
+    """Return the most memory of a space that arrays took, what was planned, and what was held besides."""
+    nbytes, held = report.peak_bytes[space], report.held_bytes.get(space, 0)
+    said = f"{space} {format_bytes(nbytes)}"
+    if report.simulated or space not in report.planned_peak_bytes:
+        return said
+    said += f", {format_bytes(report.planned_peak_bytes[space])} planned"
+    return f"{said}, {format_bytes(held - nbytes)} more held" if held > nbytes else said
 
 
 def _times(report: Report, *before: str) -> tuple[str, ...]:

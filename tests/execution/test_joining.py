@@ -48,7 +48,7 @@ def on_lanes(graph: TaskGraph, platform: Any, lanes: int, device: str = "cpu") -
 def units_of(plan: Any, graph: TaskGraph, most: int = 8) -> list[tuple[str, ...]]:
     program = Program(plan)
     nodes = [program.nodes[i.id] for _, i in plan.instructions() if i.kind not in MEMORY_KINDS]
-    units = joint_launches(program, nodes, lambda node: ("same", most), frozenset(graph.edges))
+    units = joint_launches(program, nodes, lambda node: ("same", most), frozenset(graph.edges), {})
     assert sorted(node.id for unit in units for node in unit) == sorted(node.id for node in nodes)
     return [
         tuple(node.instruction.task or "" for node in unit) for unit in units if unit[0].instruction.kind == "launch"

@@ -7,12 +7,14 @@ from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from running import ASSIGN, DTYPE, TWO_DEVICES, plan_by
 from strategies import Case, tight_cases
 
 from syclsched.errors import MemoryLimitError
+from syclsched.execution import joining
 from syclsched.execution.layout import Layout, lay_out
 from syclsched.execution.program import MEMORY_KINDS, Program
 from syclsched.execution.straight import why_not_straight
@@ -86,6 +88,21 @@ def test_memory_is_used_again_only_behind_those_who_used_it(plan: Plan, alignmen
     for first, second in overlapping(plan, layout):
         for later in users[second]:
             assert set(users[first]) <= before[later] | {later}
+
+
+@given(straight_plans())
+def test_launches_that_use_the_same_memory_are_not_made_as_one(plan: Plan) -> None:
+    layout = lay_out(Program(plan), (), 64)
+    program = Program(plan).waiting_also(layout.waits)
+    nodes = [program.nodes[i.id] for _, i in plan.instructions() if i.kind not in MEMORY_KINDS]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(joining, "LEAST_SAVED", 1)
+        patch.setattr(joining, "LONGEST_S", 10.0)
+        units = joining.joint_launches(program, nodes, lambda node: ("same", 8), (), layout.behind)
+    together = {node.id: {other.id for other in unit} for unit in units for node in unit}
+    users = users_of(plan)
+    for first, second in overlapping(plan, layout):
+        assert not any(together[later] & set(users[first]) for later in users[second])
 
 
 @given(straight_plans())

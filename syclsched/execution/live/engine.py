@@ -417,7 +417,7 @@ class LiveEngine:
             self.program.plan, self.records = plan_of(
                 carrier.log, self._layout, self.program.plan, self._work.instruction
             )
-        self.counts.peak_bytes = dict(self._table.peak_bytes)
+        self.counts.peak_bytes, self.counts.held_bytes = dict(self._table.peak_bytes), dict(self._table.held_bytes)
 
     def _read_statuses(self, carrier: Carrier) -> None:
         for task, piece in sorted(carrier.pieces_of_work.items()):
