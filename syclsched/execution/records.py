@@ -190,6 +190,7 @@ def _span(
         waits=instruction.waits,
         nbytes=instruction.nbytes,
         outcome=record.outcome,
+        uses=instruction.uses,
     )
 
 

@@ -249,6 +249,32 @@ class Run:
             self._trace = make_trace(self.plan, d.records, d.clocks, d.counts)
         return self._trace
 
+    def story(self, task: str) -> str:
+        """Say everything that happened to a task: when it was ready, what it waited for, where and when it ran.
+
+        Waits for the run to end.
+
+        Parameters
+        ----------
+        task : str
+            Its name.
+
+        Returns
+        -------
+        str
+            A few lines; predicted times stand beside measured ones.
+
+        Raises
+        ------
+        GraphError
+            If no such task ran.
+        ExecutionError
+            As `trace`.
+        """
+        from syclsched.tracing.story import tell_story
+
+        return tell_story(self.trace(), task)
+
     @property
     def counts(self) -> Counts:
         """What was counted so far."""

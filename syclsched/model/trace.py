@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Literal
 
-from syclsched.model.plan import InstructionKind, LaneKind
+from syclsched.model.plan import BufferUse, InstructionKind, LaneKind
 from syclsched.model.profile import Count, Name, NonNegative, Text
 
 TRACE_FORMAT: Final = "syclsched-trace/1"
@@ -37,6 +37,8 @@ class Span:
         Instructions of other lanes it waited for.
     outcome : str
         ``done``, ``failed`` or ``cancelled``.
+    uses : tuple of BufferUse
+        The buffers it touched, as in `Instruction`.
     generation : int
         Which of several runs in one trace it is of.
     """
@@ -60,6 +62,7 @@ class Span:
     nbytes: Count = 0
     outcome: Literal["done", "failed", "cancelled"] = "done"
     generation: Count = 0
+    uses: tuple[BufferUse, ...] = ()
 
     @property
     def duration_s(self) -> float:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -210,6 +211,19 @@ def test_values_can_be_asked_for_while_steps_go_on() -> None:
         graph.kernel(MIX, name=f"t{i}", x=x, y=z, a=1)
     with run(graph, NAN_GUARD) as started:
         np.testing.assert_array_equal(started.result("y", timeout=60), 2 * np.arange(SIZE))
+
+
+@pytest.mark.parametrize("safeguards", [Safeguards(), DEBUG])
+def test_the_story_of_a_task_has_its_arrays_and_what_it_waited_for(safeguards: Safeguards) -> None:
+    graph = TaskGraph("story")
+    x, y = graph.array("x", data=np.arange(SIZE, dtype=DTYPE)), graph.array("y", data=np.zeros(SIZE, DTYPE))
+    graph.kernel(MIX, name="first", x=x, y=y, a=1)
+    graph.kernel(MIX, name="second", x=x, y=y, a=1)
+    with run(graph, safeguards) as started:
+        told = started.story("second")
+    assert re.search(r"task 'second' \(mix\) by 'opencl-c' on lane \w+:0 of device '\w+': done", told)
+    assert re.search(r"reads +'x' in \w+\n +updates +'y' in \w+\n +ready at +\S+ ms: 'first' on", told)
+    assert re.search(r"it took .*, predicted .* times\)", told)
 
 
 def test_devices_without_memory_in_common_with_the_host_are_looked_at(platform_and_live: tuple[Platform, Any]) -> None:

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The story of a task has what it waited for, why it started when it did, and what came of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from syclsched.errors import GraphError
+from syclsched.model.access import AccessMode
+from syclsched.model.plan import BufferUse
+from syclsched.model.trace import Span, Trace
+from syclsched.tracing.story import tell_story
+
+READ, WRITE, UPDATE = AccessMode.READ, AccessMode.WRITE, AccessMode.UPDATE
+
+
+def span(
+    number: int, task: str, lane: str, times_ms: tuple[float, float, float], *uses: BufferUse, **more: Any
+) -> Span:
+    submit_s, start_s, finish_s = (t * 1e-3 for t in times_ms)
+    kind = more.pop("kind", "launch")
+    return Span(
+        number, kind, task, "opencl-c", "gemm", lane, lane.split(":")[0], "compute", submit_s, start_s, finish_s,
+        more.pop("predicted_start_s", 0.0), more.pop("predicted_finish_s", 1e-3), uses=uses, **more,
+    )  # fmt: skip
+
+
+def use(array: str, mode: AccessMode, space: str = "cpu") -> BufferUse:
+    return BufferUse(array, space, mode)
+
+
+def trace(*spans: Span) -> Trace:
+    return Trace("sample", "by hand", spans, 10e-3, 9e-3)
+
+
+SAMPLE = trace(
+    span(0, "load", "cpu:0", (0.0, 0.1, 1.0), use("a", WRITE)),
+    span(1, "other", "cpu:1", (0.0, 0.1, 2.5), use("z", WRITE)),
+    span(2, "gemm", "cpu:copy", (0.0, 0.0, 2.0), use("b", READ, "host"), use("b", WRITE), kind="copy"),
+    span(
+        3, "gemm", "cpu:1", (0.5, 2.6, 4.6), use("a", READ), use("b", READ), use("c", UPDATE),
+        waits=(0, 2), predicted_start_s=2e-3, predicted_finish_s=3e-3,
+    ),
+    span(4, "store", "cpu:0", (1.0, 5.0, 6.0), use("c", READ), waits=(3,)),
+    span(5, "anew", "cpu:1", (1.0, 6.5, 7.0), use("c", WRITE), waits=(4,)),
+    span(6, "late", "cpu:1", (1.0, 7.0, 7.5), use("c", READ)),
+)  # fmt: skip
+
+
+def test_a_story_has_everything() -> None:
+    assert tell_story(SAMPLE, "gemm").splitlines() == [
+        "task 'gemm' (gemm) by 'opencl-c' on lane cpu:1 of device 'cpu': done",
+        "  reads        'a' in cpu, 'b' in cpu",
+        "  updates      'c' in cpu",
+        "  ready at     2.000 ms: copy of 'b' on cpu:copy ended at 2.000 ms, 'load' on cpu:0 ended at 1.000 ms",
+        "  submitted at 0.500 ms, 1.500 ms before it was ready",
+        "  started at   2.600 ms, 600.0 us after it could: cpu:1 was busy with 'other' on cpu:1 ended at 2.500 ms, "
+        "until 2.500 ms",
+        "  finished at  4.600 ms: it took 2.000 ms, predicted 1.000 ms (2.00 times)",
+        "  predicted    2.000 ms to 3.000 ms: it ended 1.600 ms late",
+        "  then         'store' on cpu:0 used it first, from 5.000 ms",
+    ]
+
+
+def test_what_touched_its_arrays_on_its_own_lane_came_before() -> None:
+    told = tell_story(SAMPLE, "late")
+    assert "ready at     7.000 ms: 'anew' on cpu:1 ended at 7.000 ms" in told
+    assert "nothing waited for it" in told
+
+
+def test_what_waits_for_nothing_is_ready_from_the_start() -> None:
+    told = tell_story(SAMPLE, "other")
+    assert "ready at     0.000 ms: it needs nothing that another task makes" in told
+    assert "100.0 us after it could: what the device takes to start something" in told
+
+
+def test_chunks_of_a_task_are_all_told_of() -> None:
+    parts = [span(n, f"blur[{n}:{n + 1}]", "cpu:0", (0.0, n * 1.0, n + 1.0)) for n in range(3)]
+    assert tell_story(trace(*parts), "blur").count("task 'blur[") == 3
+
+
+def test_what_was_cancelled_has_no_times() -> None:
+    told = tell_story(trace(span(0, "gone", "cpu:0", (1.0, 1.0, 1.0), outcome="cancelled")), "gone")
+    assert "cancelled at 1.000 ms" in told
+    assert "finished" not in told
+
+
+def test_names_that_are_not_there_are_answered_with_some_that_are() -> None:
+    with pytest.raises(GraphError, match=r"no task 'gem' ran.*'gemm'"):
+        tell_story(SAMPLE, "gem")
