@@ -117,7 +117,7 @@ def _spans(plan: Plan, steps: Records, shown: Ints, lane_of: Ints, given_up_s: f
     lanes = [plan.lanes[n] for n in lane_of[order].tolist()]
     families = {t.name: t.family for t in plan.tasks}
     same: dict[str, Iterable[object]] = {
-        name: map(attrgetter(name), made) for name in ("kind", "task", "implementation", "waits", "nbytes")
+        name: map(attrgetter(name), made) for name in ("kind", "task", "implementation", "waits", "nbytes", "uses")
     }
     times = {name: real[name].tolist() for name in ("submit_s", "start_s", "finish_s")}
     rest = {
