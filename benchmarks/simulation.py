@@ -29,7 +29,7 @@ from syclsched.scheduling.dynamic import DYNAMIC_POLICIES, DynamicPolicy, Hybrid
 from syclsched.scheduling.policies.heft import Heft
 from syclsched.scheduling.problem import Problem, makespan_s
 from syclsched.scheduling.tables import Floats
-from syclsched.simulation import Noise, predict, simulate
+from syclsched.simulation import Failure, Noise, SlowDown, predict, simulate
 from syclsched.simulation.engine import run_machine
 from syclsched.simulation.program import flatten
 
@@ -115,12 +115,16 @@ def speed(count: int) -> None:
 
 
 #: What is timed: the engine on a plan seen before; flattening one never seen; what users call on a plan never seen, to
-#: the makespan, and on to every object of the result; and one more run of a plan seen before, with noise.
+#: the makespan, also when things go differently, and on to every object of the result; and one more run of a plan seen
+#: before, with noise.
 CALLS: dict[str, Callable[[Plan], object]] = {
     "engine": lambda plan: run_machine(flatten(plan)),
     "flatten": lambda plan: flatten(fresh(plan)),
     "predict": lambda plan: predict(fresh(plan)),
     "simulate": lambda plan: simulate(fresh(plan)),
+    "with noise": lambda plan: simulate(fresh(plan), noise=Noise(sigma=0.2)),
+    "with slow-down": lambda plan: simulate(fresh(plan), events=[SlowDown("d0", 0.1, 2.0)]),
+    "with failure": lambda plan: simulate(fresh(plan), events=[Failure("d0", 0.1)]),
     "predict, read": lambda plan: read(predict(fresh(plan))),
     "simulate, read": lambda plan: len(simulate(fresh(plan)).spans),
     "again, noise": lambda plan: simulate(plan, noise=Noise(sigma=0.2)),
