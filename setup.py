@@ -20,9 +20,13 @@ setup(
         # Not a Python module either: called through ctypes. Without it, Python submits, with the same results.
         Extension(
             "syclsched.devices._submit",
-            [f"syclsched/devices/{name}.c" for name in ("_submit", "_submit_dpctl", "_submit_opencl")],
+            [
+                f"syclsched/devices/{name}.c"
+                for name in ("_submit", "_submit_dpctl", "_submit_opencl", "_submit_perform")
+            ],
             depends=["syclsched/devices/_submit.h"],
-            extra_compile_args=["-O2", "-Wall", "-Wextra"],
+            extra_compile_args=["-O2", "-Wall", "-Wextra", "-pthread"],
+            extra_link_args=["-pthread"],
             optional=True,
         ),
     ],

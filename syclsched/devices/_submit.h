@@ -44,6 +44,7 @@ struct way {
     void (*delete)(const struct lane *lane, ref event);
     uint64_t (*start_ns)(const struct lane *lane, ref event);
     uint64_t (*end_ns)(const struct lane *lane, ref event);
+    int32_t (*perform)(const struct lane *lane, const struct command *command); /* here and now; 0 if that went well */
 };
 
 /* An in-order queue. */

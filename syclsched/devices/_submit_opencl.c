@@ -144,4 +144,24 @@ static uint64_t end_ns(const struct lane *lane, ref event)
     return profiled(lane, event, CL_PROFILING_COMMAND_END);
 }
 
-const struct way syclsched_way_opencl = {submit, fence, flush, status, wait, delete, start_ns, end_ns};
+/* Do a command on the calling thread: the lane's queue is one of cl_intel_exec_by_local_thread. */
+static int32_t perform(const struct lane *lane, const struct command *command)
+{
+    if (command->kind == COPY)
+        return of(lane)->enqueue_copy(lane->queue, 1, command->to, command->from, command->nbytes, 0, NULL, NULL);
+    if (command->kind == FENCE)
+        return CL_SUCCESS;
+    size_t global[3], local[3], last = command->dimensions - 1;
+    for (size_t d = 0; d < command->dimensions; ++d) {
+        global[d] = command->global[last - d];
+        local[d] = command->local[last - d];
+    }
+    cl_int error = set_arguments(lane, command);
+    if (error != CL_SUCCESS)
+        return error;
+    return of(lane)->enqueue_kernel(lane->queue, command->kernel, (cl_uint)command->dimensions, NULL, global,
+                                    command->kind == ND_RANGE ? local : NULL, 0, NULL, NULL);
+}
+
+const struct way syclsched_way_opencl = {submit,  fence,  flush,    status, wait,
+                                         delete, start_ns, end_ns, perform};

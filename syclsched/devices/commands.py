@@ -42,6 +42,11 @@ class Command:
         self.address = ctypes.addressof(structure)
 
     @property
+    def lane(self) -> int:
+        """Index of its lane."""
+        return int(self._structure.lane)
+
+    @property
     def parts(self) -> tuple[Command, ...]:
         """What is submitted: itself."""
         return (self,)

@@ -28,7 +28,10 @@ _OPERATOR_NEW = "_Znwm"
 _SIZEOF_EVENT = 16  # a shared pointer
 _BACKEND_OPENCL = 1
 
-_QUEUE_DEVICE = 0x1091
+_QUEUE_CONTEXT, _QUEUE_DEVICE, _QUEUE_PROPERTIES = 0x1090, 0x1091, 0x1093
+_QUEUE_LOCAL_THREAD = 1 << 31  # CL_QUEUE_THREAD_LOCAL_EXEC_ENABLE_INTEL
+_LOCAL_THREAD = b"cl_intel_exec_by_local_thread"
+_DEVICE_EXTENSIONS = 0x1030
 _DEVICE_PLATFORM = 0x1031
 _KERNEL_FUNCTION_NAME = 0x1190
 _KERNEL_PROGRAM = 0x1194
@@ -76,6 +79,9 @@ class NativeOpenCL:
             opencl, "clGetExtensionFunctionAddressForPlatform", pointer, pointer, ctypes.c_char_p
         )
         self._create_kernel = _function(opencl, "clCreateKernel", pointer, pointer, ctypes.c_char_p, pointer)
+        self._create_queue = _function(
+            opencl, "clCreateCommandQueueWithProperties", pointer, pointer, pointer, pointer, pointer
+        )
         self._release_kernel = _function(opencl, "clReleaseKernel", number, pointer)
         self._release_queue = _function(opencl, "clReleaseCommandQueue", number, pointer)
         self._release_event = _function(opencl, "clReleaseEvent", number, pointer)
@@ -113,6 +119,32 @@ class NativeOpenCL:
                 self.release_queue(native)
                 raise
         return native, ctypes.addressof(self._tables[key])
+
+    def local_queue(self, queue: Any) -> int | None:
+        """Return a queue whose commands are done by the thread that submits them, before the submission returns.
+
+        It is of the same context and device (cl_intel_exec_by_local_thread), and to be given to `release_queue`. None
+        if the device has no such queues.
+
+        Parameters
+        ----------
+        queue : dpctl.SyclQueue
+            Of an OpenCL device.
+        """
+        native = self._queue_native(queue.addressof_ref(), ctypes.byref(ctypes.c_int32()))
+        try:
+            device, context, length = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
+            self._queue_info(native, _QUEUE_DEVICE, ctypes.sizeof(device), ctypes.byref(device), None)
+            self._queue_info(native, _QUEUE_CONTEXT, ctypes.sizeof(context), ctypes.byref(context), None)
+            self._device_info(device, _DEVICE_EXTENSIONS, 0, None, ctypes.byref(length))
+            listed = ctypes.create_string_buffer(length.value + 1)
+            self._device_info(device, _DEVICE_EXTENSIONS, length.value, listed, None)
+            if _LOCAL_THREAD not in listed.value.split():
+                return None
+            properties = (ctypes.c_uint64 * 3)(_QUEUE_PROPERTIES, _QUEUE_LOCAL_THREAD, 0)
+            return self._create_queue(context, device, properties, ctypes.byref(ctypes.c_int32())) or None
+        finally:
+            self.release_queue(native)
 
     def kernel(self, kernel: Any) -> int:
         """Return a native kernel made of the program of a SYCL kernel, to be given to `release_kernel`.

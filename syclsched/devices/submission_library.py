@@ -63,6 +63,9 @@ class Library:
         self.wait = loaded.syclsched_wait
         self.wait.restype = None
         self.wait.argtypes = [pointer, count]
+        self.perform = loaded.syclsched_perform
+        self.perform.restype = ctypes.c_int32
+        self.perform.argtypes = [pointer, count, pointer, ctypes.c_int32, pointer]
         self.times = loaded.syclsched_times
         self.times.restype = None
         self.times.argtypes = [pointer, count, pointer, pointer]

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -100,6 +101,7 @@ class SubmissionLoop:
         self._native_kernels: dict[int, int] = {}
         self._adopted: list[int] = []
         self._own_kernels = self._has_adopted = False
+        self._own: WeakValueDictionary[Hashable, _OwnKernel] = WeakValueDictionary()
         #: Of slots that have no events of their own: the slot whose event stands for theirs, too.
         self._stands_for: dict[int, int] = {}
 
@@ -139,6 +141,23 @@ class SubmissionLoop:
     def stopped(self) -> bool:
         """Whether `stop` was called."""
         return bool(self._stop.value)
+
+    def lanes_with(self, queues: Mapping[int, int]) -> Any:
+        """Return the lanes as C has them, with other native queues in the place of theirs."""
+        lanes = type(self._lanes).from_buffer_copy(self._lanes)
+        for index, handle in queues.items():
+            lanes[index].queue = handle
+        return lanes
+
+    @property
+    def stop_flag(self) -> ctypes.c_int32:
+        """What `stop` sets."""
+        return self._stop
+
+    @property
+    def event_slots(self) -> int:
+        """How many slots there are, with those of the first events of sequences."""
+        return len(self._events)
 
     def share(self, slots: Sequence[int]) -> None:
         """Let the event of the first of some slots stand for all: for what waits for them, and for questions.
@@ -538,18 +557,27 @@ class SubmissionLoop:
         return self._native_kernels[reference]
 
     def _own_kernel(self, lane: int, submission: KernelSubmission, values: Any) -> _OwnKernel | None:
-        """Return a kernel that has its arguments; None where there is none, or it refuses them."""
+        """Return a kernel that has its arguments, one for equal ones; None if it refuses them, or SYCL's is used."""
         if self._native is None or lane not in self._native_queues:
             return None
-        try:
-            own = _OwnKernel(self._native.kernel(submission.kernel), self._native.release_kernel)
-        except OSError:
-            return None
-        sizes = [ctypes.sizeof(a) if type(a) in _TYPES else 0 for a in submission.arguments]
-        taken = self._native.set_arguments(
-            own.handle, self._lanes[lane].functions, list(zip(values, sizes, strict=True))
+        passed = tuple(
+            (type(a), a.value) if type(a) in _TYPES else value
+            for a, value in zip(submission.arguments, values, strict=True)
         )
-        return own if taken else None
+        # Fewer kernels stay in the processor's caches.
+        key = (int(submission.kernel.addressof_ref()), passed)
+        own = self._own.get(key)
+        if own is None:
+            try:
+                own = _OwnKernel(self._native.kernel(submission.kernel), self._native.release_kernel)
+            except OSError:
+                return None
+            sizes = [ctypes.sizeof(a) if type(a) in _TYPES else 0 for a in submission.arguments]
+            taken = list(zip(values, sizes, strict=True))
+            if not self._native.set_arguments(own.handle, self._lanes[lane].functions, taken):
+                return None
+            self._own[key] = own
+        return own
 
     def _waits(self, slots: Sequence[int]) -> Any:
         """Return slots to wait for, those that share an event once."""
@@ -571,7 +599,7 @@ class SubmissionLoop:
 class _OwnKernel:
     """A native kernel that is given back with the command that it is for."""
 
-    __slots__ = ("_release", "handle")
+    __slots__ = ("__weakref__", "_release", "handle")
 
     def __init__(self, handle: int, release: Callable[[int], None]) -> None:
         self.handle = handle

@@ -6,13 +6,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from syclsched.devices import faultpoints
 from syclsched.devices.command_list import CommandList
 from syclsched.devices.commands import Command
 from syclsched.devices.joined import join_key
+from syclsched.devices.performance import LocalQueues, Performance, local_queues
 from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.errors import ExecutionError
 from syclsched.execution.batches import Commands
@@ -20,6 +22,7 @@ from syclsched.execution.buffers import NumpyArray
 from syclsched.execution.clock import Anchor, ClockMap, take_anchor
 from syclsched.execution.joining import joint_launches
 from syclsched.execution.lanes import by_index, device_names
+from syclsched.execution.performed import PerformedReplay
 from syclsched.execution.program import MEMORY_KINDS, Node
 from syclsched.execution.replay import Replay
 from syclsched.execution.start import Prepared
@@ -162,6 +165,7 @@ class Generation:
         self.loop.go_native(own_kernels=True)
         self._commands = Commands(self.loop, program, prepared.work, dict(executables), self._buffers, lanes)
         self._list: CommandList | None = None
+        self._local: LocalQueues | None = None
         try:
             assert prepared.layout is not None
             self._buffers.lay_out(prepared.layout, plan)
@@ -169,11 +173,15 @@ class Generation:
             self.close()
             raise
         nodes = [program.nodes[i.id] for _, i in plan.instructions() if i.kind not in MEMORY_KINDS]
+        self._library = library
+        self._local = local_queues({lane: lanes[lane] for lane in {node.lane for node in nodes}})
+        self._performance: Performance | None = None
+        joins = self.loop.native and self._local is None
         #: What is submitted as one.
         self._units: list[tuple[Node, ...]] = joint_launches(
             program,
             nodes,
-            self._join_key if self.loop.native else lambda _: None,
+            self._join_key if joins else lambda _: None,
             frozenset(prepared.graph.edges),
             prepared.layout.behind,
         )
@@ -196,9 +204,12 @@ class Generation:
         self._give(values)
         if self._list is None:
             self._list = CommandList(self.loop, [self._command(unit) for unit in self._units])
+            if self._local is not None:
+                self._performance = Performance(self._library, self.loop, self._local, self._list.commands)
+        performed = kind is Replay and self._performance is not None and faultpoints.active is None
         if record and not self._clocks.first:
             self._clocks.read()
-        made = self._current = kind(
+        made = self._current = (PerformedReplay if performed else kind)(
             self._prepared.program,
             self._prepared.work,
             self._with_status,
@@ -209,7 +220,9 @@ class Generation:
             self._clocks.maps,
             record=record,
         )
-        return made
+        if isinstance(made, PerformedReplay) and self._performance is not None:
+            made.performance = self._performance
+        return cast(AnyReplay, made)
 
     @property
     def idle(self) -> bool:
@@ -230,6 +243,8 @@ class Generation:
 
     def close(self) -> None:
         """Give everything back."""
+        if self._local is not None:
+            self._local.close()
         self.loop.close()
         self._buffers.clear()
 
@@ -253,7 +268,10 @@ class Generation:
         if moved and self._list is not None:
             for unit in self._units:
                 if any(use.space == HOST for node in unit for use in node.instruction.uses):
-                    self._list.replace(self._command(unit))
+                    command = self._command(unit)
+                    self._list.replace(command)
+                    if self._performance is not None:
+                        self._performance.replaced(command)
         self._given = {name: values[name] for name in self._prepared.inputs}
 
     def _join_key(self, node: Node) -> tuple[Hashable, int] | None:

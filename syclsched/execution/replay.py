@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from syclsched.devices.command_list import CommandList
-from syclsched.devices.commands import Batch
+from syclsched.devices.commands import Batch, Command
 from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.errors import DeadlineError, ExecutionError, SyclschedError
 from syclsched.execution.buffers import BufferTable, LiveBuffer
@@ -273,7 +273,11 @@ class Replay:
         begun = self._commands.begun_at(done)
         if begun is not None:
             self._refused(begun.slot, "the runtime refuses it in the middle of its steps", begun=True)
-        for command in (each for joint in self._commands.from_submission(done) for each in joint.apart()):
+        self._submit_apart(each for joint in self._commands.from_submission(done) for each in joint.apart())
+
+    def _submit_apart(self, commands: Iterable[Command]) -> None:
+        """Submit commands one by one, those that nothing is in the way of."""
+        for command in commands:
             instruction = self.program.nodes[command.slot].instruction
             if self.cancelled or self.failures.halted or self.failures.cancels(instruction):
                 self.outcomes[command.slot] = "cancelled"
@@ -331,10 +335,7 @@ class Replay:
             )
             self._done = there
         except BaseException as error:
-            self.error = self.error or ExecutionError(
-                f"the run could not be ended: {type(error).__name__}: {error}",
-                where=f"plan {self.program.plan.name!r}",
-            )
+            self.error = self._ended_by(error)
         finally:
             try:
                 with self._lock:
@@ -352,6 +353,12 @@ class Replay:
             self.failures.record(instruction, error, "deadline")
             self.failures.lost(instruction, begun=True)
             self.outcomes[number] = "failed"
+
+    def _ended_by(self, error: BaseException) -> SyclschedError:
+        return self.error or ExecutionError(
+            f"the run could not be ended: {type(error).__name__}: {error}",
+            where=f"plan {self.program.plan.name!r}",
+        )
 
     def _record(self, submitted: list[int]) -> None:
         """Read the times before the events go; what is made of them is made when it is asked for."""

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Commands done by the host's own threads, one for each lane, instead of being submitted: where a lane is one core of the
+ * host, its queue need not hand work to a thread of the runtime's. Lanes wait for each other here, by flags.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <time.h>
+
+#include "_submit.h"
+
+/* One thread does the commands of a lane, in order. */
+struct performer {
+    const struct lane *lane;
+    const struct command *const *commands;
+    int64_t count;
+    int64_t *start_ns; /* by position, on the monotonic clock */
+    int64_t *end_ns;
+};
+
+struct performance {
+    const struct performer *performers;
+    int64_t count;
+    int32_t *done;         /* by slot: the turn in which it was done last */
+    int32_t turn;
+    const volatile int32_t *stop;
+    int32_t failed;        /* set once one has failed: nothing more is begun */
+};
+
+struct thread {
+    struct performance *whole;
+    const struct performer *mine;
+    const cpu_set_t *allowed;
+    pthread_t id;
+    int begun;
+};
+
+/* Looks before a waiting lane lets others have its core, and before it sleeps. Few: it may sit on the same core as the
+ * lane it waits for. */
+enum { SPINS = 100, YIELDS = 2000 };
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static int over(const struct performance *whole)
+{
+    return *whole->stop || __atomic_load_n(&whole->failed, __ATOMIC_RELAXED);
+}
+
+static int is_done(const struct performance *whole, int64_t slot)
+{
+    return __atomic_load_n(&whole->done[slot], __ATOMIC_ACQUIRE) == whole->turn;
+}
+
+/* Returns 0 if the end came first. */
+static int wait_for(const struct performance *whole, int64_t slot)
+{
+    static const struct timespec nap = {0, 50000};
+    for (int64_t look = 0; !is_done(whole, slot); ++look) {
+        if (over(whole))
+            return 0;
+        if (look < SPINS) {
+#if defined(__x86_64__) || defined(__i386__)
+            __builtin_ia32_pause();
+#endif
+        } else if (look < SPINS + YIELDS)
+            sched_yield();
+        else
+            nanosleep(&nap, NULL);
+    }
+    return 1;
+}
+
+static void *perform(void *argument)
+{
+    struct thread *thread = argument;
+    struct performance *whole = thread->whole;
+    const struct performer *mine = thread->mine;
+    for (int64_t i = 0; i < mine->count; ++i) {
+        const struct command *command = mine->commands[i];
+        for (size_t w = 0; w < command->waits_count; ++w)
+            if (!wait_for(whole, command->waits[w]))
+                return NULL;
+        if (over(whole))
+            return NULL;
+        mine->start_ns[i] = now_ns();
+        if (mine->lane->way->perform(mine->lane, command) != 0) {
+            __atomic_store_n(&whole->failed, 1, __ATOMIC_RELAXED);
+            return NULL;
+        }
+        mine->end_ns[i] = now_ns();
+        __atomic_store_n(&whole->done[command->slot], whole->turn, __ATOMIC_RELEASE);
+    }
+    return NULL;
+}
+
+static void *perform_there(void *argument)
+{
+    struct thread *thread = argument;
+    pthread_setaffinity_np(pthread_self(), sizeof *thread->allowed, thread->allowed);
+    return perform(argument);
+}
+
+/* Begin a thread on a core that nobody of us has: lanes that wait for each other look like one load to the system, which
+ * may leave them on one core for as long as a run takes. Afterwards it may go where it likes. */
+static int begin(struct thread *thread, int64_t number, int here)
+{
+    pthread_attr_t attributes;
+    cpu_set_t there;
+    int cores = CPU_COUNT(thread->allowed), wanted = (int)(number % (cores > 1 ? cores - 1 : 1));
+    pthread_attr_init(&attributes);
+    for (int core = 0; cores > 1 && core < CPU_SETSIZE; ++core)
+        if (core != here && CPU_ISSET(core, thread->allowed) && wanted-- == 0) {
+            CPU_ZERO(&there);
+            CPU_SET(core, &there);
+            pthread_attr_setaffinity_np(&attributes, sizeof there, &there);
+            break;
+        }
+    thread->begun = pthread_create(&thread->id, &attributes, perform_there, thread) == 0;
+    pthread_attr_destroy(&attributes);
+    return thread->begun;
+}
+
+/* Do everything: the first lane's commands on the calling thread, the others' each on one of its own. Returns when no
+ * command is under way any more: 1 if all was done, 0 if `stop` was set or a command was refused. */
+int32_t syclsched_perform(const struct performer *performers, int64_t count, int32_t *done, int32_t turn,
+                          const volatile int32_t *stop)
+{
+    struct performance whole = {performers, count, done, turn, stop, 0};
+    struct thread threads[count + 1];
+    cpu_set_t allowed;
+    int all = sched_getaffinity(0, sizeof allowed, &allowed) == 0, here = sched_getcpu();
+    for (int64_t i = 0; i < count; ++i)
+        threads[i] = (struct thread){&whole, &performers[i], &allowed, 0, 0};
+    for (int64_t i = 1; i < count && all; ++i)
+        all = begin(&threads[i], i - 1, here);
+    if (!all) /* too few threads: nothing is lost, the caller submits instead */
+        __atomic_store_n(&whole.failed, 1, __ATOMIC_RELAXED);
+    if (count > 0)
+        perform(&threads[0]);
+    for (int64_t i = 1; i < count; ++i)
+        if (threads[i].begun)
+            pthread_join(threads[i].id, NULL);
+    return !over(&whole);
+}

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands done by threads of our own, one for each lane, where every lane is one core of the host.
+
+The OpenCL CPU runtime hands what is submitted to its own threads: a few microseconds a command, more where lanes wait
+for each other, and the thread that submits needs a core, too. A queue of cl_intel_exec_by_local_thread has its commands
+done by the thread that submits them: a lane is then a thread that does its commands, and waits for other lanes by
+looking at flags (``_submit_perform.c``).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from syclsched.devices.commands import Command
+from syclsched.devices.native_opencl import NativeOpenCL, load_native
+from syclsched.devices.submission_library import Library
+from syclsched.devices.submission_loop import SubmissionLoop
+
+#: With one worker thread each queue of the CPU device is one core.
+_WORKERS = "CL_CONFIG_CPU_TBB_NUM_WORKERS"
+
+
+class LocalQueues:
+    """Queues of one-core lanes whose commands the submitting thread does; `close` gives them back.
+
+    Parameters
+    ----------
+    native : NativeOpenCL
+        Where they are from.
+    handles : dict of int to int
+        ``cl_command_queue`` by index of lane.
+    """
+
+    def __init__(self, native: NativeOpenCL, handles: dict[int, int]) -> None:
+        self._native = native
+        self.handles = handles
+
+    def close(self) -> None:
+        """Give them back."""
+        for handle in self.handles.values():
+            self._native.release_queue(handle)
+        self.handles = {}
+
+
+def local_queues(queues: Mapping[int, Any]) -> LocalQueues | None:
+    """Return such queues for lanes, or None if not every lane is one core of the host.
+
+    Parameters
+    ----------
+    queues : Mapping[int, dpctl.SyclQueue]
+        By index of lane.
+    """
+    native = load_native()
+    if native is None or os.environ.get(_WORKERS) != "1" or len(queues) > len(os.sched_getaffinity(0)) + 1:
+        return None
+    found = LocalQueues(native, {})
+    for index, queue in queues.items():
+        handle = None
+        # A sub-device has fewer cores than its device's threads run on.
+        if queue.backend.name == "opencl" and queue.sycl_device.device_type.name == "cpu":
+            handle = native.local_queue(queue) if queue.sycl_device.parent_device is None else None
+        if handle is None:
+            found.close()
+            return None
+        found.handles[index] = handle
+    return found
+
+
+class _Performer(ctypes.Structure):
+    _fields_ = [
+        ("lane", ctypes.c_void_p),
+        ("commands", ctypes.c_void_p),
+        ("count", ctypes.c_int64),
+        ("start_ns", ctypes.c_void_p),
+        ("end_ns", ctypes.c_void_p),
+    ]
+
+
+class Performance:
+    """Commands of some lanes, done as often as wanted.
+
+    Parameters
+    ----------
+    library : Library
+        The C part.
+    loop : SubmissionLoop
+        The commands are its own, made for native queues with kernels that keep their arguments.
+    queues : LocalQueues
+        One for each lane; it stays the caller's.
+    commands : sequence of Command
+        In an order in which none comes before what it waits for.
+    """
+
+    def __init__(
+        self, library: Library, loop: SubmissionLoop, queues: LocalQueues, commands: Sequence[Command]
+    ) -> None:
+        self._library = library
+        self._loop = loop
+        self._commands = list(commands)
+        self._lanes = loop.lanes_with(queues.handles)
+        lane_bytes = ctypes.sizeof(self._lanes) // max(1, len(self._lanes))
+        by_lane: dict[int, list[Command]] = {}
+        for command in self._commands:
+            for part in command.parts:
+                by_lane.setdefault(part.lane, []).append(part)
+        self._pointers: list[Any] = []
+        self._times: list[tuple[Any, Any]] = []
+        self._performers = (_Performer * len(by_lane))()
+        place: dict[int, tuple[int, int]] = {}
+        for number, (lane, parts) in enumerate(by_lane.items()):
+            pointers = (ctypes.c_void_p * len(parts))(*[part.address for part in parts])
+            start_ns, end_ns = np.zeros(len(parts), np.int64), np.zeros(len(parts), np.int64)
+            self._pointers.append(pointers)
+            self._times.append((start_ns, end_ns))
+            self._performers[number] = _Performer(
+                ctypes.addressof(self._lanes) + lane * lane_bytes,
+                ctypes.addressof(pointers),
+                len(parts),
+                start_ns.ctypes.data,
+                end_ns.ctypes.data,
+            )
+            place.update((id(part), (number, position)) for position, part in enumerate(parts))
+        self._first = np.array([place[id(c.parts[0])] for c in self._commands], np.int64).reshape(-1, 2)
+        self._last = np.array([place[id(c.parts[-1])] for c in self._commands], np.int64).reshape(-1, 2)
+        self._slots = np.array([command.slot for command in self._commands], np.int64)
+        self._done = np.zeros(loop.event_slots, np.int32)
+        self._turn = 0
+
+    def replaced(self, command: Command) -> None:
+        """Do this command in the place of the one with its slot, which was one submission, too."""
+        position = int(np.flatnonzero(self._slots == command.slot)[0])
+        lane, place = self._first[position]
+        self._commands[position] = command
+        self._pointers[lane][place] = command.address
+
+    def begin(self) -> None:
+        """Forget what was done before."""
+        self._turn += 1
+
+    def perform(self) -> bool:
+        """Do everything, without the GIL; return whether all was done: nothing was refused, the loop not stopped."""
+        performed = self._library.perform(
+            self._performers,
+            len(self._performers),
+            self._done.ctypes.data,
+            self._turn,
+            ctypes.byref(self._loop.stop_flag),
+        )
+        return bool(performed) or bool((self._done[self._slots] == self._turn).all())
+
+    def is_done(self, slot: int) -> bool:
+        """Return whether the command of a slot has been done since `begin`; for any thread."""
+        return bool(self._done[slot] == self._turn)
+
+    def times(self) -> tuple[Any, Any]:
+        """Return when each command was begun and done, on the host's clock, in the order of the commands."""
+        starts = np.empty(len(self._commands), np.int64)
+        ends = np.empty(len(self._commands), np.int64)
+        for number, (start_ns, end_ns) in enumerate(self._times):
+            here = self._first[:, 0] == number
+            starts[here] = start_ns[self._first[here, 1]]
+            ends[here] = end_ns[self._last[here, 1]]
+        return starts, ends

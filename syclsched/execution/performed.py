@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A bound plan whose lanes are cores of the host, done by threads of our own; see `syclsched.devices.performance`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import numpy as np
+
+from syclsched.devices.performance import Performance
+from syclsched.execution.clock import Anchor, ClockMap
+from syclsched.execution.records import Times
+from syclsched.execution.replay import Replay
+
+_HOST_CLOCK = ClockMap(Anchor(0, 0, 0), Anchor(0, 0, 0))
+
+
+class PerformedReplay(Replay):
+    """A replay that submits nothing, unless something is refused: then what is left is submitted."""
+
+    performance: Performance
+
+    def start(self) -> None:
+        """Have everything done; returns at once."""
+        self.clock_maps = self._host_clocks  # times are the host's
+        self._commands.begin()
+        self.performance.begin()
+        with self._lock:
+            self._end()
+
+    def passed(self, number: int) -> bool:
+        """Return whether an instruction has been done or submitted."""
+        with self._lock:
+            return self._through or number in self._done or (not self._over and self.performance.is_done(number))
+
+    def is_complete(self, number: int) -> bool:
+        """Return whether an instruction has completed or was cancelled."""
+        with self._lock:
+            return self._over or self.performance.is_done(number)
+
+    def any_failed(self) -> bool:
+        """Return whether something is past its deadline: otherwise nothing fails after it has been done."""
+        with self._lock:
+            return not self._over and bool(self._overdue)
+
+    def _host_clocks(self) -> Mapping[str, ClockMap]:
+        return {lane.name: _HOST_CLOCK for lane in self.program.plan.lanes if lane.kind != "host"}
+
+    def _await_end(self) -> None:
+        self._worker.post(self._perform)
+
+    def _perform(self) -> None:
+        begun_ns = time.thread_time_ns()
+        try:
+            self._all = self.performance.perform()
+            if not self._all:
+                self.cancelled = self.cancelled or self._loop.stopped
+                left = [c for c in self._commands.commands if not self.performance.is_done(c.slot)]
+                for command in left:
+                    if len(command.parts) > 1 and self.performance.is_done(command.parts[0].slot):
+                        self._refused(command.slot, "the runtime refuses it in the middle of its steps", begun=True)
+                    else:
+                        self._submit_apart([command])
+            self._through = not self.cancelled
+        except BaseException as error:
+            self.error = self._ended_by(error)
+        finally:
+            self.counts.dispatch_ns = time.thread_time_ns() - begun_ns
+            self._finish()
+
+    def _submitted(self) -> list[int]:
+        numbers = self._commands.slots
+        if self._all:
+            return numbers
+        return [n for n in numbers if self._loop.has_event(n) or self.performance.is_done(n)]
+
+    def _record(self, submitted: list[int]) -> None:
+        start_ns, end_ns = self.performance.times()
+        numbers = np.array(self._commands.slots)
+        if self._all:
+            self.times = Times(numbers, start_ns, start_ns, end_ns)
+            return
+        for number, start, end in zip(numbers.tolist(), start_ns.tolist(), end_ns.tolist(), strict=True):
+            if self.performance.is_done(number):
+                self._submit_ns[number], self._device_ns[number] = start, (start, end)
+            elif number not in self._submit_ns:
+                self._submit_ns[number] = time.perf_counter_ns()
+                self.outcomes.setdefault(number, "cancelled")

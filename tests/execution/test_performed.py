@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bound plans on one-core lanes, done by threads of our own: the same bits, errors and traces as when submitted."""
+
+from __future__ import annotations
+
+import threading
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from opened import REFUSED, live_on
+from running import DTYPE, MIX, SPIN, graphs, plan_by, plan_on, sequential
+
+from syclsched.errors import RunCancelledError, TaskFailedError, WaitTimeoutError
+from syclsched.execution import bind
+from syclsched.execution.performed import PerformedReplay
+from syclsched.model.access import AccessMode
+from syclsched.model.graph import TaskGraph
+from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Work
+from syclsched.testing import faults
+
+pytestmark = pytest.mark.sycl
+
+
+@pytest.fixture(autouse=True)
+def _one_core_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The runtime has read it already; here it says which way is taken.
+    monkeypatch.setenv("CL_CONFIG_CPU_TBB_NUM_WORKERS", "1")
+
+
+@pytest.fixture
+def performed(monkeypatch: pytest.MonkeyPatch) -> list[PerformedReplay]:
+    """Runs that were done by our own threads."""
+    seen: list[PerformedReplay] = []
+    start = PerformedReplay.start
+
+    def noted(replay: PerformedReplay) -> None:
+        seen.append(replay)
+        start(replay)
+
+    monkeypatch.setattr(PerformedReplay, "start", noted)
+    return seen
+
+
+def inputs_of(graph: TaskGraph, seed: int) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return {name: rng.integers(-(2**40), 2**40, graph.arrays[name].shape) for name in graph.inputs()}
+
+
+@given(data=st.data())
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+def test_random_graphs_give_numpys_bits(data: st.DataObject) -> None:
+    platform, devices = live_on(None)
+    graph = data.draw(graphs(max_tasks=40))
+    tasks = {t.name: t for t in graph.tasks}
+
+    def place(name: str) -> tuple[str, int, str | None]:
+        operation = tasks[name].operation
+        names = [] if operation is None else [i.name for i in operation.implementations if i.kind != "host"]
+        return "cpu", data.draw(st.integers(0, 1)), data.draw(st.sampled_from(names)) if names else None
+
+    with bind(plan_by(graph, platform, place), graph, devices) as runner:
+        for seed in range(3):
+            inputs = inputs_of(graph, seed)
+            expected = sequential(graph, inputs)
+            for name, value in runner(inputs).items():
+                np.testing.assert_array_equal(value, expected[name], err_msg=name)
+
+
+def ladder(steps: int = 60, turns: int = 300) -> tuple[TaskGraph, Any]:
+    """Two columns, each step of one waiting for the step before of the other."""
+    platform, _ = live_on(None)
+    graph = TaskGraph("ladder")
+    columns = [graph.array(f"y{c}", data=np.array([c + 1], DTYPE)) for c in range(2)]
+    for step in range(steps):
+        for c, y in enumerate(columns):
+            graph.kernel(SPIN, name=f"t{step}_{c}", y=y, turns=turns)
+            if step:
+                graph.edge(f"t{step - 1}_{1 - c}", f"t{step}_{c}")
+    return graph, plan_by(graph, platform, lambda name: ("cpu", int(name[-1]), "opencl-c"))
+
+
+def test_lanes_wait_for_each_other_and_the_trace_shows_it(performed: list[PerformedReplay]) -> None:
+    _, devices = live_on(None)
+    graph, plan = ladder()
+    with bind(plan, graph, devices) as runner:
+        for _ in range(5):
+            with runner.run() as run:
+                trace = run.trace()
+            at = {s.task: s for s in trace.spans if s.kind == "launch"}
+            assert len(at) == 120
+            for step in range(1, 60):
+                for c in range(2):
+                    assert at[f"t{step}_{c}"].start_s >= at[f"t{step - 1}_{1 - c}"].finish_s
+            for lane in plan.lanes:
+                times = [(s.start_s, s.finish_s) for s in trace.spans if s.lane == lane.name]
+                assert all(before[1] <= after[0] for before, after in pairwise(times))
+    assert len(performed) == 5
+
+
+def test_a_cancelled_run_says_so_and_the_next_one_runs(performed: list[PerformedReplay]) -> None:
+    _, devices = live_on(None)
+    graph, plan = ladder(steps=400, turns=20_000)
+    with bind(plan, graph, devices) as runner:
+        run = runner.run()
+        with pytest.raises(WaitTimeoutError):
+            run.wait(timeout=0.001)
+        run.cancel()
+        with pytest.raises(RunCancelledError):
+            run.wait(timeout=20)
+        outcomes = [s.outcome for s in run.trace().spans if s.kind == "launch"]
+        assert "cancelled" in outcomes
+        assert "failed" not in outcomes
+        again = runner.run()
+        again.wait(timeout=60)
+        assert all(s.outcome == "done" for s in again.trace().spans)
+    assert len(performed) == 2
+
+
+def test_what_is_refused_is_named_and_the_rest_is_done(performed: list[PerformedReplay]) -> None:
+    platform, devices = live_on(None)
+    graph = TaskGraph("refused")
+    x = graph.array("x", data=np.arange(100))
+    for name, operation in (("before", MIX), ("bad", REFUSED), ("after", MIX), ("child", MIX)):
+        y = graph.array(f"y_{name}", data=np.zeros(100, DTYPE))
+        graph.kernel(operation, name=name, x=graph.arrays["y_bad"] if name == "child" else x, y=y, a=1)
+    with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
+        for _ in range(2):
+            run = runner.run()
+            with pytest.raises(TaskFailedError, match=r"task 'bad' .*could not be submitted"):
+                run.wait(timeout=60)
+            outcome = {s.task: s.outcome for s in run.trace().spans if s.kind == "launch"}
+            assert outcome == {"before": "done", "bad": "failed", "after": "done", "child": "cancelled"}
+            np.testing.assert_array_equal(run.result("y_after"), 2 * np.arange(100))
+    assert len(performed) == 2
+
+
+def test_a_result_is_there_before_the_end(performed: list[PerformedReplay]) -> None:
+    platform, devices = live_on(None)
+    graph = TaskGraph("early")
+    early, late = graph.array("early", data=np.ones(1, DTYPE)), graph.array("late", data=np.ones(1, DTYPE))
+    graph.kernel(SPIN, name="short", y=early, turns=1)
+    for number in range(200):
+        graph.kernel(SPIN, name=f"long{number}", y=late, turns=1_000_000)
+    plan = plan_by(graph, platform, lambda name: ("cpu", int(name != "short"), "opencl-c"))
+    with bind(plan, graph, devices) as runner:
+        run = runner.run()
+        assert run.result("early", timeout=30)[0] == 6364136223846793005 + 1442695040888963407
+        assert not run.done()
+        run.cancel()
+    assert performed
+
+
+def test_injected_faults_go_the_way_of_submissions(performed: list[PerformedReplay]) -> None:
+    _, devices = live_on(None)
+    graph, plan = ladder(steps=4)
+    with bind(plan, graph, devices) as runner:
+        with faults.inject(faults.fail_submission(3)), runner.run() as run, pytest.raises(TaskFailedError):
+            run.wait(timeout=60)
+        runner.run().wait(timeout=60)
+    assert len(performed) == 1
+
+
+def test_several_runners_at_once(performed: list[PerformedReplay]) -> None:
+    _, devices = live_on(None)
+    graph, plan = ladder(steps=30)
+    expected: dict[str, Any] = {}
+    wrong: list[str] = []
+
+    def some() -> None:
+        with bind(plan, graph, devices) as runner:
+            for _ in range(10):
+                found = runner()
+                for name, value in found.items():
+                    if not np.array_equal(expected.setdefault(name, value), value):
+                        wrong.append(name)
+
+    threads = [threading.Thread(target=some) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+        assert not thread.is_alive()
+    assert not wrong
+    assert len(performed) == 40
+
+
+HALVE = Operation(
+    "halve",
+    (Parameter("x", AccessMode.READ), Parameter("y", AccessMode.WRITE, like="x")),
+    (
+        Implementation(
+            "opencl-c",
+            "opencl-c",
+            lambda _: OpenCLSource(
+                "__kernel void halve(__global const float *x, __global float *y)"
+                "{ size_t i = get_global_id(0); y[i] = x[i] * 0.5f + x[i] * x[i]; }",
+                "halve",
+            ),
+            launch=lambda s, d: Launch(s.shapes["x"]),
+        ),
+    ),
+    lambda _: Work(1.0, 1.0),
+)
+
+
+def test_numbers_too_small_to_be_normal_are_what_they_are_when_submitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Our threads have the same rounding and flushing as the runtime's own."""
+    platform, devices = live_on(None)
+    graph = TaskGraph("tiny")
+    tiny = (np.random.default_rng(0).random(1000) * 4e-38).astype("float32")
+    x, y = graph.array("x", data=tiny), graph.array("y", (1000,), "float32")
+    graph.kernel(HALVE, name="halve", x=x, y=y)
+    plan = plan_on(graph, platform, "cpu")
+    with bind(plan, graph, devices) as runner:
+        ours = runner()["y"]
+    monkeypatch.delenv("CL_CONFIG_CPU_TBB_NUM_WORKERS")
+    with bind(plan, graph, devices) as runner:
+        theirs = runner()["y"]
+    np.testing.assert_array_equal(ours.view("uint32"), theirs.view("uint32"))
+
+
+def test_more_lanes_than_cores_are_submitted(performed: list[PerformedReplay], monkeypatch: pytest.MonkeyPatch) -> None:
+    _, devices = live_on(None)
+    graph, plan = ladder(steps=3)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set())
+    with bind(plan, graph, devices) as runner:
+        runner.run().wait(timeout=60)
+    assert not performed
