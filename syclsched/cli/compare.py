@@ -41,6 +41,8 @@ def compare_command(
     time_unit: opt.TimeUnit = None,
     communication_unit: opt.CommunicationUnit = None,
     same_speed: opt.SameSpeed = False,
+    task_cost: opt.TaskCost = None,
+    edge_cost: opt.EdgeCost = None,
     policies: opt.Policies = "all",
     rewrite: opt.Rewrite = "auto",
     devices: opt.Devices = None,
@@ -74,7 +76,7 @@ def compare_command(
             "weights": weights, "input": input_file, "dtype": dtype, "seed": seed,
         },
         format=format, max_tasks=max_tasks, max_edges=max_edges, max_file_mib=max_file_mib, time_unit=time_unit,
-        communication_unit=communication_unit, same_speed=same_speed,
+        communication_unit=communication_unit, same_speed=same_speed, task_cost=task_cost, edge_cost=edge_cost,
     )  # fmt: skip
     where = (
         described_platform(platform, lanes)

@@ -89,7 +89,7 @@ class Row:
         """How far the makespan is above the bound, as a share of the bound."""
         if self.makespan_s is None or self.bound_s is None or self.bound_s <= 0.0:
             return None
-        return self.makespan_s / self.bound_s - 1.0
+        return max(0.0, self.makespan_s / self.bound_s - 1.0)
 
 
 def policy_names(text: str, graph: TaskGraph, platform: Platform, *, in_loop: bool = False) -> tuple[str, ...]:

@@ -46,6 +46,8 @@ def load_graph(
     time_unit: float | None = None,
     communication_unit: float | None = None,
     same_speed: bool = False,
+    task_cost: str | None = None,
+    edge_cost: str | None = None,
 ) -> Given:
     """Return the graph that was asked for.
 
@@ -55,7 +57,7 @@ def load_graph(
         Of a ready graph, or of a file; a ready graph comes first, ``./name`` is the file.
     ready : dict of str to Any
         Options of ready graphs; None where the user said nothing.
-    format, max_tasks, max_edges, max_file_mib, time_unit, communication_unit, same_speed
+    format, max_tasks, max_edges, max_file_mib, time_unit, communication_unit, same_speed, task_cost, edge_cost
         Options of files, as typed.
 
     Returns
@@ -74,6 +76,7 @@ def load_graph(
     said = {
         "format": format, "max-tasks": max_tasks, "max-edges": max_edges, "max-file-mib": max_file_mib,
         "time-unit": time_unit, "communication-unit": communication_unit, "same-speed": same_speed or None,
+        "task-cost": task_cost, "edge-cost": edge_cost,
     }  # fmt: skip
     if name in workloads.names():
         _refuse(said, name, "a graph from a file")
@@ -95,7 +98,9 @@ def load_graph(
                 tasks=limits.tasks if max_tasks is None else max_tasks,
                 edges=limits.edges if max_edges is None else max_edges,
             ),
-            units=Units(units.time_s if time_unit is None else time_unit, communication_unit, same_speed),
+            units=Units(
+                units.time_s if time_unit is None else time_unit, communication_unit, same_speed, task_cost, edge_cost
+            ),
         ),
         from_file=True,
     )

@@ -114,6 +114,25 @@ SameSpeed = Annotated[
     ),
 ]
 
+TaskCost = Annotated[
+    str | None,
+    typer.Option(
+        "--task-cost",
+        metavar="ATTRIBUTE",
+        help="Where a DOT or GraphML file has the costs of tasks, in units of time, if not in seconds, cost or weight.",
+        rich_help_panel=_FILE,
+    ),
+]
+EdgeCost = Annotated[
+    str | None,
+    typer.Option(
+        "--edge-cost",
+        metavar="ATTRIBUTE",
+        help="The same of edges, in units of communication, if not in bytes, cost or weight.",
+        rich_help_panel=_FILE,
+    ),
+]
+
 PolicyName = Annotated[
     str,
     typer.Option(

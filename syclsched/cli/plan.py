@@ -34,6 +34,8 @@ def plan_command(
     time_unit: opt.TimeUnit = None,
     communication_unit: opt.CommunicationUnit = None,
     same_speed: opt.SameSpeed = False,
+    task_cost: opt.TaskCost = None,
+    edge_cost: opt.EdgeCost = None,
     policy: opt.PolicyName = "auto",
     minimize: opt.Minimize = "makespan",
     subject_to: opt.SubjectTo = None,
@@ -92,7 +94,7 @@ def plan_command(
             "weights": weights, "input": input_file, "dtype": dtype, "seed": seed,
         },
         format=format, max_tasks=max_tasks, max_edges=max_edges, max_file_mib=max_file_mib, time_unit=time_unit,
-        communication_unit=communication_unit, same_speed=same_speed,
+        communication_unit=communication_unit, same_speed=same_speed, task_cost=task_cost, edge_cost=edge_cost,
     )  # fmt: skip
     check_tasks(explain or (), given.graph)
     if front_file is not None:

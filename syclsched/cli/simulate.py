@@ -53,6 +53,8 @@ def simulate_command(
     time_unit: opt.TimeUnit = None,
     communication_unit: opt.CommunicationUnit = None,
     same_speed: opt.SameSpeed = False,
+    task_cost: opt.TaskCost = None,
+    edge_cost: opt.EdgeCost = None,
     platform: Annotated[
         list[str] | None,
         typer.Option(
@@ -140,7 +142,7 @@ def simulate_command(
             "weights": weights, "input": input_file, "dtype": dtype,
         },
         format=format, max_tasks=max_tasks, max_edges=max_edges, max_file_mib=max_file_mib, time_unit=time_unit,
-        communication_unit=communication_unit, same_speed=same_speed,
+        communication_unit=communication_unit, same_speed=same_speed, task_cost=task_cost, edge_cost=edge_cost,
     )  # fmt: skip
     _what_if(
         given, platforms_of(platform), lanes, memory_limit, policies, what, shown,

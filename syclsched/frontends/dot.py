@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from syclsched.frontends.assemble import ListedEdge, graph_of_edges
-from syclsched.frontends.attributes import edge_bytes, listed_task, relevant
+from syclsched.frontends.attributes import Names, edge_bytes, listed_task
 from syclsched.frontends.dotlexer import Lexer, Token
 from syclsched.frontends.limits import Limits
 from syclsched.frontends.units import Units
@@ -78,7 +78,7 @@ def parse_dot(text: str, *, name: str, where: str, limits: Limits, units: Units)
         Names file, line and expectation.
     """
     lexer = Lexer(text, where)
-    parser = _Parser(lexer, limits)
+    parser = _Parser(lexer, limits, Names.of(units))
     title = parser.parse()
     tasks = [
         listed_task(node, {**found.defaults, **found.own}, units, lexer.where(found.position))
@@ -96,9 +96,10 @@ def parse_dot(text: str, *, name: str, where: str, limits: Limits, units: Units)
 class _Parser:
     """Recursive descent over the grammar of https://graphviz.org/doc/info/lang.html, to a limited depth."""
 
-    def __init__(self, lexer: Lexer, limits: Limits) -> None:
+    def __init__(self, lexer: Lexer, limits: Limits, names: Names) -> None:
         self._lexer = lexer
         self._limits = limits
+        self._names = names
         self._strict = False
         self._merged: dict[tuple[str, str], _Edge] = {}
         self.nodes: dict[str, _Node] = {}
@@ -224,7 +225,9 @@ class _Parser:
             while not lexer.accept("]"):
                 key = lexer.identifier("an attribute")
                 value = lexer.identifier("a value") if lexer.accept("=") else "true"
-                found.update(relevant(((key, value),), of_node=of_node))
+                known = self._names.of_node(key) if of_node else self._names.of_edge(key)
+                if known is not None:
+                    found[known] = value
                 if not lexer.accept(","):
                     lexer.accept(";")
         return found

@@ -99,6 +99,7 @@ class FiledTask:
 class GraphFile:
     """A whole graph file."""
 
+    document_name: ClassVar[str] = "a graph of format 'syclsched-graph/1'"
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
     format: Literal["syclsched-graph/1"]

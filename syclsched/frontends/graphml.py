@@ -15,7 +15,7 @@ from xml.parsers import expat
 
 from syclsched.errors import FormatError
 from syclsched.frontends.assemble import ListedEdge, graph_of_edges
-from syclsched.frontends.attributes import EDGE_ATTRIBUTES, edge_bytes, is_node_attribute, listed_task
+from syclsched.frontends.attributes import Names, edge_bytes, listed_task
 from syclsched.frontends.limits import Limits
 from syclsched.frontends.units import Units
 from syclsched.model.graph import TaskGraph
@@ -70,7 +70,7 @@ def parse_graphml(data: bytes, *, name: str, where: str, limits: Limits, units: 
     FormatError
         Names file, line and expectation.
     """
-    reader = _Reader(where, limits)
+    reader = _Reader(where, limits, Names.of(units))
     reader.read(data)
     tasks = [
         listed_task(n.name, {**reader.defaults("node"), **n.data}, units, f"{where}, line {n.line}")
@@ -89,9 +89,10 @@ def parse_graphml(data: bytes, *, name: str, where: str, limits: Limits, units: 
 class _Reader:
     """Collects nodes and edges as expat comes across them."""
 
-    def __init__(self, where: str, limits: Limits) -> None:
+    def __init__(self, where: str, limits: Limits, names: Names) -> None:
         self._where = where
         self._limits = limits
+        self._names = names
         self._parser = expat.ParserCreate(namespace_separator="}")
         self._parser.buffer_text = True
         self._parser.StartElementHandler = self._start
@@ -102,6 +103,7 @@ class _Reader:
         self._keys: dict[str, _Key] = {}
         self._directed = False
         self._key: _Key | None = None
+        self._attribute = ""
         self._element: _Element | None = None
         self._collected: list[str] | None = None
         self.title = ""
@@ -122,8 +124,12 @@ class _Reader:
 
     def defaults(self, domain: str) -> dict[str, str]:
         """Return the attributes that nodes or edges have if they say nothing."""
-        keys = [k for k in self._keys.values() if k.default is not None and k.domain in (domain, "all")]
-        return {k.attribute: k.default for k in keys if k.default is not None and _says(k.attribute, domain)}
+        found = {}
+        for key in self._keys.values():
+            known = self._known(key.attribute, domain)
+            if key.default is not None and key.domain in (domain, "all") and known is not None:
+                found[known] = key.default
+        return found
 
     # --- what expat calls ---------------------------------------------------------------------------
 
@@ -149,8 +155,8 @@ class _Reader:
             text = "".join(self._collected).strip()
             if path[-1] == "default" and self._key is not None:
                 self._key.default = text
-            elif self._element is not None and self._key is not None:
-                self._element.data[self._key.attribute] = text
+            elif path[-1] == "data" and self._element is not None:
+                self._element.data[self._attribute] = text
             self._collected = None
         path.pop()
 
@@ -205,9 +211,12 @@ class _Reader:
     def _begin_data(self, domain: str, identifier: str) -> None:
         if identifier not in self._keys:
             self._fail(f"no key {identifier!r}, expected one that is declared")
-        key = self._keys[identifier]
-        if _says(key.attribute, domain):
-            self._key, self._collected = key, []
+        known = self._known(self._keys[identifier].attribute, domain)
+        if known is not None:
+            self._attribute, self._collected = known, []
+
+    def _known(self, attribute: str, domain: str) -> str | None:
+        return self._names.of_node(attribute) if domain == "node" else self._names.of_edge(attribute)
 
     def _required(self, attributes: Mapping[str, str], name: str) -> str:
         if name not in attributes:
@@ -219,7 +228,3 @@ class _Reader:
 
     def _fail(self, what: str) -> NoReturn:
         raise FormatError(what, where=self._here())
-
-
-def _says(attribute: str, domain: str) -> bool:
-    return is_node_attribute(attribute) if domain == "node" else attribute in EDGE_ATTRIBUTES

@@ -33,8 +33,9 @@ _HEAD = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class GraphDocument:
-    """What tells JSON files apart; errors name it."""
+    """What tells JSON files apart."""
 
+    document_name: ClassVar[str] = "a graph as JSON: 'format': 'syclsched-graph/1', or WfFormat"
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "ignore"}
 
     format: str | None = None
@@ -108,6 +109,12 @@ def parse_graph(
     if format is not None and format not in get_args(GraphFormat):
         raise FormatError(f"no format {format!r}, expected one of {', '.join(get_args(GraphFormat))}", where=where)
     kind = format or _SUFFIXES.get(Path(where).suffix.lower()) or _sniff(data, where)
+    if kind not in ("graphml", "dot") and (units.task_cost is not None or units.edge_cost is not None):
+        raise FormatError(
+            f"files of format {kind.removeprefix('any-')} have no attributes to take costs from",
+            where=where,
+            hint="--task-cost and --edge-cost are for DOT and GraphML",
+        )
     if kind == "graphml":
         return parse_graphml(data, name=name, where=where, limits=limits, units=units)
     text = decode(data, where)

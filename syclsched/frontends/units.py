@@ -27,11 +27,16 @@ class Units:
         moves in one unit of time.
     same_speed : bool, optional
         Take costs without a device as they are on every device, instead of scaling them from the reference core.
+    task_cost, edge_cost : str or None, optional
+        In DOT and GraphML: the attribute that holds the cost of a task, or what flows along an edge, in these units,
+        instead of those that are looked for.
     """
 
     time_s: float = TIME_UNIT_S
     communication_bytes: float | None = None
     same_speed: bool = False
+    task_cost: str | None = None
+    edge_cost: str | None = None
 
     def __post_init__(self) -> None:
         for name, value in (("unit of time", self.time_s), ("unit of communication", self.communication_bytes)):

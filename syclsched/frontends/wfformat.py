@@ -103,6 +103,7 @@ class _Workflow15:
 class WfFormat15:
     """What is read of a file of version 1.5."""
 
+    document_name: ClassVar[str] = "a workflow in WfFormat, schema version 1.5"
     __pydantic_config__: ClassVar[dict[str, object]] = _LOOSE
 
     schemaVersion: Literal["1.5"]
@@ -150,6 +151,7 @@ class _Workflow14:
 class WfFormat14:
     """What is read of a file of version 1.4."""
 
+    document_name: ClassVar[str] = "a workflow in WfFormat, schema version 1.4"
     __pydantic_config__: ClassVar[dict[str, object]] = _LOOSE
 
     schemaVersion: Literal["1.4"]

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
@@ -149,7 +151,7 @@ class Link:
     latency_s : float
         Fixed cost of a copy.
     bandwidth_bytes_per_s : float
-        Bytes a second after that; ``inf`` in described platforms without copy cost is written as a very large number.
+        Bytes a second after that; infinity is taken as the largest number there is, so that files can hold it.
     origin : str
         ``measured``, ``spec-sheet`` or ``assumed``.
     channel : str or None
@@ -165,6 +167,10 @@ class Link:
     bandwidth_bytes_per_s: Positive
     origin: Literal["measured", "spec-sheet", "assumed"] = "assumed"
     channel: Name | None = None
+
+    def __post_init__(self) -> None:
+        if self.bandwidth_bytes_per_s == math.inf:
+            object.__setattr__(self, "bandwidth_bytes_per_s", sys.float_info.max)
 
     @property
     def channel_name(self) -> str:

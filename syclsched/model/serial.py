@@ -76,12 +76,17 @@ def from_json(kind: type[T], text: str | bytes, *, where: str) -> T:
     try:
         return cast(T, _adapter(kind).validate_json(text))
     except ValidationError as error:
-        raise FormatError(_explain(error), where=where, hint=f"Expected a {kind.__name__}") from None
+        raise FormatError(_explain(error), where=where, hint=f"Expected {_called(kind)}") from None
 
 
 def json_schema(kind: type[Any]) -> str:
     """Return the JSON Schema of a dataclass of the model, as text."""
     return json.dumps(_adapter(kind).json_schema(), indent=1)
+
+
+def _called(kind: type[Any]) -> str:
+    """Return what to call a document in a message: what its class says (``document_name``), else the class's name."""
+    return getattr(kind, "document_name", f"a {kind.__name__}")
 
 
 def _explain(error: ValidationError) -> str:

@@ -71,6 +71,22 @@ def format_bytes(nbytes: float) -> str:
     return f"{value:.0f} B" if power == 0 else f"{_digits(value)} {_SIZES[power]}"
 
 
+def format_exact_bytes(nbytes: float) -> str:
+    """Return a size to the byte, such as ``1536 bytes (1.500 KiB)``, for messages that refuse one for another.
+
+    Parameters
+    ----------
+    nbytes : float
+        The size, in bytes.
+
+    Returns
+    -------
+    str
+        In binary units as well, if it is large enough for one.
+    """
+    return f"{nbytes:.0f} bytes" + (f" ({format_bytes(nbytes)})" if nbytes >= 1024 else "")
+
+
 def format_ratio(ratio: float) -> str:
     """Return a share as a percentage, such as ``87.5 %``.
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from syclsched.errors import MemoryLimitError
 from syclsched.model.platform import Platform
+from syclsched.model.units import format_exact_bytes
 from syclsched.planning import numbers as plan_numbers
 from syclsched.planning.numbers import Numbers
 from syclsched.planning.rows import ALLOC, FREE, WORK, Rows, Touches, gather
@@ -106,8 +107,7 @@ def check_capacity(peak: Mapping[str, int], platform: Platform) -> None:
     for space in over_capacity(peak, platform):
         capacity, needed = platform.space(space).capacity_bytes, peak[space]
         raise MemoryLimitError(
-            f"the plan needs {needed} bytes ({needed / 2**20:.1f} MiB) at its peak, "
-            f"there are {capacity} ({capacity / 2**20:.1f} MiB)",
+            f"the plan needs {format_exact_bytes(needed)} at its peak, there are {format_exact_bytes(capacity)}",
             where=f"memory space {space!r}",
             hint="Use smaller tiles, declare arrays temporary, or add a device with more memory",
         )

@@ -14,6 +14,7 @@ from typing import NoReturn
 from syclsched.errors import MemoryLimitError
 from syclsched.model.plan import PlannedTask
 from syclsched.model.platform import HOST, Device, Platform
+from syclsched.model.units import format_exact_bytes
 from syclsched.planning.record import GraphRecord
 from syclsched.planning.uses import Upcoming
 
@@ -258,8 +259,8 @@ class Residency:
     def _refuse(self, task: PlannedTask, space: str, needed: int) -> NoReturn:
         capacity = self._capacity[space]
         raise MemoryLimitError(
-            f"when task {task.name!r} runs, at least {needed} bytes ({needed / 2**20:.1f} MiB) are needed at once, "
-            f"there are {capacity} ({capacity / 2**20:.1f} MiB)",
+            f"when task {task.name!r} runs, at least {format_exact_bytes(needed)} are needed at once, "
+            f"there are {format_exact_bytes(capacity)}",
             where=f"memory space {space!r}",
             hint="Use smaller tiles, raise a limit that was set, or add a device with more memory",
         )

@@ -38,6 +38,8 @@ class Bound:
     area_s : float
         All work shared evenly and divisibly among the lanes of unrelated devices, each task where it suits the whole;
         also of the tasks in the middle only, between the least times before and after them.
+    count_s : float
+        With m lanes, some lane does k + 1 of the k * m + 1 longest tasks: the shortest of these, each at its fastest.
     release_s : float
         The latest release, and the longest chain from it.
     transfer_s : float
@@ -50,6 +52,7 @@ class Bound:
 
     path_s: float
     area_s: float
+    count_s: float
     release_s: float
     transfer_s: float
     lp_s: float | None = None
@@ -83,7 +86,7 @@ def lower_bound(problem: Problem, *, lp: bool = True) -> Bound:
     """
     tables = problem.tables
     if not len(problem):
-        return Bound(0.0, 0.0, 0.0, _transfer_s(tables, *_heads_and_tails(tables)))
+        return Bound(0.0, 0.0, 0.0, 0.0, _transfer_s(tables, *_heads_and_tails(tables)))
     fastest = tables.seconds.min(axis=1)
     path, _ = _chains(tables.pred_start, tables.pred_task, fastest, np.zeros(len(fastest)))
     released, _ = _chains(tables.pred_start, tables.pred_task, fastest, tables.release_s)
@@ -96,6 +99,7 @@ def lower_bound(problem: Problem, *, lp: bool = True) -> Bound:
     return Bound(
         path_s=float(path.max()),
         area_s=_area_s(tables, heads, tails),
+        count_s=_count_s(fastest, int(np.diff(tables.device_start)[np.isfinite(tables.seconds).any(axis=0)].sum())),
         release_s=float(released.max()),
         transfer_s=_transfer_s(tables, heads, tails),
         lp_s=lp_s,
@@ -383,6 +387,15 @@ def _transfer_s(tables: Tables, heads: Floats, tails: Floats) -> float:
         )
         best = max(best, float(least))
     return best
+
+
+def _count_s(fastest: Floats, lanes: int) -> float:
+    """Return the bound by how many tasks some lane must do; ``fastest`` are the least times, of shape (T,)."""
+    longest = np.sort(fastest)[::-1]
+    most = np.arange(1, (len(longest) - 1) // lanes + 1)  # k
+    sums = np.concatenate(([0.0], np.cumsum(longest)))
+    last = most * lanes + 1  # of so many tasks the k + 1 shortest
+    return float((sums[last] - sums[last - most - 1]).max(initial=0.0))
 
 
 def _area_s(tables: Tables, heads: Floats, tails: Floats) -> float:

@@ -184,6 +184,16 @@ def test_a_plan_can_be_written_to_a_pipe(capsys: pytest.CaptureFixture[str], for
         os.close(read)
 
 
+def test_attributes_can_be_named(capsys: pytest.CaptureFixture[str], tmp_path: Path, fork: Path) -> None:
+    (tmp_path / "g.dot").write_text("digraph { a [time=5]; b [time=3]; a -> b [size=4] }")
+    assert "--task-cost" in refused(capsys, "plan", tmp_path / "g.dot", *PLATFORM)
+    out = tmp_path / "plan.json"
+    named = ("--task-cost", "time", "--edge-cost", "size", "--time-unit", 1, "--same-speed", "--out", out)
+    done(capsys, "plan", tmp_path / "g.dot", *PLATFORM, "--policy", "heft", *named)
+    assert Plan.from_json(out.read_text()).makespan_s == pytest.approx(8.0, rel=1e-3)
+    assert "DOT and GraphML" in refused(capsys, "compare", fork, *PLATFORM, "--edge-cost", "size")
+
+
 def test_a_plan_is_no_graph(capsys: pytest.CaptureFixture[str], fork: Path, tmp_path: Path) -> None:
     out = tmp_path / "plan.json"
     done(capsys, "plan", fork, *PLATFORM, "--policy", "heft", "--out", out)

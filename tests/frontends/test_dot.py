@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 from graph_files import DOT, cost_of, refused
 
+from syclsched.errors import FormatError
 from syclsched.frontends import Limits, Units, parse_graph
 from syclsched.model.costonly import StatedCost
 from syclsched.model.graph import TaskGraph
@@ -95,6 +96,23 @@ def test_units() -> None:
     assert sizes(graph) == {"a->b": 4 * 0.5 * 10e9}
 
 
+def test_names_of_attributes_are_read_in_any_case() -> None:
+    graph = parse("digraph { 0 [Weight=5]; 1 [WEIGHT=6, Seconds_GPU=2, Family=x]; 0 -> 1 [Weight=15, x=7] }")
+    assert cost_of(graph, "0") == StatedCost(5.0)
+    assert cost_of(graph, "1") == StatedCost(6.0, {"GPU": 2.0})
+    assert sizes(graph) == {"0->1": 15}
+
+
+def test_attributes_that_the_user_names() -> None:
+    text = "digraph { a [time=2, cost=9, time_gpu=1, seconds=8, Cores=3]; b [time=4]; a -> b [data=7, bytes=1] }"
+    graph = parse(text, Units(10.0, 2.0, task_cost="time", edge_cost="data"))
+    assert cost_of(graph, "a") == StatedCost(20.0, {"gpu": 10.0}, 3.0)
+    assert cost_of(graph, "b") == StatedCost(40.0)
+    assert sizes(graph) == {"a->b": 14}
+    with pytest.raises(FormatError, match=r"expected an attribute effort.*--task-cost"):
+        parse(text, Units(task_cost="effort"))
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -118,6 +136,8 @@ def test_units() -> None:
         ("digraph { 12ab [cost=1] }", "found '1', expected a name, a number or a mark"),
         ("digraph { a [cost=1.2.3] }", "found '1'"),
         ("digraph {\n a\n}", "line 2: task 'a' has no cost, expected an attribute seconds, cost or weight"),
+        ('digraph { a [cost="1_000"] }', "cost is '1_000', expected a number"),
+        ("digraph { a [cost=\u0661] }", "cost is '\u0661', expected a number"),
         ("digraph {\n a [cost=x] }", "line 2: cost is 'x', expected a number"),
         ("digraph { a [cost=-1] }", "cost is '-1', expected a finite number"),
         ("digraph { a [cost=nan] }", "cost is 'nan'"),

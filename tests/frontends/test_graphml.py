@@ -37,6 +37,22 @@ def test_what_networkx_writes() -> None:
     assert {a.name: a.nbytes for a in graph.arrays.values()} == {"x->y": 5}
 
 
+def test_attributes_in_any_case_or_of_any_name() -> None:
+    digraph = nx.DiGraph()
+    digraph.add_node("x", Time=1.5, Weight=9.0, Time_gpu=0.5)
+    digraph.add_node("y", Time=2.0, Weight=8.0)
+    digraph.add_edge("x", "y", Data=3.0, Weight=7.0)
+    file = io.BytesIO()
+    nx.write_graphml(digraph, file)
+    found = parse_graph(file.getvalue(), where="x.graphml", units=Units(1.0, 1.0))
+    assert cost_of(found, "x") == StatedCost(9.0)
+    assert [a.nbytes for a in found.arrays.values()] == [7]
+    units = Units(1.0, 1.0, task_cost="Time", edge_cost="Data")
+    found = parse_graph(file.getvalue(), where="x.graphml", units=units)
+    assert cost_of(found, "x") == StatedCost(1.5, {"gpu": 0.5})
+    assert [a.nbytes for a in found.arrays.values()] == [3]
+
+
 def test_other_encodings() -> None:
     text = GRAPHML.replace("UTF-8", "ISO-8859-1").replace('id="a"', 'id="ä"').replace('source="a"', 'source="ä"')
     graph = parse_graph(text.encode("latin-1"), where="x.graphml")

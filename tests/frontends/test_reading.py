@@ -40,7 +40,8 @@ def test_a_format_can_be_said() -> None:
         (b" " * 60_000 + b"x", "x", "none of the formats"),
         (b"# x\n" * 16_000, "x", "none of the formats"),
         (b"3\n\xff\n", "x.stg", "line 2: byte 0xff is not UTF-8"),
-        (b'{"format": "syclsched-plan/1"}', "x.json", "'syclsched-plan/1', expected 'syclsched-graph/1', or WfFormat"),
+        (b'{"format": "syclsched-plan/2"}', "x.json", "'syclsched-plan/2', expected 'syclsched-graph/1', or WfFormat"),
+        (b'{"format": "syclsched-plan/1"}', "x.json", "it is a plan, not a graph"),
         (b"{}", "x.json", "'missing', expected"),
         (b"[]", "x.json", "at the whole document"),
         (b'{"schemaVersion": 3}', "x.json", "schemaVersion"),
@@ -51,6 +52,17 @@ def test_a_format_can_be_said() -> None:
 )
 def test_what_is_no_graph(data: bytes, name: str, expected: str) -> None:
     assert expected in refused(data, name)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_only_formats_with_attributes_take_names_of_them(name: str) -> None:
+    for units in (Units(task_cost="time"), Units(edge_cost="data")):
+        if Path(name).suffix in (".dot", ".graphml"):
+            text = SAMPLES[name].replace(b"cost", b"time").replace(b"seconds", b"time").replace(b"weight", b"time")
+            parse_graph(text, where=name, units=units if units.task_cost else Units(1.0))
+        else:
+            with pytest.raises(FormatError, match="are for DOT and GraphML"):
+                parse_graph(SAMPLES[name], where=name, units=units)
 
 
 @pytest.mark.parametrize("name", SAMPLES)

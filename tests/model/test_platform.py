@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -122,3 +123,9 @@ def test_platforms_written_before_there_was_contention_are_read() -> None:
     content["contention"] = "none of these"
     with pytest.raises(FormatError, match="contention"):
         from_json(Platform, json.dumps(content), where="new")
+
+
+def test_infinite_bandwidth_can_be_written() -> None:
+    link = Link("a", "b", 1e-6, math.inf)
+    assert link.seconds(1e15) == 1e-6
+    assert from_json(Link, to_json(link), where="link") == link

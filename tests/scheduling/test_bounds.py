@@ -46,7 +46,7 @@ TWO = Platform(
 def test_no_timetable_is_below_any_part(problem: Problem) -> None:
     bound = lower_bound(problem)
     shortest_s = makespan_s(problem, refine(problem, [Heft().schedule(problem)], steps=300)) * (1 + 1e-9) + 1e-12
-    for part in (bound.path_s, bound.area_s, bound.release_s, bound.transfer_s, bound.lp_s or 0.0):
+    for part in (bound.path_s, bound.area_s, bound.count_s, bound.release_s, bound.transfer_s, bound.lp_s or 0.0):
         assert 0.0 <= part <= shortest_s
     assert quick_bound_s(problem) <= shortest_s
 
@@ -79,6 +79,16 @@ def test_independent_tasks_fill_the_area() -> None:
     assert bound.area_s == pytest.approx(10.0)
 
 
+def test_equal_tasks_do_not_share_lanes() -> None:
+    assert lower_bound(problem_from_matrices([[2.0] * 3] * 10, {})).count_s == 8.0  # four of ten on one of three
+    assert lower_bound(problem_from_matrices([[2.0] * 3] * 9, {})).count_s == 6.0
+    assert lower_bound(problem_from_matrices([[2.0] * 3] * 3, {})).count_s == 0.0
+    different = [[9.0, 9.0], [5.0, 6.0], [7.0, 4.0], [1.0, 1.0]]  # two of the three longest are on one
+    assert lower_bound(problem_from_matrices(different, {})).count_s == 9.0
+    one_can = problem_from_matrices([[2.0, math.inf]] * 4, {})
+    assert lower_bound(one_can).count_s == 8.0
+
+
 def test_lanes_widen_the_area() -> None:
     assert lower_bound(problem_from_arrays([[2.0]] * 10, [], [], [], lanes=[4])).area_s == pytest.approx(5.0)
 
@@ -96,7 +106,7 @@ def test_multipliers_make_devices_of_their_own_kind_of_work_equal() -> None:
 
 
 def test_nothing_to_do_is_done_at_once() -> None:
-    bound = Bound(0.0, 0.0, 0.0, 0.0)
+    bound = Bound(0.0, 0.0, 0.0, 0.0, 0.0)
     assert (bound.best_s, bound.gap(0.0), bound.gap(1.0)) == (0.0, 0.0, math.inf)
 
 

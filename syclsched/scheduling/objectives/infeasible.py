@@ -9,7 +9,7 @@ import numpy as np
 
 from syclsched.errors import InfeasibleError, MemoryLimitError
 from syclsched.model.quantities import format_quantity
-from syclsched.model.units import format_bytes
+from syclsched.model.units import format_exact_bytes
 from syclsched.scheduling.objectives.aims import METRICS, Aim, Constraint
 from syclsched.scheduling.objectives.metrics import Metrics
 from syclsched.scheduling.objectives.residence import standing_bytes
@@ -96,7 +96,8 @@ def check_working_sets(problem: Problem, constraints: Sequence[Constraint]) -> N
     standing = standing_bytes(problem)
     for space in np.flatnonzero(standing > limits).tolist():
         raise MemoryLimitError(
-            f"{_sizes(standing[space])} lie there from the start, the limit is {_sizes(limits[space])}",
+            f"{format_exact_bytes(standing[space])} lie there from the start, "
+            f"the limit is {format_exact_bytes(limits[space])}",
             where=f"memory space {problem.spaces[space]!r}",
         )
     roots = _roots(problem.tables)
@@ -105,7 +106,8 @@ def check_working_sets(problem: Problem, constraints: Sequence[Constraint]) -> N
         if needs and all(nbytes > limits[space] * (1.0 + TOLERANCE) for space, nbytes in needs):
             space, nbytes = min(needs, key=lambda need: need[1] - limits[need[0]])
             raise MemoryLimitError(
-                f"it needs {_sizes(nbytes)} at once for what it reads and writes, the limit is {_sizes(limits[space])}",
+                f"it needs {format_exact_bytes(nbytes)} at once for what it reads and writes, "
+                f"the limit is {format_exact_bytes(limits[space])}",
                 where=f"task {problem.names[task]!r} in memory space {problem.spaces[space]!r}",
                 hint="Raise the limit, use smaller tiles, or add a device with more memory",
             )
@@ -151,7 +153,3 @@ def _roots(tables: Tables) -> Ints:
     for row in np.flatnonzero(tables.make_replaces != NOTHING).tolist():
         roots[tables.make_item[row]] = roots[tables.make_replaces[row]]
     return roots
-
-
-def _sizes(nbytes: float) -> str:
-    return f"{nbytes:.0f} bytes ({format_bytes(nbytes)})"
