@@ -13,6 +13,9 @@ import numpy as np
 
 from syclsched.scheduling.tables import Floats, Tables
 
+#: Nothing real takes so little; other times divided by it could be no numbers any more.
+_LEAST_UNIT_S = 1e-100
+
 
 class _Rows:
     """Sparse rows of a linear programme, as they come."""
@@ -60,7 +63,7 @@ def relaxation_s(tables: Tables, heads: Floats, tails: Floats, hop: tuple[Floats
     share, start, makespan = 0, count * devices, count * devices + count
     # The solver's tolerances are absolute: it counts in a unit in which the makespan is about 1.
     unit_s = float((heads + tables.seconds + tails).min(axis=1).max())
-    if not 0.0 < unit_s < np.inf:
+    if not _LEAST_UNIT_S < unit_s < np.inf:
         return None
     equal, less = _Rows(), _Rows()
     upper = np.where(np.isfinite(tables.seconds) & np.isfinite(heads), 1.0, 0.0).reshape(-1)

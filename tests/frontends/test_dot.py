@@ -137,7 +137,7 @@ def test_attributes_that_the_user_names() -> None:
         ("digraph { a [cost=1.2.3] }", "found '1'"),
         ("digraph {\n a\n}", "line 2: task 'a' has no cost, expected an attribute seconds, cost or weight"),
         ('digraph { a [cost="1_000"] }', "cost is '1_000', expected a number"),
-        ("digraph { a [cost=\u0661] }", "cost is '\u0661', expected a number"),
+        ('digraph { a [cost="\u0661"] }', "cost is '\u0661', expected a number"),
         ("digraph {\n a [cost=x] }", "line 2: cost is 'x', expected a number"),
         ("digraph { a [cost=-1] }", "cost is '-1', expected a finite number"),
         ("digraph { a [cost=nan] }", "cost is 'nan'"),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,7 @@ def test_only_formats_with_attributes_take_names_of_them(name: str) -> None:
     for units in (Units(task_cost="time"), Units(edge_cost="data")):
         if Path(name).suffix in (".dot", ".graphml"):
             text = SAMPLES[name].replace(b"cost", b"time").replace(b"seconds", b"time").replace(b"weight", b"time")
-            parse_graph(text, where=name, units=units if units.task_cost else Units(1.0))
+            parse_graph(text, where=name, units=replace(units, task_cost="time"))
         else:
             with pytest.raises(FormatError, match="are for DOT and GraphML"):
                 parse_graph(SAMPLES[name], where=name, units=units)
