@@ -269,7 +269,7 @@ class _Walk:
             if cooling % 2:
                 start = self.starts[ranked[cooling % len(ranked)][2]]
             current = self._try(start, goal)[1]
-            while (spent := self.meter.spent()) < b:
+            while (spent := self.meter.spent()) < min(1.0, b):  # rounding may take b beyond 1
                 cooled = min(1.0, max(0.0, spent - a) / (b - a))
                 count = self.meter.left(chunk)
                 temperature = HOT * (COLD / HOT) ** cooled

@@ -172,7 +172,8 @@ def _cool(
     step_s = current_s / max(1, critical_path(search))
     # Some milliseconds at a time between looks at the clock.
     chunk = max(1, 50_000 // max(1, len(best.order)))
-    while (spent := meter.spent()) < part[1] and best.makespan_s[0] > bound_s:
+    # The end of the last part may be rounded to more than 1.
+    while (spent := meter.spent()) < min(1.0, part[1]) and best.makespan_s[0] > bound_s:
         cooled = max(0.0, spent - part[0]) / (part[1] - part[0])
         steps = meter.left(chunk)
         current_s = anneal(search, best, current_s, step_s * hot * COLD**cooled, steps)

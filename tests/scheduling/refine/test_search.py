@@ -127,3 +127,16 @@ def test_a_task_stays_on_the_only_device_that_can_run_it() -> None:
     problem = problem_from_matrices(costs, {(0, 2): 1.0, (1, 3): 1.0, (2, 4): 0.0})
     found = refine(problem, [Heft().schedule(problem)], steps=500)
     validate(problem, found)
+
+
+@pytest.mark.parametrize("steps", [53_000, 54_000, 74_000, 103_000])
+def test_a_budget_of_steps_always_comes_to_its_end(steps: int) -> None:
+    # The shares of coolings add up to 1 but for rounding; what is above 1 is never spent.
+    asked = count()
+
+    def clock() -> float:
+        assert next(asked) < 10_000, "it looks at the clock without making steps"
+        return 0.0
+
+    problem = layered(20, 3, 3, seed=1)
+    refine(problem, [Heft().schedule(problem)], steps=steps, budget_s=1.0, clock=clock)
