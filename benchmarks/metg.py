@@ -10,7 +10,8 @@ over its own best; METG(50 %) is the granularity (time x cores / tasks) at which
 
 Runners: a bound plan on one and on two one-core lanes of the CPU device; the same plan dispatched; a loop over
 ``SyclQueue.submit_async`` with event lists on an out-of-order queue; Python's thread pool, and Dask's threads where
-Dask is installed, whose tasks are compiled by numba and release the GIL.
+Dask is installed, whose tasks are compiled by numba and release the GIL; StarPU from C, where it is installed (Debian's
+libstarpu-dev). A bound plan of one-core lanes is done by threads of our own; ``--submitted`` has it submitted.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import importlib.util
 import math
 import os
 import statistics
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -33,6 +36,8 @@ import numpy as np
 # Read by the OpenCL CPU runtime when it loads: one worker thread makes every queue one core.
 os.environ.setdefault("CL_CONFIG_CPU_TBB_NUM_WORKERS", "1")
 
+#: Of a plan that was bound once.
+RUNS = 5
 #: Below this efficiency there is nothing but overhead to see.
 _LEAST_SHOWN = 0.01
 
@@ -128,9 +133,12 @@ def by_plan(case: Case, platform: Any, live: Any, lanes: int, *, bound: bool) ->
         with bind(plan, graph, live, trace=False) as runner:
             assert runner.replayed, runner.why_not_replayed
             runner.run().wait()
-            begun = time.perf_counter()
-            runner.run().wait()
-            return time.perf_counter() - begun
+            times = []
+            for _ in range(RUNS):
+                begun = time.perf_counter()
+                runner.run().wait()
+                times.append(time.perf_counter() - begun)
+            return statistics.median(times)
 
     return seconds
 
@@ -224,6 +232,39 @@ def by_dask(case: Case) -> Callable[[int], float]:
     return seconds
 
 
+class StarPU:
+    """The same graph in C on StarPU, which Debian packages; ``close`` removes what was built.
+
+    Raises
+    ------
+    OSError
+        If it is not installed.
+    """
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self._program = Path(self._folder.name) / "metg_starpu"
+        flags = subprocess.run(["pkg-config", "--cflags", "--libs", "starpu-1.3"], capture_output=True, text=True)
+        if flags.returncode:
+            raise OSError("StarPU is not installed")
+        here = Path(__file__).with_name("metg_starpu.c")
+        subprocess.run(["cc", "-O2", str(here), "-o", str(self._program), *flags.stdout.split()], check=True)
+
+    def seconds(self, case: Case, policy: str, turns: Sequence[int], repeat: int) -> dict[int, float]:
+        """Return the median seconds of a run for tasks of so many turns."""
+        waits = "\n".join(" ".join(map(str, (len(w), *w))) for row in case.waits for w in row)
+        given = [str(each) for each in (case.width, case.steps, repeat, *turns)]
+        own = {"STARPU_SCHED": policy, "STARPU_NCPU": "2", "STARPU_SILENT": "1", "STARPU_HOME": self._folder.name}
+        done = subprocess.run(
+            [str(self._program), *given], input=waits, capture_output=True, text=True, check=True, env=os.environ | own
+        )
+        return {int(line.split()[0]): float(line.split()[1]) for line in done.stdout.splitlines()}
+
+    def close(self) -> None:
+        """Remove what was built."""
+        self._folder.cleanup()
+
+
 def metg(points: Sequence[tuple[float, float]]) -> float:
     """Return the seconds at which efficiency falls to one half, from granularity and efficiency, longest first."""
     for (coarse, high), (fine, low) in pairwise(points):
@@ -260,6 +301,7 @@ def main() -> None:
     parser.add_argument("--pattern", choices=PATTERNS, default="stencil_1d")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--picture", type=Path)
+    parser.add_argument("--submitted", action="store_true", help="submit bound plans to the runtime")
     given = parser.parse_args()
 
     from syclsched import discover
@@ -267,6 +309,10 @@ def main() -> None:
     from syclsched.devices import open_devices
 
     case = Case(given.pattern, given.width, given.steps)
+    if given.submitted:
+        from syclsched.execution import generations
+
+        generations.local_queues = lambda queues: None
     platform = with_lanes(discover("cpu"), 2)
     with ExitStack() as stack:
         live = stack.enter_context(open_devices(platform))
@@ -283,15 +329,27 @@ def main() -> None:
             print("Dask is not installed: left out")
         turns = [round(10 * 2**k) for k in range(17)]
         times: dict[str, dict[int, float]] = {name: {} for name in runners}
+        cores = {name: each[1] for name, each in runners.items()}
         for count in reversed(turns):
             for name, (seconds, _) in runners.items():
                 times[name][count] = statistics.median(seconds(count) for _ in range(given.repeat))
+        try:
+            starpu = StarPU()
+        except OSError as error:
+            print(f"{error}: left out")
+        else:
+            for policy in ("eager", "lws", "dmda"):
+                name = f"StarPU in C, {policy}"
+                times[name] = starpu.seconds(case, policy, turns[::-1], given.repeat)
+                cores[name] = 2
+            starpu.close()
     # The best rate is each runner's own: their kernels come from different compilers.
     curves = {}
     print(f"{given.pattern}, {given.width} x {given.steps} tasks")
-    for name, (_, cores) in runners.items():
-        best = max(case.tasks * count / (cores * t) for count, t in times[name].items())
-        points = [(t * cores / case.tasks, case.tasks * count / (cores * t) / best) for count, t in times[name].items()]
+    for name, measured in times.items():
+        n = cores[name]
+        best = max(case.tasks * count / (n * t) for count, t in measured.items())
+        points = [(t * n / case.tasks, case.tasks * count / (n * t) / best) for count, t in measured.items()]
         curves[name] = points
         least = min(granularity for granularity, _ in points)
         print(f"{name:24s} METG(50 %) {metg(points) * 1e6:8.1f} us; shortest tasks {least * 1e6:.1f} us")
