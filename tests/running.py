@@ -28,6 +28,9 @@ __kernel void mix(__global const long *x, __global long *y, long a) {
     size_t i = get_global_id(0);
     y[i] = a * x[i] + 3 * y[i] + (long)i;
 }
+__kernel void assign(__global const long *x, __global long *y) {
+    y[get_global_id(0)] = x[get_global_id(0)];
+}
 __kernel void spin(__global long *y, long turns) {
     long value = y[0];
     for (long i = 0; i < turns; i++) value = value * 6364136223846793005L + 1442695040888963407L;
@@ -86,6 +89,17 @@ ASSIGN = Operation(
     (Parameter("x", AccessMode.READ), Parameter("y", AccessMode.WRITE, like="x")),
     (
         Implementation("library", "library", lambda _: _set_by_copy),
+        Implementation("host", "host", lambda _: lambda x, y: np.copyto(y, x)),
+    ),
+    _cheap,
+)
+
+#: `ASSIGN` by a kernel.
+ASSIGN_KERNEL = Operation(
+    "assign by kernel",
+    (Parameter("x", AccessMode.READ, ndim=1), Parameter("y", AccessMode.WRITE, ndim=1, like="x")),
+    (
+        Implementation("opencl-c", "opencl-c", lambda _: OpenCLSource(OPENCL, "assign"), _whole_range),
         Implementation("host", "host", lambda _: lambda x, y: np.copyto(y, x)),
     ),
     _cheap,

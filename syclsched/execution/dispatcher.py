@@ -27,7 +27,6 @@ from syclsched.execution.outcomes import read_device_failures, read_statuses
 from syclsched.execution.program import Buffer, Node, Program
 from syclsched.execution.readiness import Readiness
 from syclsched.execution.records import Counts, Outcome, Record
-from syclsched.execution.reserve import buffers_to_prepare
 from syclsched.execution.room import Room
 from syclsched.execution.statuses import statuses_behind
 from syclsched.execution.stuck import Position, Positions, what_is_left
@@ -215,11 +214,15 @@ class Dispatcher:
     def _prepare(self) -> None:
         """Compile everything, get memory, make the lanes, and read the clocks, before the first submission."""
         self._executables = compile_work(self.program, self._work, self._queues)
-        plan = self.program.plan
-        needed = buffers_to_prepare((i for _, i in plan.instructions()), plan.peak_bytes)
-        self.buffers.prepare(needed, self._users())
+        self.buffers.prepare(self._room.prepared.values(), self._users())
         self._lanes = LaneSet(
-            plan, self._queues, self.buffers, self._events, self.counts, self._inbox.put, lambda: self._ending
+            self.program.plan,
+            self._queues,
+            self.buffers,
+            self._events,
+            self.counts,
+            self._inbox.put,
+            lambda: self._ending,
         )
         if self._loop_in_c is not None:
             queues = by_index(self.program.plan, self._queues)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from syclsched.model.plan import Instruction
 
@@ -21,20 +21,30 @@ class MemoryLimit:
         All ``alloc`` instructions of the plan.
     peak_bytes : Mapping[str, int]
         The plan's peak per space.
+    prepared : collection of int, optional
+        Numbers of allocations whose memory is held from the start, so that they can be made at any time.
     """
 
-    def __init__(self, allocations: Iterable[Instruction], peak_bytes: Mapping[str, int]) -> None:
+    def __init__(
+        self, allocations: Iterable[Instruction], peak_bytes: Mapping[str, int], prepared: Collection[int] = ()
+    ) -> None:
         self._peak_bytes = peak_bytes
+        self._prepared = prepared
         self._held_bytes: dict[str, int] = {}
         self._to_come: dict[str, dict[int, int]] = {}
         for allocation in sorted(allocations, key=lambda i: i.id):
-            self._to_come.setdefault(allocation.uses[0].space, {})[allocation.id] = allocation.nbytes
+            space = allocation.uses[0].space
+            to_come = self._to_come.setdefault(space, {})
+            if allocation.id in prepared:
+                self._held_bytes[space] = self._held_bytes.get(space, 0) + allocation.nbytes
+            else:
+                to_come[allocation.id] = allocation.nbytes
 
     def allows(self, allocation: Instruction) -> bool:
         """Return whether an allocation may be made now."""
         space = allocation.uses[0].space
         limit = self._peak_bytes.get(space)
-        if limit is None:
+        if limit is None or allocation.id in self._prepared:
             return True
         needed = self._held_bytes.get(space, 0) + allocation.nbytes
         for number, nbytes in self._to_come[space].items():
@@ -47,7 +57,8 @@ class MemoryLimit:
         """Note that an allocation has been made."""
         space = allocation.uses[0].space
         self._to_come[space].pop(allocation.id, None)
-        self._held_bytes[space] = self._held_bytes.get(space, 0) + allocation.nbytes
+        if allocation.id not in self._prepared:
+            self._held_bytes[space] = self._held_bytes.get(space, 0) + allocation.nbytes
 
     def skipped(self, allocation: Instruction) -> None:
         """Note that an allocation will not be made."""

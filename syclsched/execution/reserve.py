@@ -18,7 +18,7 @@ from syclsched.model.plan import Instruction
 Kind = tuple[str, int]
 
 
-def buffers_to_prepare(instructions: Iterable[Instruction], peak_bytes: Mapping[str, int]) -> list[Buffer]:
+def buffers_to_prepare(instructions: Iterable[Instruction], peak_bytes: Mapping[str, int]) -> dict[int, Buffer]:
     """Return the buffers that need a block of their own; those allocated later fit into blocks that were freed.
 
     Parameters
@@ -30,14 +30,15 @@ def buffers_to_prepare(instructions: Iterable[Instruction], peak_bytes: Mapping[
 
     Returns
     -------
-    list of (str, str)
-        Array and space, in order of allocation.
+    dict of int to (str, str)
+        Array and space by number of the ``alloc``, in order; of a buffer that is allocated several times the first.
     """
     idle: Counter[Kind] = Counter()
     in_use: Counter[str] = Counter()
     # The most that was taken so far, with what is prepared and not yet in use: another one prepared adds to all of it.
     most: Counter[str] = Counter()
-    found: list[Buffer] = []
+    found: dict[int, Buffer] = {}
+    seen: set[Buffer] = set()
     for instruction in instructions:
         if instruction.kind not in ("alloc", "free") or not instruction.nbytes:
             continue
@@ -47,11 +48,13 @@ def buffers_to_prepare(instructions: Iterable[Instruction], peak_bytes: Mapping[
             idle[kind] += 1
             in_use[use.space] -= nbytes
             continue
+        buffer = (use.array, use.space)
         if idle[kind]:
             idle[kind] -= 1
-        elif most[use.space] + nbytes <= peak_bytes.get(use.space, 0):
+        elif buffer not in seen and most[use.space] + nbytes <= peak_bytes.get(use.space, 0):
             most[use.space] += nbytes
-            found.append((use.array, use.space))
+            found[instruction.id] = buffer
+        seen.add(buffer)
         in_use[use.space] += nbytes
         most[use.space] = max(most[use.space], in_use[use.space])
     return found

@@ -12,6 +12,7 @@ from syclsched.execution.events import EventTable
 from syclsched.execution.frees import PendingFree, PendingFrees
 from syclsched.execution.memory_limit import MemoryLimit
 from syclsched.execution.program import Buffer, Node, Program
+from syclsched.execution.reserve import buffers_to_prepare
 from syclsched.execution.worker import Worker
 from syclsched.model.plan import Instruction
 
@@ -51,7 +52,9 @@ class Room:
         self._pinned = pinned
         self._freed = freed
         self._wake = wake
-        self._limit = MemoryLimit(allocations, program.plan.peak_bytes)
+        #: Buffers whose memory is to be got before the plan starts, by number of the allocation.
+        self.prepared = buffers_to_prepare((i for _, i in program.plan.instructions()), program.plan.peak_bytes)
+        self._limit = MemoryLimit(allocations, program.plan.peak_bytes, self.prepared)
         self._frees = PendingFrees(len(program.lanes))
         self._watcher = Worker("syclsched memory")
         self._watching = False

@@ -13,6 +13,7 @@ from strategies import Case, cases
 from syclsched.execution.memory_limit import MemoryLimit
 from syclsched.execution.program import MEMORY_KINDS, Node, Program
 from syclsched.execution.readiness import HOST_AHEAD, Readiness
+from syclsched.execution.reserve import buffers_to_prepare
 from syclsched.model.plan import Instruction, Lane, Plan
 from syclsched.model.platform import Device, MemorySpace, Platform
 from syclsched.model.schedule import Schedule
@@ -120,13 +121,19 @@ def test_no_event_is_handed_to_another_context(case: Case, seed: int) -> None:
         assert not set(node.events) & set(node.completed_first)
 
 
-@given(case=st.one_of(cases(), cases(ranges=True)), seed=st.integers(0, 2**20))
-def test_memory_stays_within_the_plans_peak_and_nothing_gets_stuck(case: Case, seed: int) -> None:
+def prepared_in(program: Program) -> dict[int, tuple[str, str]]:
+    return buffers_to_prepare((i for _, i in program.plan.instructions()), program.plan.peak_bytes)
+
+
+@given(case=st.one_of(cases(), cases(ranges=True)), seed=st.integers(0, 2**20), ahead=st.booleans())
+def test_memory_stays_within_the_plans_peak_and_nothing_gets_stuck(case: Case, seed: int, ahead: bool) -> None:
     program, rng = program_of(case), random.Random(seed)
     readiness = Readiness(program.lanes)
     limit = MemoryLimit([n.instruction for n in program.nodes.values() if n.instruction.kind == "alloc"],
-                        program.plan.peak_bytes)  # fmt: skip
+                        program.plan.peak_bytes, prepared := prepared_in(program) if ahead else {})  # fmt: skip
     held: dict[str, int] = {}
+    for number, (_, space) in prepared.items():
+        held[space] = held.get(space, 0) + program.nodes[number].instruction.nbytes
     complete: set[int] = set()
     frees: list[Instruction] = []
 
@@ -152,7 +159,7 @@ def test_memory_stays_within_the_plans_peak_and_nothing_gets_stuck(case: Case, s
                 continue
             limit.allocated(instruction)
             space = instruction.uses[0].space
-            held[space] = held.get(space, 0) + instruction.nbytes
+            held[space] = held.get(space, 0) + (0 if node.id in prepared else instruction.nbytes)
             assert held[space] <= program.plan.peak_bytes[space]
         elif instruction.kind == "free":
             frees.append(instruction)
