@@ -298,6 +298,7 @@ def run(
     dynamic: str | None = None,
     watchdog_s: float | None = None,
     deadline_s: float | None = None,
+    recover: bool = True,
 ) -> Run:
     """Plan a graph if need be, and start it; returns at once.
 
@@ -332,6 +333,10 @@ def run(
         and at least ten seconds. ``math.inf`` for never.
     deadline_s : float, optional
         Let the run fail if it takes longer. Tasks can have deadlines of their own; see `TaskGraph.kernel`.
+    recover : bool, optional
+        When a device or its runtime fails (a submission or an allocation is refused, a copy or a kernel fails, a device
+        is lost), plan what is left anew, on the devices that are left, and go on: the result is the same. See
+        `Run.recoveries`. A task that fails by itself is tried again as its ``retries`` say.
 
     Returns
     -------
@@ -354,7 +359,7 @@ def run(
         return _run_dynamic(graph, platform, plan, policy, inputs, calibrate, memory_limit, dynamic, safeguards)
     made, live = _planned_and_open(graph, platform, plan, policy, calibrate, rewrite, memory_limit)
     try:
-        return execute(made, graph, live, inputs=inputs, owns_devices=True, safeguards=safeguards)
+        return execute(made, graph, live, inputs=inputs, owns_devices=True, safeguards=safeguards, recover=recover)
     except BaseException:
         live.close()
         raise
@@ -413,6 +418,7 @@ def bind(
     nan_guard: bool = False,
     watchdog_s: float | None = None,
     deadline_s: float | None = None,
+    recover: bool = True,
 ) -> Runner:
     """Plan a graph if need be, and make it ready to be run many times with new data.
 
@@ -422,7 +428,7 @@ def bind(
     Parameters
     ----------
     graph, platform, plan, policy, calibrate, rewrite, memory_limit, debug, nan_guard, watchdog_s,
-    deadline_s
+    deadline_s, recover
         As for `run`.
     trace : bool, optional
         Keep times of every run for `Run.trace`.
@@ -439,7 +445,7 @@ def bind(
     safeguards = Safeguards(debug, nan_guard, watchdog_s, deadline_s)
     made, live = _planned_and_open(graph, platform, plan, policy, calibrate, rewrite, memory_limit)
     try:
-        return bind_plan(made, graph, live, trace=trace, owns_devices=True, safeguards=safeguards)
+        return bind_plan(made, graph, live, trace=trace, owns_devices=True, safeguards=safeguards, recover=recover)
     except BaseException:
         live.close()
         raise

@@ -11,15 +11,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from syclsched.devices.submission_library import load_library
-from syclsched.errors import ExecutionError
+from syclsched.errors import ExecutionError, SyclschedError
 from syclsched.execution.buffers import NumpyArray
 from syclsched.execution.generations import Ring
 from syclsched.execution.lanes import queues_of
 from syclsched.execution.recorder import KEPT_RUNS, Recorder
+from syclsched.execution.recovery.going_on import without
+from syclsched.execution.recovery.health import Health
+from syclsched.execution.recovery.recovering import Recovering
 from syclsched.execution.replay import Replay
 from syclsched.execution.run import Run
 from syclsched.execution.safeguards import USUAL, Safeguards
-from syclsched.execution.start import prepare, start
+from syclsched.execution.start import Prepared, prepare, start
 from syclsched.execution.straight import why_not_straight
 from syclsched.execution.work import compile_work
 from syclsched.model.graph import TaskGraph
@@ -41,7 +44,7 @@ class Runner:
 
     Parameters
     ----------
-    plan, graph, live, trace, owns_devices, safeguards
+    plan, graph, live, trace, owns_devices, safeguards, recover
         As for `bind`.
     """
 
@@ -54,10 +57,10 @@ class Runner:
         trace: bool | int = True,
         owns_devices: bool = False,
         safeguards: Safeguards = USUAL,
+        recover: bool = False,
     ) -> None:
-        self.plan = plan
         self._recorder = Recorder(KEPT_RUNS if trace is True else int(trace))
-        self._prepared = prepare(plan, graph)
+        self._first = prepare(plan, graph)
         self._live = live
         self._trace = bool(trace)
         self._safeguards = safeguards
@@ -68,7 +71,15 @@ class Runner:
         self._stream: weakref.ref[Stream] | None = None
         #: Done when the last of the coroutines that asked for a run has had its turn.
         self._turn: asyncio.Future[None] | None = None
-        queues = queues_of(plan, live)
+        self._recover = recover and not safeguards.stepped
+        self._health = Health(live)
+        self._bind(self._first)
+
+    def _bind(self, prepared: Prepared) -> None:
+        """Make a plan ready to be run."""
+        live, safeguards = self._live, self._safeguards
+        self.plan, self._prepared = prepared.plan, prepared
+        queues = queues_of(prepared.plan, live)
         self._executables = compile_work(self._prepared.program, self._prepared.work, queues)
         library = load_library()
         self.why_not_replayed = (
@@ -81,7 +92,9 @@ class Runner:
         self._ring = None
         if self.why_not_replayed is None:
             laid_out = self._prepared.laid_out()
-            self.why_not_replayed = laid_out.layout.why_not(plan.platform) if laid_out.layout is not None else None
+            self.why_not_replayed = (
+                laid_out.layout.why_not(prepared.plan.platform) if laid_out.layout is not None else None
+            )
             self._prepared = laid_out if self.why_not_replayed is None else self._prepared
         if library is not None and self.why_not_replayed is None:
             self._ring = Ring(self._prepared, self._executables, library, queues, live)
@@ -118,20 +131,31 @@ class Runner:
             values = self._prepared.values(inputs)
             if self._last is not None:
                 self._last.join()
+            self._leave_out()
             if self._ring is None:
-                self._last = start(self._prepared, self._live, values, trace=self._trace, safeguards=self._safeguards)
+                self._last = start(
+                    self._prepared,
+                    self._live,
+                    values,
+                    trace=self._trace,
+                    safeguards=self._safeguards,
+                    recover=self._recover,
+                    health=self._health,
+                )
             else:
                 if self._last is not None:
                     self._last.close()
                 replay = self._ring.generations[0].replay(values, record=self._trace, kind=Replay)
+                recovering = self._recovering(replay, values) if self._recover else None
                 self._last = Run(
-                    replay,
+                    replay if recovering is None else recovering,
                     self._live,
                     values,
                     joined=self._prepared.joined,
                     keep=self,
                     safeguards=self._safeguards,
-                    deadlines_s=self._prepared.deadlines_s,
+                    deadlines_s=self._prepared.deadlines_s if recovering is None else recovering.deadlines_s,
+                    recovering=recovering,
                 )
             self._last.record_in(self._recorder)
             return self._last
@@ -145,6 +169,25 @@ class Runner:
             Of 16 runs at most, or as many as ``trace`` said when the plan was bound; those before are forgotten.
         """
         return tuple(recording.trace() for recording in self._recorder.recordings)
+
+    def _recovering(self, replay: Replay, values: dict[str, NumpyArray]) -> Recovering:
+        return Recovering(replay, self._prepared, self._live, values, self._health)
+
+    def _leave_out(self) -> None:
+        """Plan anew for the runs to come, if devices that the plan uses are not to be used any more."""
+        out = set(self._health.left_out)
+        if not out.intersection(lane.device for lane in self.plan.lanes):
+            return
+        try:
+            prepared = without(self._first, self._live, out)
+        except SyclschedError:  # there is no such plan: the run will fail, and say of what
+            return
+        if self._last is not None:
+            self._last.close()
+        if self._ring is not None:
+            self._finalizer.detach()
+            self._ring.close()
+        self._bind(prepared)
 
     def stream(
         self,
@@ -324,6 +367,7 @@ def bind(
     trace: bool | int = True,
     owns_devices: bool = False,
     safeguards: Safeguards = USUAL,
+    recover: bool = False,
 ) -> Runner:
     """Verify a plan and make it ready to be run many times with new data.
 
@@ -341,6 +385,9 @@ def bind(
         Close ``live`` with the runner.
     safeguards : Safeguards, optional
         What its runs are watched for.
+    recover : bool, optional
+        Go on when a device or its runtime fails, as for `execute`. Runs after one in which a device was lost are
+        planned for those that are left.
 
     Returns
     -------
@@ -352,4 +399,4 @@ def bind(
     RaceError, IncompletePlanError, MemoryLimitError, DeviceNotFoundError
         As `execute`.
     """
-    return Runner(plan, graph, live, trace=trace, owns_devices=owns_devices, safeguards=safeguards)
+    return Runner(plan, graph, live, trace=trace, owns_devices=owns_devices, safeguards=safeguards, recover=recover)

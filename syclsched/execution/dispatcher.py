@@ -277,20 +277,25 @@ class Dispatcher:
         if instruction.kind == "alloc":
             self._allocate(node, force=False)
         elif instruction.kind == "free":
-            if not self.failures.halted:  # what was not read yet is worth keeping
+            if self.failures.halted:  # what was not read yet is worth keeping
+                self.failures.left_out.add(node.id)
+            else:
                 self._room.free(node)
             self._readiness.submitted(node)
         elif self._must_skip(node):
             if self._gathered.nodes:
                 self._hand_on()  # what comes before makes values good that this one makes bad
-            self._skip(node)
-            self._readiness.submitted(node)
-            if node.on_host:
-                self._readiness.completed(node)
+            self._leave_out(node)
         elif node.on_host:
             self._start_on_host(node)
         else:
             self._submit(node)
+
+    def _leave_out(self, node: Node) -> None:
+        self._skip(node)
+        self._readiness.submitted(node)
+        if node.on_host:
+            self._readiness.completed(node)
 
     @property
     def _ending(self) -> bool:
@@ -325,6 +330,9 @@ class Dispatcher:
         device = self.program.plan.lanes[node.lane].device
         if self._gathered.nodes and (command is None or device != self._gathered.device or self._gathered.full):
             self._hand_on()
+            if self._must_skip(node):  # one of those it was to read from was refused
+                self._leave_out(node)
+                return
         if command is None:
             self._submit_from_python(node)
         else:
@@ -401,6 +409,9 @@ class Dispatcher:
     def _start_on_host(self, node: Node) -> None:
         if self._gathered.nodes:
             self._hand_on()  # it may wait for some of them, and none of them should wait for it
+            if self._must_skip(node):
+                self._leave_out(node)
+                return
         self._readiness.submitted(node)
         self._give_to_host(node)
 

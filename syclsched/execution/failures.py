@@ -104,7 +104,7 @@ class Failures:
         """Note that the values of some buffers are not what they should be."""
         self._bad.update(buffers)
 
-    def record(self, instruction: Instruction, error: TaskFailedError, reason: Reason) -> None:
+    def record(self, instruction: Instruction, error: TaskFailedError, reason: Reason = "raised") -> None:
         """Keep an error for the caller."""
         self._errors.append(Failed(instruction, error, reason))
         if self.halts is not None and self.halts(instruction, reason):

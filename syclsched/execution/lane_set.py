@@ -46,7 +46,7 @@ class LaneSet:
         self._lenders: dict[str, Lender] = {}
         for index, lane in enumerate(plan.lanes):
             if lane.name not in queues:
-                self.hosts[index] = HostLane(lane.name, buffers, report, cancelled)
+                self.hosts[index] = HostLane(lane.name, buffers, report, cancelled, counts)
                 continue
             queue = queues[lane.name]
             if lane.device not in self._lenders and computes_on_host_cores(queue.sycl_device):

@@ -18,6 +18,7 @@ from syclsched.errors import ExecutionError
 from syclsched.execution.buffers import BufferTable
 from syclsched.execution.clock import now_ns
 from syclsched.execution.events import EventTable
+from syclsched.execution.host_calls import host_call
 from syclsched.execution.lending import Lender
 from syclsched.execution.pacing import Pacing
 from syclsched.execution.program import Buffer, Node
@@ -284,6 +285,8 @@ class HostLane:
         Takes each `Completion`, on the lane's thread.
     cancelled : callable
         Whether the run was cancelled.
+    counts : Counts
+        The run's counters.
     """
 
     def __init__(
@@ -292,11 +295,13 @@ class HostLane:
         buffers: BufferTable,
         report: Callable[[Completion], None],
         cancelled: Callable[[], bool],
+        counts: Counts,
     ) -> None:
         self.worker = Worker(f"syclsched {name}")
         self._buffers = buffers
         self._report = report
         self._cancelled = cancelled
+        self._counts = counts
         self._broken = False
         self._given = 0
         self._returned: list[Node] = []
@@ -349,9 +354,7 @@ class HostLane:
 
     def _call(self, node: Node, work: Work | None, executable: Executable | None) -> Callable[[], object]:
         if work is not None and executable is not None and executable.function is not None:
-            arguments = host_arguments(work, self._buffers)
-            function = executable.function
-            return lambda: function(**arguments)
+            return host_call(work, executable.function, host_arguments(work, self._buffers), self._counts.retried)
         if node.instruction.kind == "copy":
             source, destination = self._buffers.ends(node.instruction)
             target = destination.numpy(writable=True)
@@ -406,7 +409,7 @@ def _perform(node: Node, events: list[Any], call: Callable[[], object], cancelle
         if cancelled():
             return Completion(node)
         start_ns = now_ns()
-        if faultpoints.active is not None:
+        if faultpoints.active is not None and node.instruction.kind != "host":
             faultpoints.active.calls(node.instruction.task, node.instruction.kind)
         call()
         return Completion(node, start_ns, now_ns())

@@ -98,6 +98,7 @@ class Recorder:
         """Keep what an engine noted, whose run has ended; those that are too old go."""
         if not (self.keep and engine.recording):
             return
+        engine = getattr(engine, "acting", engine)  # of those that followed each other the last
         recording = recording_of(engine, generation)
         with self._lock:
             self._kept.append(recording)

@@ -91,6 +91,8 @@ class Counts:
     peak_bytes: dict[str, int] = field(default_factory=dict)
     #: Most bytes held for them: with padding, what was got before its time, and what lay between them.
     held_bytes: dict[str, int] = field(default_factory=dict)
+    #: Tasks whose host function raised and was called again, as often as it was.
+    retried: list[str] = field(default_factory=list)
 
 
 def make_trace(plan: Plan, records: Mapping[int, Record], clocks: Mapping[str, ClockMap], counts: Counts) -> Trace:

@@ -27,11 +27,13 @@ from syclsched.execution.watchdog import WATCHDOG, Watch
 from syclsched.model.access import RowRange
 from syclsched.model.binding import existing
 from syclsched.model.plan import Plan, PlannedRows
+from syclsched.model.recovery import Recovery
 from syclsched.model.task import ArrayRows
 from syclsched.model.trace import Trace
 
 if TYPE_CHECKING:
     from syclsched.execution.recorder import Recorder
+    from syclsched.execution.recovery.recovering import Recovering
 
 _SHORTEST_NAP_S, _LONGEST_NAP_S = 20e-6, 2e-3
 
@@ -73,6 +75,8 @@ class Run:
         What it is watched for.
     deadlines_s : Mapping[int, float], optional
         Of its tasks, in seconds, by instruction number.
+    recovering : Recovering, optional
+        The dispatcher, if it is one that is replaced by another when something breaks.
     """
 
     def __init__(
@@ -86,8 +90,10 @@ class Run:
         keep: Any = None,
         safeguards: Safeguards = USUAL,
         deadlines_s: Mapping[int, float] | None = None,
+        recovering: Recovering | None = None,
     ) -> None:
         self._dispatcher = dispatcher
+        self._recovering = recovering
         self._live = live
         self._values = values
         self._joined = joined or {}
@@ -104,7 +110,7 @@ class Run:
     @property
     def plan(self) -> Plan:
         """What is run; of a run that decides as it goes what has happened, once it is over."""
-        return self._dispatcher.program.plan
+        return self._dispatcher.program.plan if self._recovering is None else self._recovering.plan
 
     # --- waiting ----------------------------------------------------------------------------------
 
@@ -210,21 +216,27 @@ class Run:
         rows = existing(array.rows, array.array, "result()") if isinstance(array, ArrayRows) else None
         if self._closed:
             raise ExecutionError("the run is closed, its memory is given back", where=f"array {name!r}")
-        if name in self._dispatcher.program.segments:
-            live = self._rows(name, rows, timeout)
+        if self._recovering is None:
+            return self._found(self._dispatcher, name, rows, like, timeout)
+        return self._recovering.ask(lambda engine, left_s: self._found(engine, name, rows, like, left_s), timeout)
+
+    def _found(self, engine: Engine, name: str, rows: RowRange | None, like: Like, timeout: float | None) -> Any:
+        """Return an array's last value, or that of some rows, from an engine that has it."""
+        if self._recovering is not None:
+            self._recovering.check_not_lost(name, rows)
+        if name in engine.program.segments:
+            live = self._rows(engine, name, rows, timeout)
         elif rows is not None:
-            return self.result(name, like, timeout)[rows[0] : rows[1]]
+            return self._found(engine, name, None, like, timeout)[rows[0] : rows[1]]
         elif name in self._joined:
             return self._together(name, like, timeout)
-        elif name in self._dispatcher.program.final_buffers:
-            live = self._value(name, timeout)
+        elif name in engine.program.final_buffers:
+            live = self._value(engine, name, timeout)
         else:
             return self._untouched(name, like)
         if isinstance(live, np.ndarray):
             return self._given_out(live, like)
-        return read(
-            live, like, self._any_queue() if like != "numpy" else None, share=self.done() and self._dispatcher.lasting
-        )
+        return read(live, like, self._any_queue() if like != "numpy" else None, share=self.done() and engine.lasting)
 
     def trace(self) -> Trace:
         """Wait for the run to end, well or not, and return what happened.
@@ -245,8 +257,9 @@ class Run:
         if not self._dispatcher.recording:
             raise ExecutionError("the run was started with trace=False", where=f"plan {self.plan.name!r}")
         if self._trace is None:
-            d = self._dispatcher
-            self._trace = make_trace(self.plan, d.records, d.clocks, d.counts)
+            d, recovering = self._dispatcher, self._recovering
+            whole = None if recovering is None else recovering.trace()
+            self._trace = make_trace(self.plan, d.records, d.clocks, d.counts) if whole is None else whole
         return self._trace
 
     def story(self, task: str) -> str:
@@ -274,6 +287,11 @@ class Run:
         from syclsched.tracing.story import tell_story
 
         return tell_story(self.trace(), task)
+
+    @property
+    def recoveries(self) -> tuple[Recovery, ...]:
+        """What broke so far and was recovered from, in order."""
+        return () if self._recovering is None else self._recovering.recoveries
 
     @property
     def counts(self) -> Counts:
@@ -325,20 +343,20 @@ class Run:
                 f"not done after {timeout} s: {self._what_is_left()}", where=f"plan {self.plan.name!r}"
             )
 
-    def _wait_instruction(self, number: int, array: str, timeout: float | None) -> None:
+    def _wait_instruction(self, engine: Engine, number: int, array: str, timeout: float | None) -> None:
         """Wait until an instruction has completed, without holding up the dispatcher or any lane."""
         deadline = None if timeout is None else time.monotonic() + timeout
         if not self.done():
-            self._dispatcher.counts.host_waits += 1
-        while not self._dispatcher.wait_submitted(number, SLICE_S):
+            engine.counts.host_waits += 1
+        while not engine.wait_submitted(number, SLICE_S):
             self._check_time(array, timeout, deadline)
         # An event's own wait can neither be timed nor interrupted.
         begun = time.monotonic()
-        while not self._dispatcher.is_complete(number):
+        while not engine.is_complete(number):
             self._check_time(array, timeout, deadline)
             time.sleep(min(_LONGEST_NAP_S, max(_SHORTEST_NAP_S, (time.monotonic() - begun) / 16)))
-        if self._dispatcher.any_failed():  # what depends on it ran all the same, and is noted at the end
-            wait_flag(self._resources.finished, None)
+        if engine.any_failed():  # what depends on it ran all the same, and is noted at the end
+            wait_flag(self._resources.finished if self._recovering is None else engine.finished, None)
 
     def _check_time(self, array: str, timeout: float | None, deadline: float | None) -> None:
         """Raise if the time is up, or the run was given up."""
@@ -350,9 +368,8 @@ class Run:
     def _what_is_left(self) -> str:
         return self._dispatcher.what_is_left()
 
-    def _check_value(self, array: str, writer: int) -> None:
+    def _check_value(self, dispatcher: Engine, array: str, writer: int) -> None:
         """Raise if an array's last value was never made, or was made from what a failed task left."""
-        dispatcher = self._dispatcher
         buffer, _ = dispatcher.program.final_buffers[array]
         if dispatcher.event(writer) is None and dispatcher.error is not None:
             self._raise_failure()
@@ -376,29 +393,29 @@ class Run:
             self._reported = True
             raise RunCancelledError("the run was cancelled", where=f"plan {self.plan.name!r}")
 
-    def _value(self, name: str, timeout: float | None) -> LiveBuffer:
+    def _value(self, engine: Engine, name: str, timeout: float | None) -> LiveBuffer:
         """Wait for the last value of an array or a segment, and return where it is."""
-        finals = self._dispatcher.program.final_buffers
+        finals = engine.program.final_buffers
         writer = finals[name][1]
         if writer is not None:
             try:
-                self._wait_instruction(writer, name, timeout)
+                self._wait_instruction(engine, writer, name, timeout)
             except KeyboardInterrupt:
                 self._interrupted()
                 raise
-            self._check_value(name, writer)
-        live = self._dispatcher.buffers.get(finals[name][0])
+            self._check_value(engine, name, writer)
+        live = engine.buffers.get(finals[name][0])
         if live is None:
             raise ExecutionError("its memory is gone", where=f"array {name!r}")
         return live
 
-    def _rows(self, name: str, rows: RowRange | None, timeout: float | None) -> LiveBuffer | NumpyArray:
+    def _rows(self, engine: Engine, name: str, rows: RowRange | None, timeout: float | None) -> LiveBuffer | NumpyArray:
         """Wait for rows of an array that has segments; return the buffer they lie in, or put them together.
 
         Rows that no task touches have the value that was given for them.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        program = self._dispatcher.program
+        program = engine.program
         whole = next(a for a in self.plan.arrays if a.name == name)
         if whole.temporary:
             raise _not_kept(name)
@@ -409,16 +426,18 @@ class Run:
             assert segment.rows is not None
             if segment.rows.start < stop and start < segment.rows.stop:
                 left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
-                pieces.append((segment.rows, self._value(segment.name, left_s)))
+                pieces.append((segment.rows, self._value(engine, segment.name, left_s)))
                 spaces.add(program.final_buffers[segment.name][0][1])
         if len(spaces) == 1 and covers([each for each, _ in pieces], start, stop):
-            live = self._dispatcher.buffers[name, spaces.pop()]
+            live = engine.buffers[name, spaces.pop()]
             return live if rows is None else live.part(start, stop)
         return assemble(whole, (start, stop), pieces, self._values.get(name))
 
     def _untouched(self, name: str, like: Like) -> Any:
         """Return the value of an array that no task touches, or say why there is none."""
-        if any(a.name == name for a in self.plan.arrays):
+        planned = next((a for a in self.plan.arrays if a.name == name), None)
+        # What is planned and touched by nothing that is left was rescued, if something broke.
+        if planned is not None and (planned.temporary or not self.recoveries or name not in self._values):
             raise _not_kept(name)
         if name not in self._values:
             raise UnknownArrayError("no task writes it, and no value was given for it", where=f"array {name!r}")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from syclsched.devices.pool import ALIGNMENT_BYTES
 from syclsched.execution.buffers import BufferTable, NumpyArray
@@ -26,6 +26,9 @@ from syclsched.execution.work import Work, argument_rows, resolve_work
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 
+if TYPE_CHECKING:
+    from syclsched.execution.recovery.health import Health
+
 
 def execute(
     plan: Plan,
@@ -36,6 +39,7 @@ def execute(
     trace: bool = True,
     owns_devices: bool = False,
     safeguards: Safeguards = USUAL,
+    recover: bool = False,
 ) -> Run:
     """Verify a plan, start it, and return at once.
 
@@ -58,6 +62,9 @@ def execute(
         Close ``live`` when the run is closed or dropped.
     safeguards : Safeguards, optional
         What the run is watched for.
+    recover : bool, optional
+        Go on when a device or its runtime fails: what is left is planned anew, on the devices that are left. Not when
+        it is done step by step, for its safeguards.
 
     Returns
     -------
@@ -74,7 +81,15 @@ def execute(
         If the plan uses a device that ``live`` does not have.
     """
     prepared = prepare(plan, graph)
-    return start(prepared, live, prepared.values(inputs), trace=trace, owns_devices=owns_devices, safeguards=safeguards)
+    return start(
+        prepared,
+        live,
+        prepared.values(inputs),
+        trace=trace,
+        owns_devices=owns_devices,
+        safeguards=safeguards,
+        recover=recover,
+    )
 
 
 @dataclass(frozen=True)
@@ -185,6 +200,8 @@ def start(
     trace: bool = True,
     owns_devices: bool = False,
     safeguards: Safeguards = USUAL,
+    recover: bool = False,
+    health: Health | None = None,
 ) -> Run:
     """Start a prepared plan, and return at once.
 
@@ -196,24 +213,47 @@ def start(
         As for `execute`.
     values : dict of str to numpy.ndarray
         From `Prepared.values`.
+    recover : bool, optional
+        As for `execute`.
+    health : Health, optional
+        What is known of the devices by whoever runs the plan again and again.
+    """
+    engine = engine_for(prepared, live, values, record=trace, safeguards=safeguards)
+    recovering = None
+    if recover and not safeguards.stepped:
+        from syclsched.execution.recovery.recovering import Recovering
+
+        recovering = Recovering(engine, prepared, live, values, health)
+    return Run(
+        engine if recovering is None else recovering,
+        live,
+        values,
+        owns_devices=owns_devices,
+        joined=prepared.joined,
+        safeguards=safeguards,
+        deadlines_s=prepared.deadlines_s if recovering is None else recovering.deadlines_s,
+        recovering=recovering,
+    )
+
+
+def engine_for(
+    prepared: Prepared, live: Any, values: Mapping[str, NumpyArray], *, record: bool, safeguards: Safeguards = USUAL
+) -> Engine:
+    """Return what will run a prepared plan, not yet started.
+
+    Parameters
+    ----------
+    prepared, live, values, safeguards
+        As for `start`.
+    record : bool
+        Whether to keep what a trace needs.
     """
     plan, program = prepared.plan, prepared.program
     queues = queues_of(plan, live)
     buffers = prepared.new_buffers(live, guarded=safeguards.debug)
     for name in prepared.inputs:
         buffers.add_input(name, values[name], private=name in program.written_inputs)
-    engine: Engine
     if safeguards.stepped:
         inspections = inspections_for(safeguards, buffers)
-        engine = Stepper(program, prepared.work, buffers, queues, inspections, record=trace)
-    else:
-        engine = Dispatcher(program, prepared.work, buffers, queues, record=trace)
-    return Run(
-        engine,
-        live,
-        values,
-        owns_devices=owns_devices,
-        joined=prepared.joined,
-        safeguards=safeguards,
-        deadlines_s=prepared.deadlines_s,
-    )
+        return Stepper(program, prepared.work, buffers, queues, inspections, record=record)
+    return Dispatcher(program, prepared.work, buffers, queues, record=record)

@@ -148,7 +148,7 @@ def add_cost_only(
     scalars = cost.scalars()
     operation = _operation(family, tuple(mode for _, mode in accesses), tuple(scalars))
     arguments: dict[str, Any] = {f"a{i}": array for i, (array, _) in enumerate(accesses)}
-    return graph.kernel(operation, name=name, priority=priority, **arguments, **scalars)
+    return graph.kernel(operation, name=name, priority=priority, retries=0, **arguments, **scalars)
 
 
 @lru_cache(maxsize=4096)

@@ -131,6 +131,7 @@ class TaskGraph:
         name: str | None = None,
         priority: int = 0,
         deadline_s: float | None = None,
+        retries: int = 0,
         **arguments: Argument,
     ) -> Task:
         """Add a task that runs an operation on whatever device the plan chooses.
@@ -146,6 +147,10 @@ class TaskGraph:
         deadline_s : float, optional
             Seconds it may take once it runs. If it takes longer it fails with a `DeadlineError` and what depends on it
             is cancelled, although a kernel that was submitted goes on to its end.
+        retries : int, optional
+            How often the task is tried again if it fails by itself: its host function raises, or its status says so.
+            What it writes in place has its old value each time. When a device or its runtime fails, that is not the
+            task's fault, and needs no retries: see ``recover`` of `syclsched.run`.
         **arguments : LogicalArray, ArrayRows, Access or scalar
             One argument per parameter of the operation. Of ``x[0:100]`` the task touches those rows only, and gets
             them as an array of their own, without a copy.
@@ -162,7 +167,7 @@ class TaskGraph:
         UnknownArrayError
             If an array is not declared here or has been freed.
         """
-        return self._add(operation, "kernel", name, priority, arguments, deadline_s)
+        return self._add(operation, "kernel", name, priority, arguments, deadline_s, retries)
 
     def host(
         self,
@@ -173,6 +178,7 @@ class TaskGraph:
         flops: float = 0.0,
         pure: bool = False,
         deadline_s: float | None = None,
+        retries: int = 0,
         **arguments: Argument,
     ) -> Task:
         """Add a task that calls a Python function on the host, on NumPy arrays.
@@ -188,6 +194,8 @@ class TaskGraph:
         pure : bool, optional
             True if the function does nothing but write what follows from what it reads: then a plan that is short of
             memory may call it again for a value that was given up.
+        retries : int, optional
+            How often the function is called again if it raises; see `kernel`.
         **arguments : Access or scalar
             ``x=x.read()``, ``y=y[0:100].write()``, ``alpha=2.0``.
 
@@ -206,7 +214,7 @@ class TaskGraph:
                 )
             modes[key] = value.mode if isinstance(value, Access) else None
         operation = host_operation(function, modes, flops, pure=pure)
-        return self._add(operation, "host", name, priority, arguments, deadline_s)
+        return self._add(operation, "host", name, priority, arguments, deadline_s, retries)
 
     def copy(
         self, source: LogicalArray | ArrayRows, destination: LogicalArray | ArrayRows, *, name: str | None = None
@@ -516,9 +524,12 @@ class TaskGraph:
         priority: int,
         arguments: Mapping[str, Argument],
         deadline_s: float | None = None,
+        retries: int = 0,
     ) -> Task:
         name = self._task_name(name, operation.name)
         check_seconds(deadline_s, f"deadline_s of task {name!r}")
+        if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+            raise ArgumentError(f"retries={retries!r} is not a number of times", where=f"task {name!r}")
         bound = bind(operation, arguments, self._require, f"task {name!r} ({operation.name})")
         return self._append(
             Task(
@@ -531,5 +542,6 @@ class TaskGraph:
                 priority,
                 bound.rows,
                 deadline_s,
+                retries,
             )
         )

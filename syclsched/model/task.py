@@ -219,6 +219,8 @@ class Task:
         Larger runs earlier among equals.
     deadline_s : float or None, optional
         Seconds it may run; it fails if it takes longer. No part of a graph's fingerprint: plans do not depend on it.
+    retries : int, optional
+        How often it is tried again if it fails by itself: what it writes in place has its old value then.
     """
 
     name: str
@@ -230,6 +232,7 @@ class Task:
     priority: int = 0
     rows: Mapping[str, RowRange] = field(default_factory=dict)
     deadline_s: float | None = None
+    retries: int = 0
 
     @property
     def family(self) -> str:

@@ -8,6 +8,7 @@ from typing import ClassVar, Final, Literal
 
 from syclsched.model.plan import BufferUse, InstructionKind, LaneKind
 from syclsched.model.profile import Count, Name, NonNegative, Text
+from syclsched.model.recovery import Recovery
 
 TRACE_FORMAT: Final = "syclsched-trace/1"
 _STRICT: dict[str, object] = {"extra": "forbid", "allow_inf_nan": False}
@@ -94,6 +95,8 @@ class Trace:
         Most bytes held for them, per space: with padding, and what was got before its time.
     simulated : bool
         True if it comes from a simulation.
+    recoveries : tuple of Recovery
+        Failures that the run went on after, in order.
     format : str
         The format's name and version.
     """
@@ -112,4 +115,5 @@ class Trace:
     peak_bytes: dict[str, Count] = field(default_factory=dict)
     held_bytes: dict[str, Count] = field(default_factory=dict)
     simulated: bool = False
+    recoveries: tuple[Recovery, ...] = ()
     format: Literal["syclsched-trace/1"] = TRACE_FORMAT

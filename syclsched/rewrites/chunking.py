@@ -130,8 +130,9 @@ class _Cutter:
             arrays = {parameter: chunks[index] for parameter, chunks in by_rows.items()}
             name = self._names.fresh(chunk_name(task.name, start, stop))
             names.append(name)
+            given = {**arrays, **whole, **scalars}
             self._new.kernel(
-                by, name=name, priority=task.priority, deadline_s=task.deadline_s, **arrays, **whole, **scalars
+                by, name=name, priority=task.priority, deadline_s=task.deadline_s, retries=task.retries, **given
             )
         for parameter in operation.arrays:
             if parameter.mode is not None and parameter.mode.writes:

@@ -147,6 +147,7 @@ def _merged_task(tasks: list[Task], found: Merge, operations: dict[object, Opera
         signature=Signature(shapes, dtypes, scalars),
         priority=max(t.priority for t in tasks),
         deadline_s=_together_s(tasks),
+        retries=max(t.retries for t in tasks),
     )
 
 

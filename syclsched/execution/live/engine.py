@@ -248,7 +248,9 @@ class LiveEngine:
         )
         for index, lane in enumerate(layout.lanes):
             if lane.kind == "host":
-                self._hosts[index] = HostLane(lane.name, self._table, self._inbox.put, lambda: self.cancelled)
+                self._hosts[index] = HostLane(
+                    lane.name, self._table, self._inbox.put, lambda: self.cancelled, self.counts
+                )
         for item, space in enumerate(layout.problem.tables.item_space.tolist()):
             if space != NOTHING:
                 self._state.where[item][space] = 0.0

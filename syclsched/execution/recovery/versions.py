@@ -65,9 +65,7 @@ def find_versions(tasks: Iterable[PlannedTask]) -> Versions:
     return Versions(read, written, {array: tuple(known) for array, known in writers.items()})
 
 
-def find_contents(
-    plan: Plan, versions: Versions, left_out: Iterable[int], spoilt: Iterable[int], *, frees: bool = True
-) -> dict[Buffer, int]:
+def find_contents(plan: Plan, versions: Versions, left_out: Iterable[int], spoilt: Iterable[int]) -> dict[Buffer, int]:
     """Return which version lies whole in which buffer when a run has ended.
 
     Parameters
@@ -78,8 +76,7 @@ def find_contents(
         Of its tasks.
     left_out, spoilt : iterable of int
         Instructions that were never begun; and those that were, but not done well: what they write is no version.
-    frees : bool, optional
-        Whether memory was given back and got where the plan says so, and so its contents are gone.
+        What is given back or got anew holds nothing more, unless that was never begun either.
 
     Returns
     -------
@@ -94,12 +91,12 @@ def find_contents(
     found: dict[Buffer, int] = {(a.name, HOST): GIVEN for a in plan.arrays if a.is_input}
     for _, instruction in plan.instructions():
         number = instruction.id
+        if number in skipped:
+            continue
         if instruction.kind in MEMORY_KINDS:
             use = instruction.uses[0]
-            for name in (use.array, *segments.get(use.array, ())) if frees else ():
+            for name in (use.array, *segments.get(use.array, ())):
                 found.pop((name, use.space), None)
-            continue
-        if number in skipped:
             continue
         made: dict[Buffer, int | None] = {}
         if instruction.kind == "copy":

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plan of a runner whose devices are not all there any more."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+from syclsched.errors import EmptyPlatformError
+from syclsched.execution.recovery.remaining import Remains
+from syclsched.execution.start import Prepared, prepare
+from syclsched.model.platform import Platform
+
+
+def without(prepared: Prepared, live: Any, devices: Collection[str]) -> Prepared:
+    """Return a plan of the same graph that leaves some devices out.
+
+    Parameters
+    ----------
+    prepared : Prepared
+        The first plan.
+    live : LiveDevices
+        All its devices.
+    devices : collection of str
+        Those not to be used.
+
+    Raises
+    ------
+    SyclschedError
+        If there is none.
+    """
+    from syclsched.planner import plan_graph
+
+    remains = Remains(prepared.graph, prepared.plan)
+    platform = left_of(prepared.plan.platform, live, devices)
+    graph = remains.all(platform)
+    return prepare(plan_graph(graph, platform, policy="heft", history=remains.times, rewrite="none"), graph)
+
+
+def left_of(platform: Platform, live: Any, devices: Collection[str]) -> Platform:
+    """Return a plan's platform without some devices, with what is known of the others.
+
+    Raises
+    ------
+    EmptyPlatformError
+        If none is left.
+    """
+    known = {device.name: device.profile for device in live.platform.devices}
+    whole = replace(platform, devices=tuple(replace(d, profile=known.get(d.name)) for d in platform.devices))
+    kept = [device.name for device in whole.compute_devices if device.name not in devices]
+    if not kept:
+        raise EmptyPlatformError("no device is left", where=f"platform {platform.name!r}")
+    return whole.select(kept)

@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Works out how a run goes on when an engine has ended with failures: what is left, where, and from which values."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Final
+
+from syclsched.errors import DeviceError, MemoryLimitError, SyclschedError
+from syclsched.execution.buffers import NumpyArray
+from syclsched.execution.engine import Engine
+from syclsched.execution.failures import Failed, Reason
+from syclsched.execution.program import MEMORY_KINDS, Buffer
+from syclsched.execution.recovery.going_on import left_of
+from syclsched.execution.recovery.health import Health
+from syclsched.execution.recovery.lineage import Left, what_is_left
+from syclsched.execution.recovery.remaining import Remains
+from syclsched.execution.recovery.rescue import OutOfReachError, reachable, rescue
+from syclsched.execution.recovery.versions import GIVEN, find_contents, find_versions
+from syclsched.execution.start import Prepared, prepare
+from syclsched.model.access import RowRange
+from syclsched.model.plan import Instruction, PlannedArray
+from syclsched.model.platform import HOST, Platform
+from syclsched.model.recovery import Recovery
+
+#: After so many recoveries of one run what fails is not tried again.
+MOST_RECOVERIES: Final = 8
+
+#: Failures of the device or the runtime, as opposed to those of a task itself.
+_OF_THE_RUNTIME: Final[frozenset[Reason]] = frozenset({"submission", "copy", "memory", "device"})
+
+
+@dataclass(frozen=True, slots=True)
+class LostRows:
+    """Rows of an array, or all of it, whose value will never be there, and why."""
+
+    rows: RowRange | None
+    error: SyclschedError
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """How a run goes on.
+
+    Parameters
+    ----------
+    prepared : Prepared
+        The plan of what is left.
+    values : dict of str to numpy.ndarray
+        Values to begin with, and results that are there.
+    recovery : Recovery
+        The report.
+    """
+
+    prepared: Prepared
+    values: dict[str, NumpyArray]
+    recovery: Recovery
+
+
+@dataclass(slots=True)
+class _Trouble:
+    """What an engine ended with."""
+
+    runtime: list[Failed]
+    own: list[Failed]
+    error: SyclschedError | None
+    devices: tuple[str, ...]
+    reason: Reason = "device"
+    first: SyclschedError = field(default_factory=lambda: SyclschedError("nothing failed"))
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Tasks of which the runtime failed to do something."""
+        return tuple(dict.fromkeys(f.instruction.task for f in self.runtime if f.instruction.task is not None))
+
+
+class Recoverer:
+    """Recovers one run.
+
+    Parameters
+    ----------
+    prepared : Prepared
+        What is run.
+    live : LiveDevices
+        Its devices.
+    health : Health
+        Of the devices.
+    most : int, optional
+        Recoveries at most.
+    """
+
+    def __init__(self, prepared: Prepared, live: Any, health: Health, most: int = MOST_RECOVERIES) -> None:
+        self._first = prepared
+        self._live = live
+        self._health = health
+        self._left = most
+        self._tried: Counter[str] = Counter()
+        #: Tasks that failed for good, with their errors, in the order in which they did.
+        self.failed: dict[str, SyclschedError] = {}
+        #: Values that will never be there, by array.
+        self.lost: dict[str, list[LostRows]] = {}
+
+    # Most runs need none of these.
+
+    @cached_property
+    def _remains(self) -> Remains:
+        return Remains(self._first.graph, self._first.plan)
+
+    @cached_property
+    def _repeatable(self) -> frozenset[str]:
+        return self._remains.repeatable()
+
+    @cached_property
+    def _retries(self) -> dict[str, int]:
+        """Of tasks that no host function does: such a function is called again at once."""
+        host = {a.task for a in self._first.plan.schedule.assignments if a.device == HOST}
+        return {t.name: t.retries for t in self._first.graph.tasks if t.retries and t.name not in host}
+
+    def halts(self, instruction: Instruction, reason: Reason) -> bool:
+        """Return whether a failure will be recovered from: then it is not worth going on without what depends on it."""
+        return self._left > 0 and (reason in _OF_THE_RUNTIME or self._may_retry(instruction.task))
+
+    def rest(self, engine: Engine, prepared: Prepared, given: Mapping[str, NumpyArray]) -> Rest | None:
+        """Return how the run goes on after an engine has ended; None if it does not, because all is well or too bad.
+
+        Parameters
+        ----------
+        engine : Engine
+            Ended; its buffers are still there.
+        prepared : Prepared
+            What it ran.
+        given : Mapping[str, numpy.ndarray]
+            The values it began with.
+        """
+        begun_s = time.perf_counter()
+        trouble = self._trouble(engine)
+        if trouble is None:
+            return None
+        self._left -= 1
+        before = self._health.lost
+        self._health.blame(trouble.devices)
+        for last_resort in (False, True) if self._left else (True,):
+            try:
+                rest = self._attempt(engine, prepared, given, trouble, last_resort=last_resort)
+            except SyclschedError:  # there is no plan without these devices, or with so much memory
+                continue
+            lost = tuple(device for device in self._health.lost if device not in before)
+            report = replace(rest.recovery, lost=lost, took_s=time.perf_counter() - begun_s)
+            return replace(rest, recovery=report)
+        self.failed.setdefault("", trouble.first)
+        return None
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _trouble(self, engine: Engine) -> _Trouble | None:
+        """Return what is to be recovered from; None if there is nothing of the kind."""
+        if engine.cancelled or self._left <= 0:
+            return None
+        found = engine.failures.all
+        runtime = [f for f in found if f.reason in _OF_THE_RUNTIME]
+        own = [f for f in found if f.reason not in _OF_THE_RUNTIME]
+        retried = [f for f in own if self._may_retry(f.instruction.task)]
+        error = engine.error
+        if error is not None and not isinstance(error, (DeviceError, MemoryLimitError)):
+            return None
+        if not runtime and not retried and error is None:
+            return None
+        lanes = {i.id: lane.device for lane in engine.program.plan.lanes for i in lane.instructions}
+        devices = tuple(dict.fromkeys(d for f in runtime if (d := lanes[f.instruction.id]) != HOST))
+        trouble = _Trouble(runtime, own, error, devices)
+        first = min([*runtime, *retried], key=lambda f: f.instruction.id, default=None)
+        if first is not None:
+            trouble.first, trouble.reason = first.error, first.reason
+        elif error is not None:
+            trouble.first, trouble.reason = error, "memory" if isinstance(error, MemoryLimitError) else "device"
+        return trouble
+
+    def _may_retry(self, task: str | None) -> bool:
+        return task is not None and self._tried[task] < self._retries.get(task, 0)
+
+    def _attempt(
+        self,
+        engine: Engine,
+        prepared: Prepared,
+        given: Mapping[str, NumpyArray],
+        trouble: _Trouble,
+        *,
+        last_resort: bool,
+    ) -> Rest:
+        """Plan what is left; as a last resort without what failed, on all devices that answer."""
+        failed: dict[str, SyclschedError] = {}
+        retried = []
+        for each in trouble.own:
+            task = each.instruction.task or ""
+            if self._may_retry(task) and not last_resort:
+                retried.append(task)
+            else:
+                failed[task] = each.error
+        if last_resort:
+            failed |= {f.instruction.task or "": f.error for f in trouble.runtime}
+        out = self._health.lost if last_resort else self._health.left_out
+        platform = left_of(prepared.plan.platform, self._live, out)
+        unreachable: set[Buffer] = set()
+        while True:
+            left, contents = self._left_over(engine, prepared, given, platform, failed, unreachable)
+            nowhere = self._remains.impossible(left.tasks, platform)
+            if nowhere:
+                failed |= dict.fromkeys(nowhere, trouble.first)
+                continue
+            try:
+                arrays = {array.name: array for array in prepared.plan.arrays}
+                values = rescue(left.start, contents, engine.buffers, given, arrays)
+                break
+            except OutOfReachError as error:
+                unreachable.add(error.buffer)
+        if left.lost or left.dead:
+            # What cannot be made again is lost by what happened now, if by nothing else.
+            failed |= dict.fromkeys(
+                sorted(left.dead - failed.keys()) or [""], next(iter(failed.values()), trouble.first)
+            )
+        made = self._plan(left, platform)
+        self._note_lost(left, failed, trouble.first, arrays)
+        for task in retried:
+            self._tried[task] += 1
+        self.failed |= {task: error for task, error in failed.items() if task not in self.failed}
+        return Rest(made, values, self._report(trouble, left, prepared, made))
+
+    def _left_over(
+        self,
+        engine: Engine,
+        prepared: Prepared,
+        given: Mapping[str, NumpyArray],
+        platform: Platform,
+        failed: Mapping[str, SyclschedError],
+        unreachable: set[Buffer],
+    ) -> tuple[Left, dict[Buffer, int]]:
+        """Return what is left to do, and which versions lie where they can be reached."""
+        plan, failures = prepared.plan, engine.failures
+        versions = find_versions(plan.tasks)
+        work = [i for _, i in plan.instructions() if i.kind not in MEMORY_KINDS]
+        left_out, spoilt = set(failures.left_out), set(failures.spoilt)
+        for instruction in work:
+            if not engine.passed(instruction.id) and instruction.id not in left_out | spoilt:
+                # An engine that broke down does not know how far it got.
+                (left_out if engine.error is None else spoilt).add(instruction.id)
+        undone = left_out | spoilt
+        if not engine.lasting and failures.halted:
+            # Commands of a bound plan use memory again at their own time, and the last of them were never submitted.
+            last = max((i.id for i in work if i.id not in left_out), default=-1)
+            left_out |= {i.id for _, i in plan.instructions() if i.kind in MEMORY_KINDS and i.id > last}
+        done = {i.task for i in work if i.kind in ("launch", "host", "barrier") and i.id not in undone}
+        tasks = {task.name: task for task in plan.tasks}
+        spaces = {device.space for device in platform.devices}
+        contents = find_contents(plan, versions, left_out, spoilt)
+        contents = {b: v for b, v in reachable(contents, spaces).items() if b not in unreachable}
+        arrays = {array.name: array for array in plan.arrays}
+        whole: dict[str, set[int]] = {}
+        for name, array in arrays.items():
+            if array.is_input and (name if array.rows is None else array.rows.array) in given:
+                whole[name] = {GIVEN}
+        for (name, _), version in contents.items():
+            maker = versions.writer(name, version) if name in versions.writers else None
+            if maker is None or maker not in failed:
+                whole.setdefault(name, set()).add(version)
+        wanted = [name for name in versions.writers if not arrays[name].temporary]
+        left = what_is_left(
+            tasks,
+            versions,
+            whole,
+            {t for t in done if t is not None},
+            set(failed) & set(tasks),
+            wanted,
+            self._repeatable,
+        )
+        return left, contents
+
+    def _plan(self, left: Left, platform: Platform) -> Prepared:
+        from syclsched.planner import plan_graph
+
+        graph = self._remains.of(frozenset(left.tasks), platform)
+        plan = plan_graph(graph, platform, policy="heft", history=self._remains.times, rewrite="none")
+        return prepare(plan, graph)
+
+    def _note_lost(
+        self,
+        left: Left,
+        failed: Mapping[str, SyclschedError],
+        first: SyclschedError,
+        arrays: Mapping[str, PlannedArray],
+    ) -> None:
+        error = next(iter({**self.failed, **failed}.values()), first)
+        for name in left.lost:
+            rows = arrays[name].rows
+            whole, range_ = (name, None) if rows is None else (rows.array, (rows.start, rows.stop))
+            self.lost.setdefault(whole, []).append(LostRows(range_, error))
+
+    def _report(self, trouble: _Trouble, left: Left, before: Prepared, after: Prepared) -> Recovery:
+        place = {a.task: a.device for a in before.plan.schedule.assignments}
+        now = {a.task: a.device for a in after.plan.schedule.assignments}
+        first = trouble.first
+        return Recovery(
+            reason=trouble.reason,
+            what=str(first),
+            task=getattr(first, "task", None),
+            device=trouble.devices[0] if trouble.devices else None,
+            failures=max(1, len(trouble.runtime) + len(trouble.own)),
+            left_out=self._health.left_out,
+            planned=len(left.tasks),
+            redone=left.redone,
+            moved=sum(1 for task, device in now.items() if place.get(task) not in (None, device)),
+            given_up=tuple(sorted(left.dead)),
+        )

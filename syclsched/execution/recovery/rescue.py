@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values that survived a failure, brought to the host's memory: there every plan begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from syclsched.devices import faultpoints
+from syclsched.execution.buffers import Buffers, LiveBuffer, NumpyArray
+from syclsched.execution.program import Buffer
+from syclsched.execution.reading import read_numpy
+from syclsched.execution.recovery.versions import GIVEN
+from syclsched.model.plan import PlannedArray
+from syclsched.model.platform import HOST
+
+
+class OutOfReachError(Exception):
+    """A value lies where it cannot be read any more."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        super().__init__(buffer)
+        self.buffer = buffer
+
+
+def rescue(
+    start: Mapping[str, int],
+    contents: Mapping[Buffer, int],
+    buffers: Buffers,
+    given: Mapping[str, NumpyArray],
+    arrays: Mapping[str, PlannedArray],
+) -> dict[str, NumpyArray]:
+    """Return the values that the rest of a run begins with, and results that are there already.
+
+    Parameters
+    ----------
+    start : Mapping[str, int]
+        Version by array, or by segment.
+    contents : Mapping[(str, str), int]
+        Which version lies in which buffer that can be reached.
+    buffers : Buffers
+        The buffers.
+    given : Mapping[str, numpy.ndarray]
+        The values the run began with.
+    arrays : Mapping[str, PlannedArray]
+        The plan's arrays and segments.
+
+    Returns
+    -------
+    dict of str to numpy.ndarray
+        By whole array; rows that nobody wants are those of the value that was given, or nothing in particular.
+
+    Raises
+    ------
+    OutOfReachError
+        If a value cannot be read.
+    """
+    found: dict[str, NumpyArray] = {}
+    for name, version in start.items():
+        array = arrays[name]
+        rows = array.rows
+        if version == GIVEN and (name if rows is None else rows.array) in given:
+            if rows is None:
+                found[name] = given[name]
+            elif rows.array not in found:
+                found[rows.array] = given[rows.array]
+            elif found[rows.array] is not given[rows.array]:
+                found[rows.array][rows.start : rows.stop] = given[rows.array][rows.start : rows.stop]
+            continue
+        value = _read(name, version, contents, buffers)
+        if rows is None:
+            found[name] = value
+            continue
+        whole = found.get(rows.array)
+        if whole is None or whole is given.get(rows.array):
+            whole = found[rows.array] = _own(given.get(rows.array), arrays[rows.array])
+        whole[rows.start : rows.stop] = value
+    return found
+
+
+def _own(given: NumpyArray | None, array: PlannedArray) -> NumpyArray:
+    return np.zeros(array.shape, array.dtype) if given is None else given.copy()
+
+
+def _read(name: str, version: int, contents: Mapping[Buffer, int], buffers: Buffers) -> NumpyArray:
+    places = sorted((b for b, v in contents.items() if b[0] == name and v == version), key=lambda b: b[1] != HOST)
+    for buffer in places[:1]:
+        try:
+            live = buffers.get(buffer)
+            if live is not None:
+                _check(live)
+                return read_numpy(live)
+        except Exception as error:  # whatever the runtime raises
+            raise OutOfReachError(buffer) from error
+        raise OutOfReachError(buffer)
+    raise AssertionError(f"no version {version} of {name!r} was said to be anywhere")
+
+
+def _check(live: LiveBuffer) -> None:
+    if faultpoints.active is not None and live.is_usm and not live.on_host:
+        queue: Any = live.storage.sycl_queue
+        faultpoints.active.uses(queue)
+
+
+def reachable(contents: Mapping[Buffer, int], spaces: Iterable[str]) -> dict[Buffer, int]:
+    """Return the contents of some spaces only."""
+    kept = frozenset(spaces)
+    return {buffer: version for buffer, version in contents.items() if buffer[1] in kept}

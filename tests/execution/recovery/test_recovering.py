@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs that go on when something breaks: the same bits, whatever broke and whenever, and nothing left behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from opened import REFUSED, live_on
+from running import ASSIGN, DTYPE, JUDGE, MIX, graphs, plan_by, plan_on, plans, sequential
+
+from syclsched.errors import MemoryLimitError, RunCancelledError, TaskFailedError
+from syclsched.execution import bind, execute
+from syclsched.execution.recovery import recoverer
+from syclsched.model.graph import TaskGraph
+from syclsched.model.plan import Plan
+from syclsched.model.platform import Platform
+from syclsched.testing import faults
+
+pytestmark = pytest.mark.sycl
+
+DEADLINE_S = 240.0
+
+
+def braid(tasks: int = 16, strands: int = 3) -> TaskGraph:
+    """Strands that are written in place and read each other, through temporaries: every task needs those before."""
+    graph = TaskGraph("braid")
+    arrays = [graph.array(f"x{n}", data=np.arange(64, dtype=DTYPE) * (n + 1)) for n in range(strands)]
+    for index in range(tasks):
+        mine, other = arrays[index % strands], arrays[(index + 1) % strands]
+        if index % 4 == 3:
+            between = graph.array(f"t{index}", (64,), DTYPE, temporary=True)
+            graph.kernel(ASSIGN, name=f"set{index}", x=other, y=between)
+            other = between
+        graph.kernel(MIX, name=f"mix{index}", x=other, y=mine, a=index + 2)
+    return graph
+
+
+def spread(graph: TaskGraph, platform: Platform) -> Plan:
+    """Tasks go round over all devices and lanes."""
+    places = [(d.name, lane) for d in platform.compute_devices for lane in range(d.lanes)]
+    implementation = {"assign": "library", "mix": "opencl-c"}
+
+    def place(name: str) -> tuple[str, int, str]:
+        return *places[int(name[3:]) % len(places)], implementation[graph.task(name).family]
+
+    return plan_by(graph, platform, place)
+
+
+def check(run: Any, graph: TaskGraph, expected: dict[str, Any]) -> None:
+    run.wait(DEADLINE_S)
+    for name, array in graph.arrays.items():
+        if not array.temporary:
+            np.testing.assert_array_equal(run.result(name, timeout=DEADLINE_S), expected[name], err_msg=name)
+
+
+def passed(plan: Plan, graph: TaskGraph, devices: Any, point: Any) -> int:
+    """How often an undisturbed run passes a point."""
+    with faults.inject() as seen, execute(plan, graph, devices) as run:
+        run.wait(DEADLINE_S)
+    return seen.passed(point)
+
+
+# --- one fault at every point -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["submission", "copy", "allocation", "on device", "on device, done"])
+def test_a_fault_at_any_point_changes_no_bit(kind: str, submission: None) -> None:
+    platform, devices = live_on(2)
+    graph = braid()
+    plan = spread(graph, platform)
+    expected = sequential(graph, graph.data)
+    make = {
+        "submission": faults.fail_submission,
+        "copy": faults.fail_copy,
+        "allocation": faults.fail_allocation,
+        "on device": faults.fail_on_device,
+        "on device, done": lambda n: faults.fail_on_device(n, done=True),
+    }[kind]
+    points = passed(plan, graph, devices, kind if kind in ("copy", "allocation") else "submission")
+    step = 1 if kind == "copy" else 3
+    for number in range(1, points + 1, step):
+        with faults.inject(make(number)) as seen, execute(plan, graph, devices, recover=True) as run:
+            check(run, graph, expected)
+            assert len(seen.injected) == 1
+            assert len(run.recoveries) == 1
+    for name, value in graph.data.items():
+        np.testing.assert_array_equal(value, np.arange(64, dtype=DTYPE) * (int(name[1:]) + 1))
+
+
+@pytest.mark.parametrize("after", [0, 1, 2, 4])
+@pytest.mark.parametrize("device", ["cpu.0", "cpu.1", "accelerator.0", "accelerator.1"])
+def test_a_device_that_is_lost_is_done_without(device: str, after: int, submission: None) -> None:
+    platform, devices = live_on(2)
+    if device not in {d.name for d in platform.compute_devices}:
+        pytest.skip(f"no device {device!r} here")
+    graph = braid()
+    plan = spread(graph, platform)
+    with faults.inject(faults.lose(device, after=after)) as seen, execute(plan, graph, devices, recover=True) as run:
+        check(run, graph, sequential(graph, graph.data))
+        assert seen.injected[0].what == "lost"
+        assert run.recoveries[0].lost == run.recoveries[0].left_out == (device,)
+        begun = run.trace().spans
+        assert device not in {s.device for s in begun[-4:]}
+    assert run.trace().recoveries == run.recoveries
+
+
+def test_runs_of_a_bound_plan_recover_and_the_next_ones_do_without_what_is_lost() -> None:
+    platform, devices = live_on(None)
+    graph = braid()
+    lost = platform.compute_devices[-1].name
+    with bind(spread(graph, platform), graph, devices, recover=True) as runner:
+        assert runner.replayed == (len({d.space for d in platform.compute_devices}) == 1)
+        with faults.inject(faults.lose(lost, after=3)):
+            for turn in range(3):
+                inputs = {f"x{n}": np.arange(64, dtype=DTYPE) + turn * n for n in range(3)}
+                run = runner.run(inputs)
+                check(run, graph, sequential(graph, inputs))
+                assert bool(run.recoveries) == (turn == 0)
+                assert lost not in {lane.device for lane in runner.plan.lanes} or turn == 0
+
+
+@pytest.mark.parametrize("number", [1, 4, 8, 11])
+def test_a_replay_recovers_and_the_runner_goes_on_as_before(number: int) -> None:
+    platform, devices = live_on(None)
+    graph = braid()
+    plan = plan_by(graph, platform, lambda n: ("cpu", int(n[3:]) % 2, "numba-dpex" if n[0] == "m" else "library"))
+    graph = braid_without_libraries()
+    plan = plan_by(graph, platform, lambda n: ("cpu", int(n[3:]) % 2, "opencl-c"))
+    expected = sequential(graph, graph.data)
+    with bind(plan, graph, devices, recover=True) as runner:
+        assert runner.replayed, runner.why_not_replayed
+        for fault in (faults.fail_submission(number), faults.fail_on_device(number, done=True)):
+            with faults.inject(fault) as seen:
+                for _ in range(2):
+                    check(runner.run(), graph, expected)
+                assert len(seen.injected) == 1
+        assert runner.plan is plan
+
+
+def braid_without_libraries() -> TaskGraph:
+    graph = TaskGraph("braid of kernels")
+    arrays = [graph.array(f"x{n}", data=np.arange(64, dtype=DTYPE) * (n + 1)) for n in range(3)]
+    for index in range(10):
+        graph.kernel(MIX, name=f"mix{index}", x=arrays[(index + 1) % 3], y=arrays[index % 3], a=index + 2)
+    return graph
+
+
+# --- many faults, at random -------------------------------------------------------------------------
+
+
+@given(data=st.data())
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@pytest.mark.parametrize("sub_devices", [None, 2])
+def test_random_faults_in_random_graphs_change_no_bit(sub_devices: int | None, data: st.DataObject) -> None:
+    platform, devices = live_on(sub_devices)
+    graph = data.draw(graphs(ranges=data.draw(st.booleans())))
+    plan = data.draw(plans(graph, platform))
+    rng = np.random.default_rng(len(graph))
+    inputs = {name: rng.integers(-(2**40), 2**40, a.shape) for name, a in graph.arrays.items()}
+    untouched = {name: value.copy() for name, value in inputs.items()}
+    device = data.draw(st.sampled_from([d.name for d in platform.compute_devices]))
+    lost = faults.lose(device, after=data.draw(st.integers(0, 12)))
+    chosen = data.draw(
+        st.sampled_from([(faults.at_random(0.1, most=3),), (lost,), (lost, faults.at_random(0.05, most=2))])
+    )
+    with faults.inject(*chosen, seed=data.draw(st.integers(0, 99))):
+        if data.draw(st.booleans()):
+            try:
+                runner = bind(plan, graph, devices, recover=True)
+            except MemoryLimitError:
+                return  # before anything ran
+            with runner:
+                check(runner.run(inputs), graph, sequential(graph, inputs))
+        else:
+            with execute(plan, graph, devices, inputs, recover=True) as run:
+                check(run, graph, sequential(graph, inputs))
+    for name, value in untouched.items():
+        np.testing.assert_array_equal(inputs[name], value, err_msg=f"input {name} was written to")
+
+
+# --- what cannot be recovered -----------------------------------------------------------------------
+
+
+def test_what_always_fails_ends_with_the_first_cause_and_everything_else_is_done() -> None:
+    platform, devices = live_on(None)
+    graph = braid_without_libraries()
+    y = graph.array("y", data=np.zeros(100, DTYPE))
+    graph.kernel(REFUSED, name="bad99", x=graph.array("x", data=np.ones(100, DTYPE)), y=y, a=1)
+    graph.kernel(MIX, name="mix99", x=y, y=graph.array("z", data=np.ones(100, DTYPE)), a=1)
+    plan = plan_by(graph, platform, lambda n: ("cpu", int(n[3:]) % 2, "opencl-c"))
+    with execute(plan, graph, devices, recover=True) as run:
+        with pytest.raises(TaskFailedError, match=r"task 'bad99'.*could not be submitted"):
+            run.wait(DEADLINE_S)
+        assert 1 <= len(run.recoveries) <= recoverer.MOST_RECOVERIES
+        assert set(run.recoveries[-1].given_up) == {"bad99", "mix99"}
+        expected = sequential(braid_without_libraries(), graph.data)
+        for name in ("x0", "x1", "x2"):
+            np.testing.assert_array_equal(run.result(name), expected[name])
+        for name in ("y", "z"):
+            with pytest.raises(TaskFailedError, match="task 'bad99'"):
+                run.result(name)
+
+
+def test_with_no_device_left_what_was_complete_can_still_be_read() -> None:
+    platform, devices = live_on(None)
+    graph = TaskGraph("nothing left")
+    early = graph.array("early", data=np.ones(64, DTYPE))
+    late = graph.array("late", data=np.ones(64, DTYPE))
+    graph.host(lambda y: np.multiply(y, 5, out=y), name="first", y=early.update())
+    for index in range(3):
+        graph.kernel(MIX, name=f"mix{index}", x=early, y=late, a=index)
+    plan = plan_on(graph, platform.select(["cpu"]), "cpu")
+    with faults.inject(faults.lose("cpu", after=2)), execute(plan, graph, devices, recover=True) as run:
+        with pytest.raises(TaskFailedError):
+            run.wait(DEADLINE_S)
+        np.testing.assert_array_equal(run.result("early"), np.full(64, 5))
+        with pytest.raises(TaskFailedError):
+            run.result("late")
+
+
+def test_a_function_with_side_effects_is_not_called_twice_to_recover() -> None:
+    platform, devices = live_on(None)
+    graph = TaskGraph("side effects")
+    calls = []
+
+    def once(y: Any) -> None:
+        calls.append(1)
+        y[...] = 3
+
+    y = graph.array("y", (64,), DTYPE)
+    z = graph.array("z", data=np.ones(64, DTYPE))
+    graph.host(once, name="once", y=y.write())
+    graph.kernel(MIX, name="use", x=y, y=z, a=1)
+    expected = np.full(64, 3) + 3 + np.arange(64)
+    for device in ("cpu", platform.compute_devices[-1].name):
+        calls.clear()
+        plan = plan_on(graph, platform, device)
+        for number in range(1, 4):
+            with faults.inject(faults.fail_on_device(number)), execute(plan, graph, devices, recover=True) as run:
+                np.testing.assert_array_equal(run.result("z", timeout=DEADLINE_S), expected)
+                run.wait(DEADLINE_S)
+            assert len(calls) == number
+
+
+def test_cancelled_runs_are_not_recovered() -> None:
+    platform, devices = live_on(None)
+    graph = braid()
+    with faults.inject(faults.hang("cpu", after=2), faults.fail_on_device(2)) as seen:
+        run = execute(spread(graph, platform), graph, devices, recover=True)
+        run.cancel()
+        seen.release()
+        with pytest.raises((RunCancelledError, TaskFailedError)):
+            run.wait(DEADLINE_S)
+        assert run.recoveries == ()
+        run.close()
+
+
+def test_the_number_of_recoveries_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    platform, devices = live_on(None)
+    graph = braid()
+    with (
+        faults.inject(faults.fail_submission(5, times=10_000)) as seen,
+        execute(spread(graph, platform), graph, devices, recover=True) as run,
+    ):
+        with pytest.raises(TaskFailedError):
+            run.wait(DEADLINE_S)
+        assert len(run.recoveries) <= recoverer.MOST_RECOVERIES
+        assert seen.injected
+
+
+# --- retries ----------------------------------------------------------------------------------------
+
+
+def test_a_function_that_raises_is_called_again_on_what_it_had_before() -> None:
+    platform, devices = live_on(None)
+    graph = TaskGraph("retries")
+    calls = []
+
+    def flaky(y: Any) -> None:
+        calls.append(1)
+        y += 1
+        if len(calls) < 3:
+            raise OSError("half way")
+
+    graph.host(flaky, name="flaky", y=graph.array("y", data=np.zeros(4, DTYPE)).update(), retries=2)
+    plan = plan_on(graph, platform, "cpu")
+    with execute(plan, graph, devices) as run:
+        assert run.result("y", timeout=DEADLINE_S).tolist() == [1, 1, 1, 1]
+        assert run.counts.retried == ["flaky", "flaky"]
+    calls.clear()
+    with (
+        faults.inject(faults.fail_host_call(1, times=3)),
+        execute(plan, graph, devices) as run,
+        pytest.raises(TaskFailedError, match=r"task 'flaky'.*injected"),
+    ):
+        run.wait(DEADLINE_S)
+    assert not calls
+
+
+def test_a_task_whose_status_says_it_failed_is_tried_again() -> None:
+    platform, devices = live_on(None)
+    graph = TaskGraph("status")
+    x = graph.array("x", data=np.full(3, -1, DTYPE))
+    graph.kernel(JUDGE, name="judge", x=x, status=graph.array("status", (1,), "int32"), retries=2)
+    y = graph.array("y", (3,), DTYPE)
+    graph.kernel(ASSIGN, name="other", x=x, y=y)
+    with execute(plan_on(graph, platform, "cpu"), graph, devices, recover=True) as run:
+        with pytest.raises(TaskFailedError, match=r"task 'judge'.*x is negative"):
+            run.wait(DEADLINE_S)
+        assert [r.reason for r in run.recoveries] == ["status", "status"]
+        assert run.result("y").tolist() == [-1, -1, -1]
+        with pytest.raises(TaskFailedError):
+            run.result("status")
