@@ -17,6 +17,7 @@ from syclsched.errors import StorageError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from syclsched.model.plan import Plan
     from syclsched.model.trace import Trace
 
 _HINT = "Choose a folder that is there and that you can write to"
@@ -143,6 +144,7 @@ def write_pictures(
     gantt_file: Path | None,
     console: Console,
     disturbed: str = "",
+    plan: Plan | None = None,
 ) -> None:
     """Write the Perfetto trace and the Gantt chart that were asked for.
 
@@ -158,11 +160,13 @@ def write_pictures(
         Where to say so.
     disturbed : str, optional
         What went differently than planned; for the title.
+    plan : Plan, optional
+        What ran: with it, memory in use is in the Perfetto trace.
     """
     if trace_file is not None:
         from syclsched.tracing import save_perfetto
 
-        save_perfetto([t for t in (predicted, trace) if t is not None], trace_file)
+        save_perfetto([t for t in (predicted, trace) if t is not None], trace_file, plan)
         console.print(f"trace written to {trace_file} (open it in Perfetto)", highlight=False)
     if gantt_file is not None:
         from syclsched.tracing import draw_gantt

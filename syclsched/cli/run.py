@@ -16,12 +16,14 @@ import typer
 from syclsched.cli import options as opt
 from syclsched.cli.output import check_outputs, read_text, warnings_shown, write_pictures, write_text
 from syclsched.cli.planning import Planned, plan_for
+from syclsched.cli.streaming import check_in_flight, show_statistics, stream_workload
 from syclsched.errors import ArgumentError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from syclsched.execution import Run, Safeguards
+    from syclsched.execution.stream import StreamStatistics
     from syclsched.model.plan import Plan
     from syclsched.model.trace import Trace
     from syclsched.workloads import CheckResult, Workload
@@ -60,6 +62,16 @@ def run_command(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Plan and simulate only.")] = False,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Run this often; the median is reported.")] = 1,
+    in_flight: Annotated[
+        int | None,
+        typer.Option(
+            "--in-flight",
+            metavar="K",
+            min=1,
+            help="Run as a stream: K of the --repeat runs are on their way at once, each with memory of its own. "
+            "Results come in order; the time from one to the next is reported.",
+        ),
+    ] = None,
     calibrate: Annotated[
         bool,
         typer.Option(
@@ -137,6 +149,8 @@ def run_command(
 
     [bold]syclsched run stencil --debug[/bold] checks what every task writes.
 
+    [bold]syclsched run cholesky --repeat 50 --in-flight 3[/bold] does it 50 times, 3 of them at once.
+
     [bold]syclsched run cholesky --dynamic dmdas[/bold] decides where each task goes as it becomes ready;
     [bold]--dynamic hybrid[/bold] follows a plan for as long as it is right.
 
@@ -160,6 +174,8 @@ def run_command(
             hint="Add --dry-run to plan and simulate, or choose devices of this machine with --devices",
         )
     safeguards = Safeguards(debug=debug, nan_guard=nan_guard)
+    if in_flight is not None:
+        check_in_flight(dynamic, dry_run)
     if dynamic is not None:
         policy, rewrite = _check_dynamic(dynamic, policy, rewrite, plan_file, safeguards, dry_run)
     given = None if plan_file is None else _read_plan(plan_file)
@@ -174,13 +190,16 @@ def run_command(
             console.print(f"plan written to {save_plan}")
         if dry_run:
             outcome = _simulated(planned.plan)
+        elif in_flight is not None:
+            streamed = stream_workload(planned, workload, repeat, in_flight, safeguards, console)
+            outcome = _Outcome(streamed.trace, streamed.check, (streamed.trace.makespan_s,), streamed.statistics)
         else:
             with warnings_shown(console):
                 start = _starter(planned, workload, safeguards, dynamic)
                 outcome = _measured(planned, workload, repeat, console, start)
     _show(outcome, planned.plan, json_output, console)
-    predicted = None if dry_run else _prediction(planned.plan)
-    write_pictures(outcome.trace, predicted, trace_file, gantt_file, console)
+    predicted = None if dry_run or in_flight is not None else _prediction(planned.plan)
+    write_pictures(outcome.trace, predicted, trace_file, gantt_file, console, plan=planned.plan)
     if record_file is not None:
         from syclsched.model.serial import to_json
 
@@ -197,6 +216,7 @@ class _Outcome:
     trace: Trace
     check: CheckResult | None
     makespans_s: tuple[float, ...]
+    stream: StreamStatistics | None = None
 
 
 def _read_plan(path: Path) -> Plan:
@@ -302,6 +322,8 @@ def _show(outcome: _Outcome, plan: Plan, as_json: bool, console: Console) -> Non
             f"{len(outcome.makespans_s)} runs: median {outcome.trace.makespan_s * 1e3:.2f} ms, "
             f"from {low * 1e3:.2f} to {high * 1e3:.2f} ms"
         )
+    if outcome.stream is not None:
+        show_statistics(outcome.stream, console)
     if outcome.check is not None:
         mark = "[green]right[/green]" if outcome.check.ok else "[bold red]WRONG[/bold red]"
         console.print(f"result: {mark}, {outcome.check.text}")
@@ -326,6 +348,7 @@ def _summary(outcome: _Outcome, plan: Plan) -> dict[str, Any]:
         "gap": plan.gap,
         "makespan_s": outcome.trace.makespan_s,
         "makespans_s": outcome.makespans_s,
+        "stream": None if outcome.stream is None else asdict(outcome.stream),
         "result": None if outcome.check is None else asdict(outcome.check),
         "where": where,
         "counters": asdict(plan.counters),

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from syclsched.cli.output import check_outputs, read_text, write_pictures
+from syclsched.errors import ArgumentError
 
 
 def trace_command(
@@ -17,6 +18,15 @@ def trace_command(
         str | None,
         typer.Option("--story", metavar="TASK", help="Tell everything that happened to one task, and nothing else."),
     ] = None,
+    plan_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--plan",
+            metavar="FILE",
+            help="The plan that ran (`syclsched run --save-plan`): names links, tells waits for memory from waits for "
+            "data, and what more lanes would have done.",
+        ),
+    ] = None,
     trace_file: Annotated[
         Path | None, typer.Option("--trace", metavar="FILE", help="Write a trace for Perfetto.")
     ] = None,
@@ -24,14 +34,20 @@ def trace_command(
         Path | None, typer.Option("--gantt", metavar="FILE", help="Draw a Gantt chart (.png, .svg, .pdf).")
     ] = None,
 ) -> None:
-    """Show where time went in a recorded run, and draw it.
+    """Show where time went in a recorded run, why lanes were idle, and what would have shortened it; and draw it.
 
-    [bold]syclsched trace run-record.json --gantt run.png[/bold]
+    It names the critical path as it really was (through dependencies, lanes, copies and the host's submissions), and
+    tells how much copying was hidden under kernels.
+
+    [bold]syclsched run cholesky --record run-record.json --save-plan plan.json[/bold]
+
+    [bold]syclsched trace run-record.json --plan plan.json --gantt run.png[/bold]
 
     [bold]syclsched trace run-record.json --story gemm_3_2[/bold] tells what one task waited for, and what it held up.
     """
     from rich.console import Console
 
+    from syclsched.model.plan import Plan
     from syclsched.model.serial import from_json
     from syclsched.model.trace import Trace
     from syclsched.tracing import make_report, render_report
@@ -40,8 +56,11 @@ def trace_command(
     console = Console(highlight=False)
     check_outputs(trace_file, pictures=[gantt_file])
     trace = from_json(Trace, read_text(record), where=str(record))
+    plan = None if plan_file is None else Plan.from_json(read_text(plan_file), where=str(plan_file))
+    if plan is not None and plan.name != trace.name:
+        raise ArgumentError(f"the run is of {trace.name!r}, the plan of {plan.name!r}", where=str(plan_file))
     if story is not None:
         console.print(tell_story(trace, story), markup=False, soft_wrap=True)
     else:
-        render_report(make_report(trace), console)
-    write_pictures(trace, None, trace_file, gantt_file, console)
+        render_report(make_report(trace, plan), console)
+    write_pictures(trace, None, trace_file, gantt_file, console, plan=plan)

@@ -3,7 +3,8 @@
 
 Source of the format: "Trace Event Format", the Chromium project's document of that name. One process per run
 ("predicted", "measured"), one thread per lane, one complete event per instruction, an arrow wherever a lane
-waits for another, and counters of running tasks and copied bytes.
+waits for another, and counters of running tasks, copied bytes, what each lane has been given and not yet done, and
+memory in use. For each lane that was measured a row says why it did not compute; what is on the critical path says so.
 """
 
 from __future__ import annotations
@@ -16,10 +17,25 @@ from pathlib import Path
 from typing import Any
 
 from syclsched.errors import StorageError
+from syclsched.model.plan import Plan
 from syclsched.model.trace import Span, Trace
+from syclsched.tracing.causes import Causes, find_causes
+from syclsched.tracing.counters import counter_steps
+from syclsched.tracing.critical import path_steps
+from syclsched.tracing.idle import idle_pieces
 from syclsched.tracing.lanes import lane_order
 
 Event = dict[str, Any]
+
+#: What the rows of idle lanes say.
+IDLE_NAMES = {
+    "no_task": "nothing left to do",
+    "copy": "waits for a copy",
+    "lanes": "waits for another lane",
+    "submission": "waits for the host to submit",
+    "memory": "waits for memory",
+    "starting": "ready, not started",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +47,7 @@ class _Slice:
     finish_ns: int
 
 
-def to_perfetto(traces: Trace | Iterable[Trace]) -> dict[str, Any]:
+def to_perfetto(traces: Trace | Iterable[Trace], plan: Plan | None = None) -> dict[str, Any]:
     """Return traces as one document of the Chrome trace event format.
 
     Parameters
@@ -39,6 +55,8 @@ def to_perfetto(traces: Trace | Iterable[Trace]) -> dict[str, Any]:
     traces : Trace or iterable of Trace
         A measured trace becomes two processes, what the plan predicted and what was measured; a simulated one
         becomes one.
+    plan : Plan, optional
+        What ran, in all of them: with it memory in use is drawn.
 
     Returns
     -------
@@ -53,13 +71,13 @@ def to_perfetto(traces: Trace | Iterable[Trace]) -> dict[str, Any]:
         label = trace.name if len(listed) == 1 else f"{trace.name} ({trace.policy})"
         kinds = ("predicted",) if trace.simulated else ("predicted", "measured")
         for kind in kinds:
-            events += _process(trace, f"{kind}: {label}", pid, kind == "predicted" and not trace.simulated)
+            events += _process(trace, f"{kind}: {label}", pid, kind == "predicted" and not trace.simulated, plan)
             pid += 1
         summary.append(_summary(trace))
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"runs": summary}}
 
 
-def save_perfetto(traces: Trace | Iterable[Trace], path: str | Path) -> None:
+def save_perfetto(traces: Trace | Iterable[Trace], path: str | Path, plan: Plan | None = None) -> None:
     """Write traces to a file that Perfetto opens.
 
     Parameters
@@ -68,13 +86,15 @@ def save_perfetto(traces: Trace | Iterable[Trace], path: str | Path) -> None:
         See `to_perfetto`.
     path : str or Path
         A name that ends in ``.gz`` is compressed; Perfetto opens both.
+    plan : Plan, optional
+        See `to_perfetto`.
 
     Raises
     ------
     StorageError
         If the file cannot be written.
     """
-    text = json.dumps(to_perfetto(traces), separators=(",", ":"), allow_nan=False).encode()
+    text = json.dumps(to_perfetto(traces, plan), separators=(",", ":"), allow_nan=False).encode()
     try:
         Path(path).write_bytes(gzip.compress(text, mtime=0) if str(path).endswith(".gz") else text)
     except OSError as error:
@@ -83,7 +103,7 @@ def save_perfetto(traces: Trace | Iterable[Trace], path: str | Path) -> None:
         ) from error
 
 
-def _process(trace: Trace, name: str, pid: int, predicted: bool) -> Iterator[Event]:
+def _process(trace: Trace, name: str, pid: int, predicted: bool, plan: Plan | None) -> Iterator[Event]:
     slices = [_slice(span, predicted) for span in trace.spans]
     rows = _rows(slices)
     yield _metadata(pid, 0, "process_name", name=name)
@@ -91,10 +111,36 @@ def _process(trace: Trace, name: str, pid: int, predicted: bool) -> Iterator[Eve
     for tid, label in sorted({(tid, label) for tid, label in rows.values()}):
         yield _metadata(pid, tid, "thread_name", name=label)
         yield _metadata(pid, tid, "thread_sort_index", sort_index=tid)
+    causes = None if predicted else find_causes(trace, plan)
+    critical = set() if causes is None else {s.span.instruction for s in path_steps(causes)}
     for piece in slices:
-        yield _complete(piece, pid, rows[piece.span.instruction][0], predicted)
+        yield _complete(piece, pid, rows[piece.span.instruction][0], predicted, piece.span.instruction in critical)
     yield from _arrows(slices, rows, pid)
-    yield from _counters(slices, pid)
+    times = [(p.span, p.start_ns, p.finish_ns) for p in slices]
+    counters = counter_steps(times, plan, submitted=not predicted)
+    for counter, unit, steps in counters:
+        for moment, value in steps:
+            yield {"ph": "C", "pid": pid, "tid": 0, "name": counter, "ts": moment / 1000, "args": {unit: value}}
+    if causes is not None and not trace.simulated:
+        yield from _idle_rows(causes, trace, pid, 1 + max((tid for tid, _ in rows.values()), default=0))
+
+
+def _idle_rows(causes: Causes, trace: Trace, pid: int, tid: int) -> Iterator[Event]:
+    """Yield a row for each lane that says why it did not compute."""
+    kinds = {s.lane: s.lane_kind for s in trace.spans}
+    for lane in lane_order(trace.spans):
+        if kinds[lane] == "copy":
+            continue
+        yield _metadata(pid, tid, "thread_name", name=f"{lane} idle")
+        yield _metadata(pid, tid, "thread_sort_index", sort_index=tid)
+        for piece in idle_pieces(causes, lane, trace.makespan_s):
+            start_ns, finish_ns = round(piece.start_s * 1e9), round(piece.finish_s * 1e9)
+            if finish_ns > start_ns:
+                yield {
+                    "ph": "X", "pid": pid, "tid": tid, "name": IDLE_NAMES[piece.reason], "cat": "idle",
+                    "ts": start_ns / 1000, "dur": (finish_ns - start_ns) / 1000, "args": {},
+                }  # fmt: skip
+        tid += 1
 
 
 def _slice(span: Span, predicted: bool) -> _Slice:
@@ -126,7 +172,7 @@ def _metadata(pid: int, tid: int, name: str, /, **args: Any) -> Event:
     return {"ph": "M", "pid": pid, "tid": tid, "name": name, "args": args}
 
 
-def _complete(piece: _Slice, pid: int, tid: int, predicted: bool) -> Event:
+def _complete(piece: _Slice, pid: int, tid: int, predicted: bool, critical: bool) -> Event:
     span = piece.span
     args: dict[str, Any] = {"instruction": span.instruction, "family": span.family, "kind": span.kind}
     args |= {"implementation": span.implementation, "task": span.task} if span.task is not None else {}
@@ -141,6 +187,10 @@ def _complete(piece: _Slice, pid: int, tid: int, predicted: bool) -> Event:
             "predicted_start_us": span.predicted_start_s * 1e6,
             "predicted_duration_us": (span.predicted_finish_s - span.predicted_start_s) * 1e6,
         }
+    if critical:
+        args["critical_path"] = True
+    if span.generation:
+        args["generation"] = span.generation
     name = f"copy for {span.task}" if span.kind == "copy" else span.task or span.kind
     return {
         "ph": "X",
@@ -171,24 +221,6 @@ def _arrows(slices: Sequence[_Slice], rows: dict[int, tuple[int, str]], pid: int
             common = {"cat": "wait", "name": "wait", "id": f"{pid}.{waited}.{piece.span.instruction}", "pid": pid}
             yield {"ph": "s", **common, "tid": rows[waited][0], "ts": begin / 1000}
             yield {"ph": "f", "bp": "e", **common, "tid": rows[piece.span.instruction][0], "ts": end / 1000}
-
-
-def _counters(slices: Sequence[_Slice], pid: int) -> Iterator[Event]:
-    """Yield how many tasks run at each moment, and the bytes copied so far."""
-    changes: dict[int, int] = {}
-    copied: dict[int, int] = {}
-    for piece in slices:
-        if piece.span.kind == "copy":
-            copied[piece.finish_ns] = copied.get(piece.finish_ns, 0) + piece.span.nbytes
-        elif piece.finish_ns > piece.start_ns:
-            changes[piece.start_ns] = changes.get(piece.start_ns, 0) + 1
-            changes[piece.finish_ns] = changes.get(piece.finish_ns, 0) - 1
-    for name, unit, steps in (("running tasks", "tasks", changes), ("copied", "bytes", copied)):
-        value = 0
-        for moment in sorted(steps):
-            if steps[moment]:
-                value += steps[moment]
-                yield {"ph": "C", "pid": pid, "tid": 0, "name": name, "ts": moment / 1000, "args": {unit: value}}
 
 
 def _summary(trace: Trace) -> dict[str, Any]:

@@ -8,6 +8,10 @@ from dataclasses import dataclass, field
 
 from syclsched.model.plan import Plan
 from syclsched.model.trace import Span, Trace
+from syclsched.tracing.causes import Causes, find_causes
+from syclsched.tracing.critical import CriticalPath, critical_path
+from syclsched.tracing.idle import Idle, lane_idle, overlap
+from syclsched.tracing.lanes import lane_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,10 @@ class DeviceRow:
         ``busy_s`` over ``lanes`` times makespan.
     predicted_utilisation : float
         The same by the plan.
+    idle : Idle, optional
+        Why its lanes did not compute, summed over them: adds up to ``idle_s``.
+    overlap : float or None, optional
+        The share of its copying time in which its kernels ran, too; None if nothing was copied.
     """
 
     device: str
@@ -66,6 +74,31 @@ class DeviceRow:
     copying_s: float
     utilisation: float
     predicted_utilisation: float
+    idle: Idle = field(default_factory=Idle)
+    overlap: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LaneRow:
+    """How busy one lane was.
+
+    Parameters
+    ----------
+    lane, device : str
+        Which.
+    busy_s : float
+        Seconds it computed.
+    utilisation : float
+        The same as a share of the makespan.
+    idle : Idle
+        Why it did not compute the rest of the time.
+    """
+
+    lane: str
+    device: str
+    busy_s: float
+    utilisation: float
+    idle: Idle
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +163,10 @@ class Report:
         Of the plan's makespan; 0 if nothing is known.
     copies_undone : int, optional
         Copies that did not end well.
+    lanes : tuple of LaneRow, optional
+        Those that compute, in the platform's order.
+    path : CriticalPath, optional
+        Why it did not end earlier.
     """
 
     name: str
@@ -153,6 +190,8 @@ class Report:
     copies_undone: int = 0
     held_bytes: Mapping[str, int] = field(default_factory=dict)
     planned_peak_bytes: Mapping[str, int] = field(default_factory=dict)
+    lanes: tuple[LaneRow, ...] = ()
+    path: CriticalPath = field(default_factory=CriticalPath)
 
     @property
     def complete(self) -> bool:
@@ -192,6 +231,9 @@ def make_report(trace: Trace, plan: Plan | None = None) -> Report:
     """
     work = [s.outcome for s in trace.spans if s.kind in ("launch", "host", "barrier")]
     ran = [s for s in trace.spans if s.outcome != "cancelled"]
+    several = len({s.generation for s in trace.spans}) > 1  # the bound is that of one
+    causes = find_causes(trace, plan)
+    lanes = _lane_rows(causes, trace)
     return Report(
         name=trace.name,
         policy=trace.policy,
@@ -199,7 +241,7 @@ def make_report(trace: Trace, plan: Plan | None = None) -> Report:
         makespan_s=trace.makespan_s,
         predicted_makespan_s=trace.predicted_makespan_s,
         families=_families(ran),
-        devices=_devices(ran, trace, plan),
+        devices=_devices(ran, trace, plan, lanes),
         links=_links(ran, plan),
         dependencies=None if plan is None else plan.counters.dependencies,
         waits=sum(len(s.waits) for s in trace.spans),
@@ -210,10 +252,12 @@ def make_report(trace: Trace, plan: Plan | None = None) -> Report:
         failed=work.count("failed"),
         cancelled=work.count("cancelled"),
         peak_bytes=dict(trace.peak_bytes),
-        lower_bound_s=0.0 if plan is None else plan.lower_bound_s,
         held_bytes=dict(trace.held_bytes),
         planned_peak_bytes={} if plan is None else dict(plan.peak_bytes),
+        lower_bound_s=0.0 if plan is None or several else plan.lower_bound_s,
         copies_undone=sum(1 for s in trace.spans if s.kind == "copy" and s.outcome != "done"),
+        lanes=lanes,
+        path=critical_path(causes, plan),
     )
 
 
@@ -247,7 +291,22 @@ def _families(spans: Iterable[Span]) -> tuple[FamilyRow, ...]:
     return tuple(sorted(rows, key=lambda r: (-r.seconds, r.family, r.device, r.implementation)))
 
 
-def _devices(spans: list[Span], trace: Trace, plan: Plan | None) -> tuple[DeviceRow, ...]:
+def _lane_rows(causes: Causes, trace: Trace) -> tuple[LaneRow, ...]:
+    found = []
+    order = lane_order(trace.spans)
+    kinds = {s.lane: (s.device, s.lane_kind) for s in trace.spans}
+    for lane in order:
+        device, kind = kinds[lane]
+        if kind == "copy":
+            continue
+        tasks = [s for s in causes.spans if s.lane == lane and s.kind != "copy"]
+        busy_s = busy_seconds((s.start_s, s.finish_s) for s in tasks)
+        share = busy_s / trace.makespan_s if trace.makespan_s > 0 else 0.0
+        found.append(LaneRow(lane, device, busy_s, share, lane_idle(causes, lane, trace.makespan_s)))
+    return tuple(found)
+
+
+def _devices(spans: list[Span], trace: Trace, plan: Plan | None, rows: tuple[LaneRow, ...]) -> tuple[DeviceRow, ...]:
     lanes: dict[str, int] = {}
     if plan is not None:
         lanes = {d.name: d.lanes for d in plan.platform.devices}
@@ -258,16 +317,20 @@ def _devices(spans: list[Span], trace: Trace, plan: Plan | None) -> tuple[Device
             seen[span.device].add(span.lane)
     for device, names in seen.items():
         lanes[device] = max(lanes.get(device, 1), len(names))
-    return tuple(_device(name, count, spans, trace) for name, count in lanes.items())
+    return tuple(_device(name, count, spans, trace, rows) for name, count in lanes.items())
 
 
-def _device(name: str, lanes: int, spans: list[Span], trace: Trace) -> DeviceRow:
+def _device(name: str, lanes: int, spans: list[Span], trace: Trace, rows: tuple[LaneRow, ...]) -> DeviceRow:
     mine = [s for s in spans if s.device == name]
     tasks = [s for s in mine if s.kind != "copy"]
     busy_s = sum(busy_seconds((s.start_s, s.finish_s) for s in lane) for lane in _by_lane(tasks))
     copying_s = sum(
         busy_seconds((s.start_s, s.finish_s) for s in lane) for lane in _by_lane(s for s in mine if s.kind == "copy")
     )
+    used = [row for row in rows if row.device == name]
+    idle = Idle(no_task_s=(lanes - len(used)) * trace.makespan_s)
+    for row in used:
+        idle.add(row.idle)
     capacity_s, predicted_s = lanes * trace.makespan_s, lanes * trace.predicted_makespan_s
     return DeviceRow(
         device=name,
@@ -278,6 +341,8 @@ def _device(name: str, lanes: int, spans: list[Span], trace: Trace) -> DeviceRow
         copying_s=copying_s,
         utilisation=busy_s / capacity_s if capacity_s > 0 else 0.0,
         predicted_utilisation=_predicted(tasks) / predicted_s if predicted_s > 0 else 0.0,
+        idle=idle,
+        overlap=overlap((s for s in mine if s.kind == "copy"), tasks),
     )
 
 
@@ -290,6 +355,7 @@ def _by_lane(spans: Iterable[Span]) -> list[list[Span]]:
 
 def _links(spans: Iterable[Span], plan: Plan | None) -> tuple[LinkRow, ...]:
     names: dict[int, str] = {}
+    step = 1 + max((i.id for _, i in plan.instructions()), default=0) if plan is not None else 1
     for _, instruction in plan.instructions() if plan is not None else ():
         if instruction.kind == "copy":
             source = next((u.space for u in instruction.uses if not u.mode.writes), "?")
@@ -298,7 +364,7 @@ def _links(spans: Iterable[Span], plan: Plan | None) -> tuple[LinkRow, ...]:
     groups: dict[str, list[Span]] = {}
     for span in spans:
         if span.kind == "copy":
-            groups.setdefault(names.get(span.instruction, f"on {span.lane}"), []).append(span)
+            groups.setdefault(names.get(span.instruction % step, f"on {span.lane}"), []).append(span)
     rows = [
         LinkRow(link, len(group), sum(s.nbytes for s in group), _measured(group), _predicted(group))
         for link, group in groups.items()

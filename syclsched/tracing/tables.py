@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from syclsched.model.units import format_bytes, format_gap, format_ratio, format_seconds, plural
 from syclsched.tracing.report import FamilyRow, Report
+from syclsched.tracing.why import idle_table, path_lines
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -33,6 +34,7 @@ def render_report(report: Report, console: Console) -> None:
     for block in (
         _family_table(report),
         _device_table(report, console.width >= _WIDE),
+        idle_table(report),
         _link_table(report),
         _summary(report),
     ):
@@ -71,7 +73,9 @@ def _device_table(report: Report, wide: bool) -> RenderableType:
     from rich.progress_bar import ProgressBar
     from rich.text import Text
 
-    table = _table("How busy every device was", ("device",), ("lanes", "tasks", "busy", "idle", "copying", "used"))
+    table = _table(
+        "How busy every device was", ("device",), ("lanes", "tasks", "busy", "idle", "copying", "hidden", "used")
+    )
     if wide:
         table.add_column("", width=20)
     if not report.simulated:
@@ -79,6 +83,7 @@ def _device_table(report: Report, wide: bool) -> RenderableType:
     for row in report.devices[:MAX_ROWS]:
         cells: list[RenderableType] = [Text(row.device, "bold"), f"{row.lanes}", f"{row.tasks:,}"]
         cells += [format_seconds(row.busy_s), format_seconds(row.idle_s), format_seconds(row.copying_s)]
+        cells.append("-" if row.overlap is None else format_ratio(row.overlap))
         cells.append(format_ratio(row.utilisation))
         if wide:
             cells.append(ProgressBar(1.0, min(1.0, row.utilisation), width=20))
@@ -136,6 +141,8 @@ def _summary(report: Report) -> RenderableType:
         f"{plural(report.submissions, 'submission')}",
     )
     peaks = [_peak(report, space) for space, nbytes in sorted(report.peak_bytes.items()) if nbytes]
+    for heading, text in path_lines(report):
+        grid.add_row(heading, Text(text))
     if peaks:
         grid.add_row("Peak memory", Text("; ".join(peaks)))
     if not report.complete:

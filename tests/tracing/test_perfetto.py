@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic import random_trace, span
+from synthetic import random_trace, span, two_devices
 
 from syclsched.errors import StorageError
 from syclsched.model.trace import Trace
@@ -32,10 +32,11 @@ def test_slices_nest_and_arrows_stay_within_theirs(count: int, seed: int) -> Non
     events: Events = to_perfetto(trace)["traceEvents"]
     assert json.loads(json.dumps(events, allow_nan=False)) == events
     slices: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    idle = [e for e in of(events, "X") if e["cat"] == "idle"]
     for event in of(events, "X"):
         start = round(event["ts"] * 1000)
         slices.setdefault((event["pid"], event["tid"]), []).append((start, start + round(event["dur"] * 1000)))
-    assert sum(len(s) for s in slices.values()) == 2 * count
+    assert sum(len(s) for s in slices.values()) == 2 * count + len(idle)
     for row in slices.values():
         row.sort()
         assert all(first[1] <= second[0] for first, second in pairwise(row))
@@ -55,18 +56,22 @@ def test_processes_and_threads_are_named() -> None:
     assert names[1, 0, "process_name"] == {"name": "predicted: cholesky"}
     assert names[2, 0, "process_name"] == {"name": "measured: cholesky"}
     threads = {args["name"] for (pid, _, name), args in names.items() if name == "thread_name" and pid == 2}
-    assert threads == {"cpu:0", "cpu:1", "emu:0", "emu:copy"}
+    assert threads == {"cpu:0", "cpu:1", "emu:0", "emu:copy", "cpu:0 idle", "cpu:1 idle", "emu:0 idle"}
 
 
 def test_a_slice_says_what_it_was() -> None:
     trace = Trace("t", "p", (span(3, "cpu:0", 1e-3, 2e-3, predicted=(0.5e-3, 1e-3), waits=(9,), nbytes=5),), 2e-3, 1e-3)
-    predicted, measured = of(to_perfetto(trace)["traceEvents"], "X")
+    predicted, measured, *idle = of(to_perfetto(trace)["traceEvents"], "X")
+    assert [(e["name"], e["ts"], e["dur"]) for e in idle] == [
+        ("waits for the host to submit", 0.0, 990.0),
+        ("ready, not started", 990.0, 10.0),
+    ]
     assert (predicted["ts"], predicted["dur"]) == (500.0, 500.0)
     assert (measured["ts"], measured["dur"], measured["name"], measured["cat"]) == (1000.0, 1000.0, "gemm(3)", "gemm")
     assert measured["args"] == {
         "instruction": 3, "family": "gemm", "kind": "launch", "implementation": "numba-dpex", "task": "gemm(3)",
         "bytes": 5, "waits": [9], "outcome": "done", "submitted_us": 990.0, "predicted_start_us": 500.0,
-        "predicted_duration_us": 500.0,
+        "predicted_duration_us": 500.0, "critical_path": True,
     }  # fmt: skip
 
 
@@ -97,6 +102,22 @@ def test_counters_end_where_they_must(count: int, seed: int) -> None:
     assert running[-1:] in ([], [0])
     assert copied == sorted(copied)
     assert sum(copied[-1:]) == sum(s.nbytes for s in trace.spans)
+
+
+def test_queue_depth_and_memory_in_use() -> None:
+    plan = two_devices()
+    spans = (
+        span(1, "cpu:0", 1e-3, 2e-3),
+        span(2, "gpu:0", 0.1e-3, 0.5e-3),
+        span(3, "gpu:copy", 2e-3, 3e-3, kind="copy", waits=(1,), nbytes=2048),
+        span(4, "gpu:0", 3e-3, 4e-3, waits=(3,)),
+    )
+    spans = tuple(replace(s, submit_s=0.0) for s in spans)
+    events = of(to_perfetto(Trace("small", "", spans, 4e-3, 4e-3), plan)["traceEvents"], "C", 2)
+    depth = [(e["ts"], e["args"]["instructions"]) for e in events if e["name"] == "queue depth gpu:0"]
+    assert depth == [(0.0, 2), (500.0, 1), (4000.0, 0)]
+    memory = [(e["ts"], e["args"]["bytes"]) for e in events if e["name"] == "memory in use cpu"]
+    assert memory == [(1000.0, 2048), (3000.0, 0)]  # until it was copied
 
 
 def test_several_traces_are_several_processes() -> None:

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``syclsched run --in-flight``: a ready graph run over and over as a stream, and what came out of that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from syclsched.cli.planning import Planned
+from syclsched.errors import ArgumentError
+from syclsched.model.units import format_seconds, plural
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from syclsched.execution import Safeguards
+    from syclsched.execution.stream import StreamStatistics
+    from syclsched.model.trace import Trace
+    from syclsched.workloads import CheckResult, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """A stream's trace, of its last generations; the check of a result; and how it went."""
+
+    trace: Trace
+    check: CheckResult | None
+    statistics: StreamStatistics
+
+
+def check_in_flight(dynamic: str | None, dry_run: bool) -> None:
+    """Raise if runs cannot be a stream.
+
+    Raises
+    ------
+    ArgumentError
+        With ``--dynamic`` or ``--dry-run``.
+    """
+    if dynamic is not None or dry_run:
+        other = "--dynamic" if dynamic is not None else "--dry-run"
+        raise ArgumentError(f"{other} cannot be had with --in-flight", where="--in-flight")
+
+
+def stream_workload(
+    planned: Planned, workload: Workload, repeat: int, in_flight: int, safeguards: Safeguards, console: Console
+) -> Streamed:
+    """Run a workload as a stream of the same inputs, and check every result.
+
+    Parameters
+    ----------
+    planned : Planned
+        On live devices.
+    workload : Workload
+        What to run.
+    repeat : int
+        How many generations.
+    in_flight : int
+        On their way at once.
+    safeguards : Safeguards
+        As for `bind`.
+    console : rich.console.Console
+        Where to say how far it is.
+
+    Returns
+    -------
+    Streamed
+        With the check of the first wrong result, or of the last.
+    """
+    from syclsched.execution import bind
+
+    assert planned.live is not None
+    check: CheckResult | None = None
+    with (
+        console.status(f"streaming {workload.name} ...") as status,
+        bind(planned.plan, workload.graph, planned.live, safeguards=safeguards) as runner,
+        runner.stream([None] * repeat, in_flight=in_flight, results=workload.results) as stream,
+    ):
+        for number, results in enumerate(stream):
+            status.update(f"streaming {workload.name}, {number + 1} of {repeat} ...")
+            assert isinstance(results, dict)  # errors are raised
+            found = workload.check(results)
+            check = found if check is None or check.ok else check
+        return Streamed(stream.trace(), check, stream.statistics)
+
+
+def show_statistics(statistics: StreamStatistics, console: Console) -> None:
+    """Print how often results came, beside how often they should have."""
+    every = "-" if statistics.interval_s is None else format_seconds(statistics.interval_s)
+    foreseen = statistics.predicted_interval_s
+    predicted = "" if foreseen is None else f", {format_seconds(foreseen)} predicted"
+    console.print(
+        f"{plural(statistics.generations, 'generation')}, {statistics.in_flight} in flight: one every {every} "
+        f"(median){predicted}; waited {format_seconds(statistics.waiting_s)} for the devices, "
+        f"checked results for {format_seconds(statistics.consumer_s)}"
+    )
