@@ -90,6 +90,26 @@ int32_t syclsched_status(const struct event *event)
     return event->lane->way->status(event->lane, event->event);
 }
 
+/* Return how many of some things of one lane, by slot and in order, have completed, with their times; in order, so that
+ * none after the first that has not is looked at. *failed is set if the one after them has failed.
+ */
+int64_t syclsched_completed(const struct event *events, const int64_t *slots, int64_t count, int64_t *start_ns,
+                            int64_t *end_ns, int32_t *failed)
+{
+    *failed = 0;
+    for (int64_t i = 0; i < count; ++i) {
+        const struct event *event = &events[slots[i]];
+        int32_t status = syclsched_status(event);
+        if (status <= 0) {
+            *failed = status;
+            return i;
+        }
+        start_ns[i] = (int64_t)event->lane->way->start_ns(event->lane, event->event);
+        end_ns[i] = (int64_t)event->lane->way->end_ns(event->lane, event->event);
+    }
+    return count;
+}
+
 /* Return the first event from `begin` on whose command failed, or -1. */
 int64_t syclsched_next_failed(const struct event *events, int64_t begin, int64_t count)
 {
@@ -125,4 +145,4 @@ void syclsched_wake(ref event, int32_t status, void *descriptor)
 }
 
 /* Raised whenever a structure or function here changes, so that an older build is never called. */
-const int64_t syclsched_submit_version = 5;
+const int64_t syclsched_submit_version = 6;

@@ -14,7 +14,7 @@ from syclsched.oneapi.built import find_submission_loop
 SWITCH = "SYCLSCHED_NATIVE"
 
 #: Of the structures and functions, as the C sources have it.
-VERSION = 5
+VERSION = 6
 
 #: As dpctl's own modules load it.
 _INTERFACE = "libDPCTLSyclInterface.so.0"
@@ -75,6 +75,9 @@ class Library:
         self.next_failed = loaded.syclsched_next_failed
         self.next_failed.restype = count
         self.next_failed.argtypes = [pointer, count, count]
+        self.completed = ctypes.PYFUNCTYPE(count, pointer, pointer, count, *[pointer] * 3)(
+            _address_in(loaded, "syclsched_completed")
+        )
         # Asked too often to give up the GIL for it.
         self.status = ctypes.PYFUNCTYPE(ctypes.c_int32, pointer)(_address_in(loaded, "syclsched_status"))
 

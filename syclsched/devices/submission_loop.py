@@ -488,6 +488,32 @@ class SubmissionLoop:
         found = int(self._library.status(self._address(slot)))
         return INJECTED if self._injected and found == 1 and slot in self._injected else found
 
+    def completed(self, slots: Any, start_ns: Any, end_ns: Any) -> tuple[int, int]:
+        """Return how many of some that were submitted to one lane in this order have completed.
+
+        Parameters
+        ----------
+        slots : ndarray of int64, shape (count,)
+            All of them have events.
+        start_ns, end_ns : ndarray of int64, shape (count,)
+            Get when those that have completed started and ended, on their device's clock.
+
+        Returns
+        -------
+        (int, int)
+            And the error code of the next, 0 if it has not failed.
+        """
+        code = ctypes.c_int32()
+        done = self._library.completed(
+            ctypes.addressof(self._events),
+            slots.ctypes.data,
+            len(slots),
+            start_ns.ctypes.data,
+            end_ns.ctypes.data,
+            ctypes.byref(code),
+        )
+        return int(done), int(code.value)
+
     def failed(self) -> dict[int, int]:
         """Return the runtime's error codes of those slots whose command failed on its device.
 

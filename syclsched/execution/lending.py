@@ -10,6 +10,7 @@ three spin for two cores.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from syclsched.devices.commands import Batch
@@ -45,6 +46,10 @@ class Lender:
     def lend_batch(self, loop: SubmissionLoop, batch: Batch) -> None:
         """Do so for everything the compiled loop submitted at once."""
         self._worker.post(lambda: loop.wait(batch))
+
+    def lend_until(self, wait: Callable[[], None]) -> None:
+        """Do so for whatever a call waits for."""
+        self._worker.post(wait)
 
     def stop(self) -> None:
         """Let the thread end after what it waits for."""

@@ -22,7 +22,7 @@ from syclsched.execution.live.outcomes import Outcomes
 from syclsched.execution.live.submitter import Order, Submitter
 from syclsched.execution.live.tasks import TaskWork
 from syclsched.execution.program import Node
-from syclsched.execution.records import Outcome, Record
+from syclsched.execution.records import Counts, Outcome, Record
 from syclsched.execution.work import Work
 from syclsched.model.plan import InstructionKind
 from syclsched.scheduling.dynamic.state import State
@@ -99,6 +99,8 @@ class Carrier:
         What failed.
     submitted : callable
         Told of each task and its lane once it has been submitted or left out.
+    counts : Counts
+        The run's.
     lock : threading.Lock
         Held while memory is given back.
     pinned : set of (int, int)
@@ -117,6 +119,7 @@ class Carrier:
         limits: Sequence[int],
         outcomes: Outcomes,
         submitted: Callable[[int, int], None],
+        counts: Counts,
         lock: threading.Lock,
         pinned: set[Block],
     ) -> None:
@@ -124,6 +127,7 @@ class Carrier:
         self._submitter, self._queues, self._hosts, self._outcomes = submitter, queues, hosts, outcomes
         self._submitted = submitted
         self.log = Log()
+        self.counts = counts
         self._lock = lock
         self.directory = Directory(len(layout.pieces), len(layout.spaces))
         self.capacity = Capacity(
@@ -159,6 +163,8 @@ class Carrier:
                 self._uses_left[layout.whole_of[touch.piece]] += 1
         self._kept = [not p.temporary or n in layout.statuses for n, p in enumerate(layout.pieces)]
         self._dying: list[int] = []
+        #: How many tasks were cancelled, or failed before they were submitted.
+        self.left_out = 0
         for number, piece in enumerate(layout.pieces):
             if piece.is_input:
                 self.directory.put(number, layout.host_space)
@@ -229,6 +235,49 @@ class Carrier:
         self.stamp[task] = stamp
         self._submitted(task, processor)
 
+    def expect(self, given: Given, node: Node, work: Any, executable: Any) -> None:
+        """Be ready for what the host's thread reports of a task that was adopted."""
+        given.entry.record = Record(now_ns())
+        self._nodes[node.id] = (given, node, work, executable, ())
+
+    def adopt(self, entry: Entry, *, ended: bool) -> Given:
+        """Take over a task that others have submitted, with its entry in the log.
+
+        Parameters
+        ----------
+        entry : Entry
+            Not in the log yet.
+        ended : bool
+            Whether it has ended, if it is on a lane of the host's.
+
+        Returns
+        -------
+        Given
+            It, as what was given to its lane.
+        """
+        task, processor, stamp = entry.task, entry.lane, entry.stamp
+        assert stamp is not None
+        self.log.add(entry)
+        self._given[processor] = stamp[1] + 1
+        for other, place in entry.waits:
+            self._ordered_after[processor][other] = max(self._ordered_after[processor][other], place + 1)
+        for touch, space in zip(self._layout.touches[task], entry.spaces, strict=True):
+            if touch.writes:
+                self.directory.written(touch.piece, space, stamp)
+            else:
+                self.directory.read(touch.piece, space, stamp)
+        self._made(task, entry.spaces, entry.finish_s)
+        self._outcomes.done(task)
+        given = Given(task, stamp[1], entry, ended=ended)
+        if processor not in self._hosts:
+            given.order = Order(task, processor, (), self._work.instruction(task, entry.device, entry.spaces, task))
+            given.order.submit_ns = entry.record.submit_ns if entry.record is not None else 0
+            self._orders[task], self._slots[stamp] = given, task
+        self.in_flight[processor].add(given, entry.finish_s - entry.start_s)
+        self.stamp[task] = stamp
+        self._submitted(task, processor)
+        return given
+
     def _submit(self, given: Given, order: Order, stamp: Stamp) -> None:
         given.order = order
         self._orders[order.slot] = given
@@ -251,6 +300,7 @@ class Carrier:
         stamp = self._next(processor)
         entry = self.log.add(Entry("barrier", processor, task, (), (), stamp, waits))
         entry.record = Record(now_ns(), outcome)
+        self.left_out += 1
         self._outcomes.left_out(task)
         self._made(task, (layout.home[layout.lanes[processor].number],) * len(layout.touches[task]), 0.0)
         given = Given(task, stamp[1], entry)

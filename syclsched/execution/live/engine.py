@@ -18,14 +18,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
-from syclsched.devices.executables import submits_itself
 from syclsched.errors import DeadlineError, ExecutionError, PolicyError, SyclschedError
 from syclsched.execution.buffers import BufferTable
 from syclsched.execution.clock import Anchor, ClockMap, now_ns, take_anchor
 from syclsched.execution.lanes import Completion, HostLane
 from syclsched.execution.live.capacity import Block
 from syclsched.execution.live.carrier import COPY_SLOTS, Carrier
-from syclsched.execution.live.happened import plan_of
+from syclsched.execution.live.express import Express, one_space
+from syclsched.execution.live.happened import Log, plan_of
 from syclsched.execution.live.layout import Layout
 from syclsched.execution.live.lookahead import Lookahead
 from syclsched.execution.live.outcomes import SOMEWHERE, Outcomes
@@ -37,8 +37,9 @@ from syclsched.execution.statuses import failed_status
 from syclsched.execution.stuck import Position
 from syclsched.execution.waiting import wait_flag
 from syclsched.execution.work import Work
-from syclsched.model.plan import Instruction
+from syclsched.model.plan import Instruction, Plan
 from syclsched.scheduling.dynamic.book import Book
+from syclsched.scheduling.dynamic.hybrid import Hybrid
 from syclsched.scheduling.dynamic.state import DynamicPolicy
 from syclsched.scheduling.tables import NOTHING
 
@@ -89,10 +90,11 @@ class LiveEngine:
         self.cancelled = False
         self.recording = record
         self.lasting = True
-        self.records: dict[int, Record] = {}
         self.clocks: dict[str, ClockMap] = {}
         self.when_finished: Callable[[], None] | None = None
         self.program = LiveProgram(layout, f"dynamic:{policy.name}", self._where)
+        self._empty = self.program.plan
+        self._made: tuple[Plan, dict[int, Record]] | None = None
         self._layout, self._policy, self._work, self._queues = layout, policy, work, queues
         self._table, self._limits = buffers, limits
         self._lookahead = lookahead or Lookahead()
@@ -105,6 +107,7 @@ class LiveEngine:
         self._submitter: Submitter | None = None
         self._hosts: dict[int, HostLane] = {}
         self._carrier: Carrier | None = None
+        self._express: Express | None = None
         self._lock = threading.Lock()
         self._pinned: set[Block] = set()
         self.buffers = LiveBuffers(buffers, layout, self._where, self._pinned.add, self._lock)
@@ -142,18 +145,22 @@ class LiveEngine:
 
     def event(self, number: int) -> Any:
         """Return something that is not None if a task, by its index, has been submitted."""
-        return None if self._carrier is None else self._carrier.stamp[number]
+        return True if self.passed(number) else None
 
     def passed(self, number: int) -> bool:
         """Return whether a task, by its index, has been submitted, has completed or was cancelled."""
-        return self.event(number) is not None
+        if self._express is not None:
+            return self._express.is_submitted(number)
+        return self._carrier is not None and self._carrier.stamp[number] is not None
 
     def is_complete(self, number: int) -> bool:
         """Return whether a task, by its index, has completed or was cancelled."""
-        stamp = self.event(number)
-        return self.finished.is_set() or (
-            stamp is not None and self._carrier is not None and self._carrier.is_done(*stamp)
-        )
+        if self.finished.is_set():
+            return True
+        if self._express is not None:
+            return self._express.is_done(number)
+        stamp = None if self._carrier is None else self._carrier.stamp[number]
+        return stamp is not None and self._carrier is not None and self._carrier.is_done(*stamp)
 
     def any_failed(self) -> bool:
         """Return False: what fails on its device is noted when it has completed."""
@@ -162,7 +169,23 @@ class LiveEngine:
     @property
     def through(self) -> bool:
         """Whether everything was done: nothing was cancelled."""
-        return self._left == 0 and all(record.outcome != "cancelled" for record in self.records.values())
+        return self._left == 0 and (self._carrier is None or not self._carrier.left_out)
+
+    @property
+    def records(self) -> dict[int, Record]:
+        """What each instruction did, by number; once the run is over."""
+        return self._happened()[1]
+
+    def _happened(self) -> tuple[Plan, dict[int, Record]]:
+        """Return the plan that has happened, and what became of its instructions; made when it is first asked for."""
+        with self._lock:
+            if self._made is None:
+                carrier = self._carrier
+                if carrier is not None and self._express is not None:
+                    carrier.log.entries += self._express.entries()
+                log = Log() if carrier is None else carrier.log
+                self._made = plan_of(log, self._layout, self._empty, self._work.instruction)
+            return self._made
 
     def statuses_behind(self, array: str) -> list[Work]:
         """Return the tasks with a status that an array's last value depends on, in order of submission."""
@@ -175,6 +198,8 @@ class LiveEngine:
 
     def positions(self) -> list[Position]:
         """Return what the lanes that are not done are at; on any thread. Tasks have their index for a number."""
+        if self._express is not None:
+            return self._express.positions()
         found = []
         in_flight = () if self._carrier is None else self._carrier.in_flight
         for lane, given in zip(self._layout.lanes, in_flight, strict=False):
@@ -195,6 +220,9 @@ class LiveEngine:
         """Return what lanes are at, in words."""
         if self._carrier is None:
             return "nothing has been submitted yet"
+        if self._express is not None:
+            at = [f"lane {p.lane} is at {p.name}, the first of {p.of} given to it" for p in self._express.positions()]
+            return "; ".join(at) or "everything is done but the end"
         found = []
         for lane, in_flight in zip(self._layout.lanes, self._carrier.in_flight, strict=True):
             first = next(iter(tuple(in_flight.items)), None)
@@ -242,9 +270,13 @@ class LiveEngine:
         """Compile everything, make the lanes, and read the clocks."""
         layout = self._layout
         self._work.compile(self._queues)
-        native = not any(submits_itself(executable) for executable in self._work.executables())
         self._submitter = Submitter(
-            layout.lanes, self._queues, len(layout.tasks) + COPY_SLOTS, self._table, self.counts, native=native
+            layout.lanes,
+            self._queues,
+            len(layout.tasks) + COPY_SLOTS,
+            self._table,
+            self.counts,
+            native=not self._work.has_libraries,
         )
         for index, lane in enumerate(layout.lanes):
             if lane.kind == "host":
@@ -257,11 +289,58 @@ class LiveEngine:
                 self._state.origin[item] = space
         self._carrier = Carrier(
             layout, self._state, self._work, self._table, self._submitter, self._queues, self._hosts, self._limits,
-            self._outcomes, self._submitted, self._lock, self._pinned,
+            self._outcomes, self._submitted, self.counts, self._lock, self._pinned,
         )  # fmt: skip
+        self._express = self._make_express(self._carrier)
         if self.recording:
             self._anchor()
         self._began_ns = now_ns()
+
+    def _make_express(self, carrier: Carrier) -> Express | None:
+        """Return what runs it all in one memory space, if that can be done."""
+        policy, submitter = self._policy, self._submitter
+        assert submitter is not None
+        space = one_space(self._layout, self._work, self._limits, policy, submitter)
+        if space is None:
+            return None
+        bound = policy.bound if isinstance(policy, Hybrid) else math.inf
+        express = Express(
+            self._layout, self._work, self._table, submitter, self._hosts, carrier, self._lookahead,
+            self._state.known, policy.name, bound, space, self._inbox,
+        )  # fmt: skip
+        return express if express.prepare() else None
+
+    def _go_express(self, express: Express, carrier: Carrier) -> bool:
+        """Run it all in one space; return False after something went wrong, with all that was done taken over."""
+
+        def nap(times: int) -> _Message | None:
+            try:
+                return self._inbox.get(timeout=min(LONGEST_NAP_S, SHORTEST_NAP_S * 2.0 ** min(times, 10)))
+            except queue.Empty:
+                return None
+
+        def cancelled() -> bool:
+            for number in tuple(self._watched) if self._watched else ():
+                if express.is_submitted(number):
+                    self._watched.pop(number).set()
+            return self.cancelled
+
+        if express.run(lambda: (now_ns() - self._began_ns) * 1e-9, cancelled, nap):
+            self._left = 0
+            return True
+        for entry in express.entries():
+            task, processor = entry.task, entry.lane
+            while task not in self._state.ready:
+                self._poll(carrier)  # it comes after one of the host's that has ended
+            self._book.begin(task, processor, entry.start_s)
+            given = carrier.adopt(entry, ended=express.has_ended(task))
+            if task in express.given_to_host and not express.has_ended(task):
+                carrier.expect(given, *express.given_to_host[task])
+            self._note_ahead(carrier, processor)
+        self._express = None
+        if express.troubled is not None:
+            self._handle(carrier, express.troubled)
+        return False
 
     def _anchor(self) -> None:
         """Read the device clocks; the second reading replaces the end of each map."""
@@ -283,6 +362,8 @@ class LiveEngine:
         assert carrier is not None
         for task in self._book.sources():
             self._book.arrive(task)
+        if self._express is not None and self._go_express(self._express, carrier):
+            return
         nap_s = SHORTEST_NAP_S
         while (self._left or not carrier.idle()) and not self.cancelled:
             progress = self._poll(carrier)
@@ -416,10 +497,8 @@ class LiveEngine:
                 self._anchor()
             self._read_statuses(carrier)
             submitter.close()
-            self.program.plan, self.records = plan_of(
-                carrier.log, self._layout, self.program.plan, self._work.instruction
-            )
         self.counts.peak_bytes, self.counts.held_bytes = dict(self._table.peak_bytes), dict(self._table.held_bytes)
+        self.program.happened = lambda: self._happened()[0]
 
     def _read_statuses(self, carrier: Carrier) -> None:
         for task, piece in sorted(carrier.pieces_of_work.items()):
@@ -440,6 +519,8 @@ class LiveEngine:
         carrier, layout = self._carrier, self._layout
         if carrier is None:
             return None
+        if self._express is not None:
+            return self._express.where(piece)
         there = [s for s in tuple(carrier.directory.valid[piece]) if self._is_there(carrier, piece, s)]
         return next((s for s in there if s == layout.host_space), there[0] if there else None)
 

@@ -32,8 +32,19 @@ class LiveProgram(Program):
     """
 
     def __init__(self, layout: Layout, policy: str, where: Callable[[int], int | None]) -> None:
+        #: Returns the plan that has happened, once the run is over.
+        self.happened: Callable[[], Plan] | None = None
         super().__init__(empty_plan(layout, policy))
         self._finals = _Finals(layout, where)
+
+    @property
+    def plan(self) -> Plan:
+        """What has happened, once the run is over; before, a plan in which nothing is done."""
+        return self._empty if self.happened is None else self.happened()
+
+    @plan.setter
+    def plan(self, plan: Plan) -> None:
+        self._empty = plan
 
     @property
     def final_buffers(self) -> Mapping[str, tuple[Buffer, int | None]]:  # type: ignore[override]

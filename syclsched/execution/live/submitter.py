@@ -177,6 +177,21 @@ class Submitter:
         """What was put back, or is yet to be submitted, in order."""
         return [order for order, _ in self._gathered]
 
+    def lend(self, made: Any, begin: int, count: int) -> None:
+        """Lend a thread to the devices for what the loop has submitted: as many of its events, from one on."""
+        loop = self.loop
+        assert loop is not None
+        for lender in self._lenders.values():
+            lender.lend_until(lambda: loop.wait_for(made, begin, count))
+
+    def context(self, lane: int) -> Any:
+        """Return the SYCL context of a lane; None for one of the host's."""
+        return None if lane not in self._queues else self._queues[lane].sycl_context
+
+    def queue(self, lane: int) -> Any:
+        """Return the queue of a device lane."""
+        return self._queues[lane]
+
     # --- what became of it ------------------------------------------------------------------------
 
     def status(self, slot: int) -> int:

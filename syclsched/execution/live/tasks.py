@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from syclsched.devices.compiler import compile_task, signature_key
-from syclsched.devices.executables import Executable
+from syclsched.devices.executables import Executable, submits_itself
 from syclsched.errors import PlanError
 from syclsched.execution.live.layout import Layout
 from syclsched.execution.live.outcomes import SOMEWHERE
@@ -84,6 +84,11 @@ class TaskWork:
                     limits = None if queue is None else layout.devices[device].limits
                     made[key] = compile_task(task.operation, implementation, task.signature, queue, limits)
                 self._executables[number][device] = made[key]
+
+    @property
+    def has_libraries(self) -> bool:
+        """Whether some of what was compiled submits its own work."""
+        return any(submits_itself(executable) for executable in self.executables())
 
     def executables(self) -> Iterable[Executable]:
         """Return all that was compiled."""

@@ -11,16 +11,11 @@ from bisect import insort
 
 import numpy as np
 
+from syclsched.scheduling.dynamic.drift import new_drift, note
 from syclsched.scheduling.dynamic.known import rows
 from syclsched.scheduling.dynamic.state import Known, Lane, State
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.tables import NOTHING
-
-#: How fast measurements of a device are forgotten: what the last but one counts relative to the last.
-_MEMORY = 0.9
-
-#: Measurements of a device count against this many mean tasks that took just as long as estimated.
-_PRIOR_TASKS = 4.0
 
 
 class Book:
@@ -57,6 +52,7 @@ class Book:
             released_by=[NOTHING] * tasks,
             drift=[1.0] * devices,
             deviation=0.0,
+            correction=[[0.0] * devices for _ in range(max(known.kind, default=0) + 1)],
         )
         self.able: tuple[frozenset[int], ...] = tuple(
             [frozenset([d for d, s in enumerate(row) if s < math.inf]) for row in known.seconds]
@@ -65,7 +61,9 @@ class Book:
         self._successors = rows(tables.succ_start, tables.succ_task)
         self._waiting: list[int] = np.diff(tables.pred_start).tolist()
         self._bound = [NOTHING] * tasks
-        self._drift = _Drift(devices, known)
+        self._drift = new_drift(
+            np.array(known.seconds, dtype=np.float64).reshape(tasks, devices), max(known.kind, default=0) + 1
+        )
         if known.planned is not None:
             for task in sorted(range(tasks), key=known.level.__getitem__):
                 self.state.lanes[known.planned[task]].ahead.append(task)
@@ -143,7 +141,12 @@ class Book:
 
     def measure(self, task: int, processor: int, measured_s: float) -> None:
         """Note how long a task took."""
-        self._drift.add(self.state, task, self.state.known.device_of[processor], measured_s)
+        state = self.state
+        known, device = state.known, state.known.device_of[processor]
+        kind = known.kind[task]
+        state.deviation = note(self._drift, kind, device, measured_s, known.seconds[task][device])
+        state.drift[device] = float(self._drift.of_device[device])
+        state.correction[kind][device] = float(self._drift.of_kind[kind, device])
 
     def release(self, task: int, processor: int) -> list[int]:
         """Note that others need not wait for a task any more; return those for which it was the last.
@@ -189,26 +192,3 @@ class Book:
         lane.queued_s -= state.known.seconds[task][state.known.device_of[source]]
         if not lane.queue:
             lane.queued_s = 0.0  # without the rounding of many sums
-
-
-class _Drift:
-    """How long tasks take, against the estimates: by device with newer ones counting more, and over all."""
-
-    def __init__(self, devices: int, known: Known) -> None:
-        finite = [s for row in known.seconds for s in row if s < math.inf]
-        self._prior_s = _PRIOR_TASKS * sum(finite) / len(finite) if finite else 0.0
-        self._measured_s = [0.0] * devices
-        self._estimated_s = [0.0] * devices
-        self._all_s = 0.0
-        self._off_s = 0.0
-
-    def add(self, state: State, task: int, device: int, measured_s: float) -> None:
-        estimated_s = state.known.seconds[task][device]
-        self._measured_s[device] = _MEMORY * self._measured_s[device] + measured_s
-        self._estimated_s[device] = _MEMORY * self._estimated_s[device] + estimated_s
-        against_s = self._estimated_s[device] + self._prior_s
-        if against_s > 0.0:
-            state.drift[device] = (self._measured_s[device] + self._prior_s) / against_s
-        self._all_s += estimated_s
-        self._off_s += abs(measured_s - estimated_s)
-        state.deviation = self._off_s / self._all_s if self._all_s > 0.0 else math.inf if self._off_s > 0.0 else 0.0

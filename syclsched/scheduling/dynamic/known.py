@@ -43,7 +43,17 @@ def known_of(problem: Problem, urgency: Sequence[npt.NDArray[np.generic]], *, pl
         device_of=tuple(tables.processor_device.tolist()),
         level=_levels(urgency, len(problem)),
         planned=None if planned is None else tuple(planned.tolist()),
+        kind=tuple(kinds(problem).tolist()),
     )
+
+
+def kinds(problem: Problem) -> Ints:
+    """Return the kind of each task, numbered from 0: tasks of one kind have the same estimates and implementations."""
+    seconds = problem.tables.seconds
+    if not len(seconds):
+        return np.zeros(0, np.int64)
+    columns = np.concatenate((seconds, problem.implementation.astype(np.float64)), axis=1)
+    return np.unique(columns, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
 def rows(start: Ints, entries: Ints) -> tuple[tuple[int, ...], ...]:

@@ -41,6 +41,9 @@ class Known:
     planned : tuple of int or None, optional
         For each task the processor it is meant for, where there is a plan; its inputs are brought there as soon as
         they are made.
+    kind : tuple of int, optional
+        For each task its kind: tasks that the estimates cannot tell apart. What is measured of one corrects the
+        estimates of the others.
     """
 
     seconds: tuple[tuple[float, ...], ...]
@@ -52,6 +55,7 @@ class Known:
     device_of: tuple[int, ...]
     level: tuple[int, ...]
     planned: tuple[int, ...] | None = None
+    kind: tuple[int, ...] = ()
 
     def copy_s(self, item: int, source: int, destination: int) -> float:
         """Return the seconds of a copy of an item; infinity if there is no way."""
@@ -117,6 +121,8 @@ class State:
         The devices that have failed.
     lost_spaces : set of int, optional
         The spaces that were lost with them.
+    correction : list of list of float, optional
+        For each kind and device the same as `drift` of that kind alone; 0 where too little was measured.
     """
 
     known: Known
@@ -131,6 +137,7 @@ class State:
     deviation: float
     gone: set[int] = field(default_factory=set)
     lost_spaces: set[int] = field(default_factory=set)
+    correction: list[list[float]] = field(default_factory=list)
 
     def seconds(self, task: int, device: int) -> float:
         """Return what a task should take on a device, corrected by what has been measured there.
@@ -139,7 +146,9 @@ class State:
         """
         if device in self.gone:
             return math.inf
-        return self.known.seconds[task][device] * self.drift[device]
+        known = self.known
+        factor = self.correction[known.kind[task]][device] if self.correction else 0.0
+        return known.seconds[task][device] * (factor or self.drift[device])
 
     def busy_s(self, processor: int) -> float:
         """Return when a lane should have done what it has been given; now for one that is idle."""

@@ -6,9 +6,13 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+from opened import live_on
+
 from syclsched.costs import CostModel
+from syclsched.devices import open_devices
 from syclsched.execution import Run
 from syclsched.execution.live.start import execute_dynamic, policy_called
 from syclsched.model.graph import TaskGraph
@@ -39,6 +43,15 @@ class Anywhere:
         free = [p for p, lane in enumerate(state.lanes) if lane.running == NOTHING]
         pairs = [(t, p) for t in state.ready for p in free if state.can_run(t, state.known.device_of[p])]
         return [Decision(*generator.choice(pairs), start=True)] if pairs else []
+
+
+@lru_cache(maxsize=4)
+def live_called(where: str) -> Any:
+    """Return open devices with two lanes each: ``all``, or with CPU ``parts``; or one space: ``cpu``, ``halves``."""
+    platform, live = live_on(2 if where in ("parts", "halves") else None)
+    if where in ("all", "parts"):
+        return live
+    return open_devices(platform.select(lambda device: device.kind == "cpu"))
 
 
 def start(graph: TaskGraph, live: Any, policy: str, inputs: Mapping[str, Any] | None = None, **options: Any) -> Run:

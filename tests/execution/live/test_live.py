@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execution.live.starting import POLICIES, start
+from execution.live.starting import POLICIES, live_called, start
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from opened import REFUSED, live_on
+from opened import REFUSED
 from running import DTYPE, JUDGE, MIX, SPIN, graphs, sequential
 
 from syclsched.errors import RunCancelledError, TaskFailedError, WaitTimeoutError
@@ -25,6 +25,13 @@ from syclsched.model.platform import Platform
 from syclsched.planning import verify
 
 pytestmark = pytest.mark.sycl
+
+
+@pytest.fixture(params=["all", "cpu"])
+def live(request: pytest.FixtureRequest) -> tuple[Platform, Any]:
+    """Devices with memory of their own, or lanes of one device, where compiled code decides."""
+    devices = live_called(request.param)
+    return devices.platform, devices
 
 
 @pytest.fixture(autouse=True)
@@ -57,9 +64,9 @@ def check(graph: Any, live: Any, policy: str, **options: Any) -> Any:
 
 @given(data=st.data())
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@pytest.mark.parametrize("sub_devices", [None, 2])
-def test_random_graph_gives_numpys_bits(sub_devices: int | None, submission: None, data: st.DataObject) -> None:
-    _, live = live_on(sub_devices)
+@pytest.mark.parametrize("where", ["all", "parts", "cpu", "halves"])
+def test_random_graph_gives_numpys_bits(where: str, submission: None, data: st.DataObject) -> None:
+    live = live_called(where)
     graph = data.draw(graphs(ranges=data.draw(st.booleans())))
     check(graph, live, data.draw(st.sampled_from(POLICIES)))
 
