@@ -87,6 +87,8 @@ class Counts:
     submission_ns: int = 0
     #: Processor time of the dispatching thread, from the first instruction to the last.
     dispatch_ns: int = 0
+    #: Of a run that decides as it goes: from the first decision to the end of the last task.
+    loop_ns: int = 0
     #: Most bytes of arrays at once, by memory space.
     peak_bytes: dict[str, int] = field(default_factory=dict)
     #: Most bytes held for them: with padding, what was got before its time, and what lay between them.

@@ -5,6 +5,7 @@
 - `layout`: a graph and its scheduling problem as the engine walks them: tasks, pieces of arrays, lanes. Pure.
 - `capacity`: memory as it is taken, given back and made room for.
 - `engine`: the thread that asks the policy, brings data, submits and notices what has completed.
+- `express`: what needs no data moved, decided and submitted by compiled code.
 - `submitter`: how work gets to its lane, by the compiled loop or from Python.
 - `happened`: the run as a plan and records, for its trace.
 - `start`: from a graph to a run.
@@ -12,6 +13,6 @@
 
 from __future__ import annotations
 
-from syclsched.execution.live.start import NAMES, check_name, execute_dynamic, run_dynamically
+from syclsched.execution.live.start import NAMES, check_name, execute_dynamic, policy_called, run_dynamically
 
-__all__ = ["NAMES", "check_name", "execute_dynamic", "run_dynamically"]
+__all__ = ["NAMES", "check_name", "execute_dynamic", "policy_called", "run_dynamically"]

@@ -242,6 +242,7 @@ class LiveEngine:
             begun_ns = time.thread_time_ns()
             self._loop()
             self.counts.dispatch_ns = time.thread_time_ns() - begun_ns
+            self.counts.loop_ns = now_ns() - self._began_ns
         except SyclschedError as error:
             self.error = error
         except BaseException as error:

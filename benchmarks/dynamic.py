@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a task costs under a dynamic policy, beside rivals; and what hybrid scheduling saves when the costs are wrong.
+
+    python benchmarks/dynamic.py [--tasks 2000] [--runs 9] [--part overhead|hybrid]
+
+Overhead: a stencil of empty kernels on two one-core lanes of the CPU device. The engine's share is the processor time
+of its thread from the first task to the last (decisions, dependencies, polls, submission), by task; beside it the time
+of the whole loop. Rivals: a replay of a plan made beforehand, Python's thread pool with futures, and Dask's threads
+where Dask is installed, with functions that do nothing.
+
+Hybrid: stages of kernels that spin, each after all of the stage before, on two one-core lanes; the planner believes
+costs that are three times too high or too low, at random for each task. A plan made with these is followed come what
+may, or left by the hybrid's rule; beside them a plan that knew the truth, followed come what may. All three by the same
+engine, in turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+# Read by the OpenCL CPU runtime when it loads: one worker thread makes every queue one core.
+os.environ.setdefault("CL_CONFIG_CPU_TBB_NUM_WORKERS", "1")
+
+WIDTH = 8
+SOURCE = """
+__kernel void nothing(__global double *out, __global const double *before) { }
+__kernel void spin(__global double *out, __global const double *left, __global const double *up, long turns) {
+    double x = left[0] + up[0];
+    for (long i = 0; i < turns; ++i)
+        x = x * 0.999999 + 1e-6;
+    out[0] = x;
+}
+"""
+
+
+def stencil(tasks: int) -> list[list[int]]:
+    """Return what each task of a stencil comes after."""
+    found = []
+    for task in range(tasks):
+        step, place = divmod(task, WIDTH)
+        near = (place - 1, place, place + 1)
+        found.append([(step - 1) * WIDTH + p for p in near if 0 <= p < WIDTH] if step else [])
+    return found
+
+
+def empty_graph(before: list[list[int]]) -> Any:
+    """Return it as a graph of kernels that do nothing, on two arrays for each column."""
+    from syclsched.model.access import AccessMode
+    from syclsched.model.graph import TaskGraph
+    from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Work
+
+    operation = Operation(
+        "nothing",
+        (Parameter("out", AccessMode.WRITE), Parameter("before", AccessMode.READ)),
+        (Implementation("opencl-c", "opencl-c", lambda _: OpenCLSource(SOURCE, "nothing"), lambda *_: Launch((1,))),),
+        lambda signature: Work(flops=0.0, bytes=0.0),
+    )
+    graph = TaskGraph("stencil")
+    arrays = [[graph.array(f"a{p}_{k}", data=np.zeros(1)) for k in range(2)] for p in range(WIDTH)]
+    for task, waits in enumerate(before):
+        step, place = divmod(task, WIDTH)
+        out, source = arrays[place][step % 2], arrays[place][(step + 1) % 2]
+        graph.kernel(operation, name=f"t{task}", out=out, before=source)
+        for other in waits:
+            if other % WIDTH != place:
+                graph.edge(f"t{other}", f"t{task}")
+    return graph
+
+
+def with_threads(before: list[list[int]]) -> float:
+    """Return the seconds of a thread pool in which each task is submitted when those before it have ended."""
+    left = [len(waits) for waits in before]
+    after: list[list[int]] = [[] for _ in before]
+    for task, waits in enumerate(before):
+        for other in waits:
+            after[other].append(task)
+    ended: Future[None] = Future()
+    done = iter(range(len(before) - 1, -1, -1))
+
+    def run(task: int) -> None:
+        for other in after[task]:
+            with locks[other]:
+                left[other] -= 1
+                free = left[other] == 0
+            if free:
+                pool.submit(run, other)
+        if next(done) == 0:
+            ended.set_result(None)
+
+    locks = [threading.Lock() for _ in before]
+    sources = [task for task, waits in enumerate(before) if not waits]
+    with ThreadPoolExecutor(2) as pool:
+        begun = time.perf_counter()
+        for task in sources:
+            pool.submit(run, task)
+        wait([ended])
+        return time.perf_counter() - begun
+
+
+def with_dask(before: list[list[int]]) -> float:
+    """Return the seconds of Dask's threaded scheduler."""
+    from dask.threaded import get
+
+    graph = {f"t{task}": (_nothing, [f"t{w}" for w in waits]) for task, waits in enumerate(before)}
+    begun = time.perf_counter()
+    get(graph, [f"t{len(before) - 1 - k}" for k in range(WIDTH)], num_workers=2)
+    return time.perf_counter() - begun
+
+
+def _nothing(_: Any) -> int:
+    return 0
+
+
+def overhead(live: Any, tasks: int, runs: int) -> None:
+    """Measure and print what an empty task costs."""
+    from syclsched.costs import CostModel
+    from syclsched.execution import bind
+    from syclsched.execution.live import execute_dynamic, policy_called
+    from syclsched.planner import plan_graph
+    from syclsched.scheduling import build_problem
+    from syclsched.scheduling.dynamic import Hybrid
+    from syclsched.scheduling.policies.heft import Heft
+
+    before = stencil(tasks)
+    graph = empty_graph(before)
+    problem = build_problem(graph, live.platform, CostModel(live.platform, None))
+    plan = Heft().schedule(problem)
+    policies: dict[str, Any] = {name: policy_called(name) for name in ("eager", "priority", "dmdas", "stealing")}
+    policies["hybrid"] = Hybrid(plan)
+    engine_us: dict[str, list[float]] = {name: [] for name in policies}
+    whole_us: dict[str, list[float]] = {name: [] for name in (*policies, "replay", "thread pool", "Dask threads")}
+    dask = importlib.util.find_spec("dask") is not None
+    with bind(plan_graph(graph, live.platform, policy="heft"), graph, live, trace=False) as runner:
+        for turn in range(runs + 1):
+            for name, policy in policies.items():
+                with execute_dynamic(graph, problem, live, policy, trace=False) as run:
+                    run.wait()
+                    counts = run.counts
+                if turn:
+                    engine_us[name].append(counts.dispatch_ns / tasks * 1e-3)
+                    whole_us[name].append(counts.loop_ns / tasks * 1e-3)
+            begun = time.perf_counter()
+            runner.run().wait()
+            rivals = {"replay": time.perf_counter() - begun, "thread pool": with_threads(before)}
+            if dask:
+                rivals["Dask threads"] = with_dask(before)
+            for name, seconds in rivals.items():
+                if turn:
+                    whole_us[name].append(seconds / tasks * 1e6)
+    print(f"stencil of {tasks} empty tasks, microseconds a task: median (least to most) of {runs}")
+    print(f"{'':14s} {'engine, processor':>26s} {'first task to last':>26s}")
+    for name, values in whole_us.items():
+        if values:
+            print(f"{name:14s} {_row(engine_us.get(name, [])):>26s} {_row(values):>26s}")
+
+
+def _row(values: list[float]) -> str:
+    if not values:
+        return "-"
+    return f"{statistics.median(values):8.2f} ({min(values):.2f} to {max(values):.2f})"
+
+
+def hybrid(live: Any, size: int, runs: int, turns: int) -> None:
+    """Measure and print makespans with costs that are wrong."""
+    from syclsched.costs import CostModel
+    from syclsched.execution.live import execute_dynamic
+    from syclsched.model.access import AccessMode
+    from syclsched.model.graph import TaskGraph
+    from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Work
+    from syclsched.scheduling import build_problem
+    from syclsched.scheduling.dynamic import Hybrid
+    from syclsched.scheduling.policies.heft import Heft
+
+    modes = [Parameter("out", AccessMode.WRITE), *(Parameter(n, AccessMode.READ) for n in ("left", "up"))]
+    operation = Operation(
+        "spin",
+        (*modes, Parameter("turns")),
+        (Implementation("opencl-c", "opencl-c", lambda _: OpenCLSource(SOURCE, "spin"), lambda *_: Launch((1,))),),
+        lambda signature: Work(flops=0.0, bytes=0.0),
+    )
+
+    def graph_of(works: Any) -> Any:
+        graph = TaskGraph("stages")
+        edges = [graph.array(name, data=np.zeros(1)) for name in ("west", "north")]
+        for i, row in enumerate(works):
+            if i:
+                graph.barrier(name=f"stage{i}")
+            for j, each in enumerate(row):
+                out = graph.array(f"c{i}_{j}", (1,), "float64")
+                graph.kernel(operation, name=f"t{i}_{j}", out=out, left=edges[0], up=edges[1], turns=int(each))
+        return graph
+
+    ratios: dict[str, list[float]] = {"the wrong plan, come what may": [], "hybrid": []}
+    for seed in range(runs):
+        generator = np.random.default_rng(seed)
+        works = turns * generator.uniform(0.3, 1.7, (size, WIDTH))
+        graph = graph_of(works)
+        problem = build_problem(graph, live.platform, CostModel(live.platform, None))
+        names = {f"t{i}_{j}": works[i, j] for i in range(size) for j in range(WIDTH)}
+        order = np.array([names.get(name, 0.0) for name in problem.names])
+        per_turn_s = _seconds_of_a_turn(graph_of, live, size, turns, execute_dynamic, build_problem, CostModel, Hybrid)
+        seconds = np.where(np.isfinite(problem.tables.seconds), order[:, None] * per_turn_s, np.inf)
+        true = replace(problem, tables=problem.tables._replace(seconds=seconds))
+        wrong_s = seconds * 3.0 ** generator.choice([-1.0, 1.0], len(order))[:, None]
+        wrong = replace(problem, tables=problem.tables._replace(seconds=wrong_s))
+        ways = {
+            "the truth": (true, Hybrid(Heft().schedule(true), bound=np.inf)),
+            "the wrong plan, come what may": (wrong, Hybrid(Heft().schedule(wrong), bound=np.inf)),
+            "hybrid": (wrong, Hybrid(Heft().schedule(wrong))),
+        }
+        best: dict[str, float] = {}
+        for _ in range(3):
+            for name, (believed, policy) in ways.items():
+                with execute_dynamic(graph, believed, live, policy, trace=False) as run:
+                    run.wait()
+                    best[name] = min(best.get(name, np.inf), run.counts.loop_ns * 1e-9)
+        for name, values in ratios.items():
+            values.append(best[name] / best["the truth"])
+    print(f"{size} stages of {WIDTH} tasks, makespan over that of a plan that knew the truth, {runs} graphs:")
+    for name, values in ratios.items():
+        print(f"{name:32s} {_row(values)}")
+
+
+def _seconds_of_a_turn(graph_of: Callable[..., Any], live: Any, size: int, turns: int, *rest: Any) -> float:
+    """Return what a turn of the kernel's loop takes on one lane, alone."""
+    execute_dynamic, build_problem, model, _ = rest
+    from syclsched.execution.live import policy_called
+
+    graph = graph_of(np.full((size, WIDTH), turns))
+    problem = build_problem(graph, live.platform, model(live.platform, None))
+    with execute_dynamic(graph, problem, live, policy_called("eager")) as run:
+        run.wait()
+        spans = [s.duration_s for s in run.trace().spans if s.kind == "launch"]
+    return statistics.median(spans) / turns
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", type=int, default=2000)
+    parser.add_argument("--runs", type=int, default=9)
+    parser.add_argument("--size", type=int, default=30, help="How many stages.")
+    parser.add_argument("--turns", type=int, default=200_000, help="Of the loop in the hybrid's kernels.")
+    parser.add_argument("--part", choices=("overhead", "hybrid"))
+    given = parser.parse_args()
+
+    from syclsched import discover
+    from syclsched.api import with_lanes
+    from syclsched.devices import open_devices
+
+    with open_devices(with_lanes(discover("cpu"), 2)) as live:
+        if given.part != "hybrid":
+            overhead(live, given.tasks, given.runs)
+        if given.part != "overhead":
+            hybrid(live, given.size, given.runs, given.turns)
+
+
+if __name__ == "__main__":
+    main()
