@@ -73,6 +73,10 @@ class DeviceNotFoundError(PlatformError):
     """A named device is not on this machine, for instance one a saved plan was made for."""
 
 
+class ForkedError(PlatformError):
+    """Devices were asked for in a process forked from one that had loaded the SYCL runtime."""
+
+
 class UntrustedDeviceError(PlatformError):
     """A device failed its known-answer test and is refused for work."""
 

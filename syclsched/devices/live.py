@@ -19,6 +19,7 @@ from syclsched.devices.pools import Pools
 from syclsched.devices.subdevices import SubDevices, sycl_sub_devices
 from syclsched.errors import DeviceNotFoundError, PlatformError, SelectionError, UntrustedDeviceError
 from syclsched.model.platform import Device, Partition, Platform
+from syclsched.oneapi.forked import check_not_forked, is_forked
 
 LaneKind = Literal["compute", "copy"]
 
@@ -228,7 +229,7 @@ class LiveDevices:
 
     def close(self) -> None:
         """Wait for all queues and let go of them; closing twice does nothing."""
-        if self._left_behind:
+        if self._left_behind or is_forked():
             return
         try:
             self.wait()
@@ -252,6 +253,7 @@ class LiveDevices:
         return f"LiveDevices({', '.join(d.name for d in self.platform.compute_devices)}; {state})"
 
     def _check_open(self) -> None:
+        check_not_forked("devices")
         if self._closed:
             raise PlatformError("the devices are closed", hint="Open them again with `open_devices(platform)`")
 

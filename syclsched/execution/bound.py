@@ -27,6 +27,7 @@ from syclsched.execution.straight import why_not_straight
 from syclsched.execution.work import compile_work
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
+from syclsched.oneapi.forked import check_not_forked
 
 if TYPE_CHECKING:
     from syclsched.execution.stream import Stream
@@ -127,6 +128,7 @@ class Runner:
             If the runner is closed.
         """
         with self._lock:
+            check_not_forked(f"plan {self.plan.name!r}")
             self._check_free()
             values = self._prepared.values(inputs)
             if self._last is not None:

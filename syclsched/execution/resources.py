@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import logging
+import os
 import sys
 import threading
 import time
@@ -19,6 +20,7 @@ from typing import Any, Protocol
 from syclsched.errors import ExecutionError
 from syclsched.execution.engine import Engine
 from syclsched.execution.waiting import wait_flag
+from syclsched.oneapi.forked import exit_without_destructors
 
 _LOGGER = logging.getLogger("syclsched")
 #: How long the end of the interpreter, an interrupted wait, or `Run.close` is held up for kernels that were submitted.
@@ -152,6 +154,16 @@ def _never_free(resources: Resources) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(resources))
 
 
+def _forget_all() -> None:
+    """In a forked process: the threads that do the work of these runs are not there, so nothing may be waited for."""
+    for resources in list(unfinished):
+        _never_free(resources)
+    unfinished.clear()
+
+
+os.register_at_fork(after_in_child=_forget_all)
+
+
 @atexit.register
 def _stop_all() -> None:
     for resources in list(unfinished):
@@ -170,6 +182,4 @@ def _exit_at_once(left: list[Resources]) -> None:
     for resources in left:
         _never_free(resources)
     sys.stderr.write(f"syclsched: {len(left)} run(s) hang, and are left behind: {left[0].engine.what_is_left()}\n")
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "on_exit"):  # of glibc: called with the exit code, before all that was registered earlier
-        libc.on_exit(ctypes.cast(libc._exit, ctypes.c_void_p), None)
+    exit_without_destructors()

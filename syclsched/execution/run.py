@@ -30,6 +30,7 @@ from syclsched.model.plan import Plan, PlannedRows
 from syclsched.model.recovery import Recovery
 from syclsched.model.task import ArrayRows
 from syclsched.model.trace import Trace
+from syclsched.oneapi.forked import check_not_forked
 
 if TYPE_CHECKING:
     from syclsched.execution.recorder import Recorder
@@ -211,6 +212,7 @@ class Run:
         """
         if like not in ("numpy", "dpnp", "usm_ndarray"):
             raise ArgumentError(f"like={like!r} is none of 'numpy', 'dpnp', 'usm_ndarray'", where="result()")
+        check_not_forked(self._where)
         whole = array.array if isinstance(array, ArrayRows) else array
         name = whole if isinstance(whole, str) else whole.name
         rows = existing(array.rows, array.array, "result()") if isinstance(array, ArrayRows) else None
@@ -309,6 +311,7 @@ class Run:
 
         What does not end within a minute goes on behind the caller's back; its memory is given back when it ends.
         """
+        check_not_forked(self._where)
         if self._closed:
             return
         self._dispatcher.cancel()
@@ -334,6 +337,7 @@ class Run:
     # --- inside -----------------------------------------------------------------------------------
 
     def _wait_finished(self, timeout: float | None) -> None:
+        check_not_forked(self._where)
         finished = self._resources.finished
         if finished.is_set():
             return

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import RuntimeMissingError
 from . import emulator as emulators
-from . import environment, layer, libraries, processor
+from . import environment, forked, layer, libraries, processor
 from .libraries import LibraryFound
 from .pins import EXTRA_DISTRIBUTIONS, PINS
 
@@ -73,11 +73,15 @@ def load() -> Runtime:
     ------
     RuntimeMissingError
         If dpctl cannot be imported; the message says what is missing and the command that mends it.
+    ForkedError
+        If it was loaded before this process was forked from another.
     """
     global _runtime
+    forked.check_not_forked("load()")
     with _lock:
         if _runtime is None:
             _runtime = _load()
+            forked.watch()
         return _runtime
 
 

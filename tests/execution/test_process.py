@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -69,11 +70,100 @@ sys.exit(3)
 """
 
 
-def run_program(program: str) -> subprocess.CompletedProcess[str]:
+FORK = """
+import signal
+import syclsched
+def tried(call):
+    try:
+        call()
+    except Exception as error:
+        return type(error).__name__
+    return "nothing"
+run2 = run
+live = open_devices(platform)
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    calls = [lambda: discover(), lambda: live.queue("cpu"), lambda: run.wait(1), run.close, lambda: run.result("y"),
+             lambda: execute(plan_on(graph, platform, "cpu"), graph, live)]
+    print(*[tried(call) for call in calls], flush=True)
+    live.close()
+    sys.exit(5)
+_, status = os.waitpid(child, 0)
+print(os.waitstatus_to_exitcode(status), run.done(), flush=True)
+run.close()
+from multiprocessing import get_context
+with get_context("spawn").Pool(1) as pool:
+    print(pool.apply(abs, (-7,)), flush=True)
+"""
+
+#: Interrupts at random times, in one process: every run ends, and the next one is right.
+INTERRUPTS = """
+import random
+from running import DTYPE, MIX
+from syclsched.execution import bind
+run.close()
+live = open_devices(platform)
+graph = TaskGraph("interrupted")
+x = graph.array("x", data=np.arange(64, dtype=DTYPE))
+ys = [graph.array(f"y{i}", data=np.zeros(64, DTYPE)) for i in range(4)]
+for i in range(400):
+    graph.kernel(MIX, name=f"t{i}", x=x, y=ys[i % 4], a=i)
+plan = plan_on(graph, platform, "cpu")
+with execute(plan, graph, live) as first:
+    expected = [first.result(y.name) for y in ys]
+interrupted = 0
+runner = bind(plan, graph, live)
+for seed in range(int(sys.argv[2])):
+    delay = random.Random(seed).uniform(0.0, 0.04)
+    timer = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))
+    try:
+        timer.start()
+        try:
+            with (runner.run() if seed % 2 else execute(plan, graph, live)) as run:
+                run.wait()
+        finally:
+            timer.join()
+    except KeyboardInterrupt:
+        interrupted += 1
+try:
+    pass
+finally:
+    found = runner({})
+    assert all((found[y.name] == value).all() for y, value in zip(ys, expected)), "wrong"
+    with execute(plan, graph, live) as run:
+        assert all((run.result(y.name) == value).all() for y, value in zip(ys, expected)), "wrong"
+print("interrupted", interrupted > 0, flush=True)
+runner.close()
+live.close()
+"""
+
+#: Uses all that is kept between processes.
+CACHES = """
+import numpy as np
+sys.path.insert(0, sys.argv[1])
+from opened import live_on
+from running import MIX, plan_by
+from syclsched.execution import bind
+from syclsched.model.graph import TaskGraph
+
+platform, live = live_on(None)
+graph = TaskGraph("shared")
+x, y = graph.array("x", data=np.arange(64)), graph.array("y", data=np.zeros(64, "int64"))
+for i in range(4):
+    graph.kernel(MIX, name=f"t{i}", x=x, y=y, a=i)
+for by in ("numba-dpex", "opencl-c"):
+    made = plan_by(graph, platform, lambda name: ("cpu", 0, by))
+    with bind(made, graph, live) as runner:
+        print(int(runner({})["y"].sum()), end=" ")
+print("accelerator" in [d.name for d in platform.devices], flush=True)
+"""
+
+
+def run_program(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     tests = str(Path(__file__).parents[1])
-    return subprocess.run(
-        [sys.executable, "-c", START + program, tests], capture_output=True, text=True, timeout=300, check=False
-    )
+    command = [sys.executable, "-c", START + program, tests, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_interpreter_exit_with_a_run_on_its_way() -> None:
@@ -94,3 +184,29 @@ def test_a_kernel_that_never_ends_holds_up_nothing_not_even_the_exit() -> None:
     assert process.stdout.split() == ["DeadlineError", "forever", "closed"], process.stderr
     assert process.returncode == 3
     assert "1 run(s) hang, and are left behind: lane cpu:0 is at task 'forever'" in process.stderr
+
+
+def test_a_forked_process_is_refused_devices_and_the_parent_goes_on() -> None:
+    process = run_program(FORK)
+    assert process.stdout.splitlines() == [" ".join(["ForkedError"] * 6), "5 False", "7"], process.stderr
+
+
+def test_interrupts_at_random_times_end_runs_and_leave_the_rest_right() -> None:
+    process = run_program(INTERRUPTS, "30")
+    assert process.returncode == 0, process.stderr
+    assert process.stdout == "interrupted True\n", process.stderr
+
+
+def test_two_processes_that_start_with_empty_caches_share_them(tmp_path: Path) -> None:
+    folders = {name: str(tmp_path / name) for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME")}
+    environment = {**os.environ, **folders}
+    command = [sys.executable, "-c", "import sys\n" + CACHES, str(Path(__file__).parents[1])]
+    both = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    found = [process.communicate(timeout=300) for process in both]
+    assert [process.returncode for process in both] == [0, 0], found
+    assert len({out for out, _ in found}) == 1, found
+    first, second, emulator = found[0][0].split()
+    assert first == second and emulator == "True"

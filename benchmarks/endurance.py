@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run a bound plan many times with new data, and watch the process's memory and the runtime's.
+
+``python benchmarks/endurance.py`` does 10,000 runs of a graph of 200 tasks on two lanes of each device and prints, at
+ten points, resident memory, USM bytes in use and reserved, threads and open files. What grows with the number of runs
+leaks. The slope is that of a straight line through the second half of the points (least squares).
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import statistics
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from running import DTYPE, MIX, plan_by, sequential
+
+from syclsched.api import with_lanes
+from syclsched.devices import discover, open_devices
+from syclsched.execution import bind
+from syclsched.model.graph import TaskGraph
+
+
+def resident_bytes() -> int:
+    """Return the resident memory of this process."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def make_graph(tasks: int, size: int) -> TaskGraph:
+    """Return a graph of chains that cross each other."""
+    graph = TaskGraph("endurance")
+    arrays = [graph.array(f"a{i}", (size,), DTYPE) for i in range(8)]
+    for index in range(tasks):
+        x, y = arrays[index % 8], arrays[(index * 3 + 1) % 8]
+        if x is y:
+            y = arrays[(index + 1) % 8]
+        graph.kernel(MIX, name=f"t{index}", x=x, y=y, a=index % 5 - 2)
+    return graph
+
+
+def sample(live: Any) -> dict[str, float]:
+    """Return what is held now."""
+    gc.collect()
+    pools = [live.pools.pool(space.name).info() for space in live.platform.spaces]
+    return {
+        "resident_bytes": resident_bytes(),
+        "usm_in_use_bytes": sum(p.in_use_bytes for p in pools),
+        "usm_reserved_bytes": sum(p.reserved_bytes for p in pools),
+        "threads": threading.active_count(),
+        "files": len(os.listdir("/proc/self/fd")),
+    }
+
+
+def main() -> None:
+    """Run, and print what was held."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=10_000)
+    parser.add_argument("--tasks", type=int, default=200)
+    parser.add_argument("--size", type=int, default=256, help="elements of each array")
+    parser.add_argument("--devices", default="cpu", help="which, as for `syclsched run`")
+    parser.add_argument("--dispatched", action="store_true", help="with a host task, so that runs are not replayed")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+
+    graph = make_graph(given.tasks, given.size)
+    if given.dispatched:
+        first = graph.arrays["a0"]
+        graph.host(lambda a0: None, a0=first.update(), name="on the host")
+    platform = with_lanes(discover(selector=given.devices), 2)
+    names = [d.name for d in platform.compute_devices]
+
+    def place(name: str) -> tuple[str, int, str | None]:
+        if not name.startswith("t"):
+            return "host", 0, graph.task(name).operation.implementations[0].name  # type: ignore[union-attr]
+        index = int(name[1:])
+        return names[index % len(names)], index // len(names) % 2, "opencl-c"
+
+    random = np.random.default_rng(0)
+    samples: list[dict[str, float]] = []
+    with open_devices(platform) as live, bind(plan_by(graph, platform, place), graph, live) as runner:
+        begun_s = time.perf_counter()
+        for number in range(given.runs):
+            inputs = {name: random.integers(-9, 9, given.size, dtype=DTYPE) for name in graph.inputs()}
+            results = runner(inputs)
+            if number % max(1, given.runs // 20) == 0:
+                expected = None if given.dispatched else sequential(graph, inputs)
+                if expected is not None:
+                    for name, value in results.items():
+                        np.testing.assert_array_equal(value, expected[name])
+                samples.append({"run": number, "seconds": time.perf_counter() - begun_s, **sample(live)})
+        samples.append({"run": given.runs, "seconds": time.perf_counter() - begun_s, **sample(live)})
+        replayed = runner.replayed
+    late = samples[len(samples) // 2 :]
+    slope = statistics.linear_regression([s["run"] for s in late], [s["resident_bytes"] for s in late]).slope
+    summary = {"replayed": replayed, "resident_bytes_per_run": slope, "samples": samples}
+    if given.json:
+        print(json.dumps(summary, indent=1))
+        return
+    print(f"{given.runs} runs of {given.tasks} tasks on {', '.join(names)}, {'replayed' if replayed else 'dispatched'}")
+    print(f"{'run':>8} {'s':>8} {'resident MiB':>13} {'USM MiB':>9} {'reserved MiB':>13} {'threads':>8} {'files':>6}")
+    for s in samples[::2]:
+        print(
+            f"{s['run']:8.0f} {s['seconds']:8.1f} {s['resident_bytes'] / 2**20:13.2f} "
+            f"{s['usm_in_use_bytes'] / 2**20:9.3f} {s['usm_reserved_bytes'] / 2**20:13.3f} {s['threads']:8.0f} "
+            f"{s['files']:6.0f}"
+        )
+    print(f"growth of resident memory in the second half: {slope:.1f} bytes a run")
+
+
+if __name__ == "__main__":
+    main()
