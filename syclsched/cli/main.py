@@ -17,6 +17,7 @@ from syclsched import __version__
 from syclsched.cli.compare import compare_command
 from syclsched.cli.devices import devices_command
 from syclsched.cli.doctor import doctor
+from syclsched.cli.history import history_app
 from syclsched.cli.plan import plan_command
 from syclsched.cli.profile import profile_command
 from syclsched.cli.run import run_command
@@ -69,6 +70,7 @@ app.command("run")(run_command)
 app.command("compare")(compare_command)
 app.command("simulate")(simulate_command)
 app.command("trace")(trace_command)
+app.add_typer(history_app, name="history")
 
 
 def show_error(error: SyclschedError) -> None:

@@ -119,6 +119,33 @@ class HistoryStore:
             )
             self._cache.pop(key, None)
 
+    def samples(self) -> list[tuple[HistoryKey, tuple[float, ...]]]:
+        """Return all samples by key, the oldest first."""
+        with self._lock, self._guarded():
+            rows = self._connection.execute(
+                "SELECT device_key, operation, implementation, revision, signature, seconds FROM samples ORDER BY id"
+            ).fetchall()
+        found: dict[HistoryKey, list[float]] = {}
+        for *columns, seconds in rows:
+            found.setdefault(HistoryKey(*columns), []).append(float(seconds))
+        return [(key, tuple(values)) for key, values in found.items()]
+
+    def merge(self, key: HistoryKey, seconds: Iterable[float]) -> int:
+        """Add the samples of a key that are not there yet; return how many these were.
+
+        Parameters
+        ----------
+        key, seconds
+            As for `record`.
+        """
+        with self._lock, self._guarded():
+            rows = self._connection.execute(f"SELECT seconds FROM samples WHERE {_KEY}", _columns(key)).fetchall()
+        here = {float(row[0]) for row in rows}
+        new = [each for each in dict.fromkeys(map(float, seconds)) if each not in here]
+        if new:
+            self.record(key, new)
+        return len(new)
+
     def forget(self, device_key: str) -> None:
         """Remove everything about a device."""
         with self._lock, self._guarded(), self._connection:

@@ -27,6 +27,7 @@ from syclsched.execution.live.carrier import COPY_SLOTS, Carrier
 from syclsched.execution.live.express import Express, one_space
 from syclsched.execution.live.happened import Log, plan_of
 from syclsched.execution.live.layout import Layout
+from syclsched.execution.live.learning import Learn, learnt
 from syclsched.execution.live.lookahead import Lookahead
 from syclsched.execution.live.outcomes import SOMEWHERE, Outcomes
 from syclsched.execution.live.results import LiveBuffers, LiveProgram
@@ -70,6 +71,8 @@ class LiveEngine:
         Whether to keep what a trace needs.
     lookahead : Lookahead, optional
         How much lanes are given ahead.
+    learn : callable, optional
+        Is told at the end what kinds of tasks took.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class LiveEngine:
         *,
         record: bool,
         lookahead: Lookahead | None = None,
+        learn: Learn | None = None,
     ) -> None:
         self.counts = Counts()
         self.finished = threading.Event()
@@ -98,6 +102,7 @@ class LiveEngine:
         self._layout, self._policy, self._work, self._queues = layout, policy, work, queues
         self._table, self._limits = buffers, limits
         self._lookahead = lookahead or Lookahead()
+        self._learn = learn
         self._book = Book(layout.problem, policy.prepare(layout.problem), policy.sorts_queues)
         self._state = self._book.state
         self._outcomes = Outcomes(self.program.tasks, self._somewhere)
@@ -498,6 +503,9 @@ class LiveEngine:
                 self._anchor()
             self._read_statuses(carrier)
             submitter.close()
+            if self._learn is not None and self.error is None:
+                drift = self._book.drift if self._express is None else self._express.board.drift
+                self._learn(learnt(self._layout, self._work, self._state.known, drift))
         self.counts.peak_bytes, self.counts.held_bytes = dict(self._table.peak_bytes), dict(self._table.held_bytes)
         self.program.happened = lambda: self._happened()[0]
 

@@ -13,6 +13,7 @@ from syclsched.execution.inputs import gather_inputs
 from syclsched.execution.lanes import queue_of
 from syclsched.execution.live.engine import LiveEngine
 from syclsched.execution.live.layout import Layout
+from syclsched.execution.live.learning import Learn, remember
 from syclsched.execution.live.lookahead import Lookahead
 from syclsched.execution.live.results import empty_plan
 from syclsched.execution.live.tasks import TaskWork
@@ -62,6 +63,7 @@ def run_dynamically(
     trace: bool = True,
     owns_devices: bool = False,
     safeguards: Safeguards = USUAL,
+    learn: bool = True,
 ) -> Run:
     """Start a graph under a dynamic policy by its name, and return at once.
 
@@ -77,6 +79,8 @@ def run_dynamically(
         What ``hybrid`` follows; if the graph was rewritten for it, so it is run.
     history : History, optional
         Measured task times, to begin with.
+    learn : bool, optional
+        Add what tasks took to the history of this user: of each kind the median, one sample a run.
 
     Returns
     -------
@@ -101,7 +105,15 @@ def run_dynamically(
         verify(plan, graph)
         policy = Hybrid(timetable_of(problem, plan.schedule))
     return execute_dynamic(
-        asked, problem, live, policy, inputs, trace=trace, owns_devices=owns_devices, safeguards=safeguards
+        asked,
+        problem,
+        live,
+        policy,
+        inputs,
+        trace=trace,
+        owns_devices=owns_devices,
+        safeguards=safeguards,
+        learn=remember if learn else None,
     )
 
 
@@ -117,6 +129,7 @@ def execute_dynamic(
     memory_limits: Mapping[str, int] | None = None,
     lookahead: Lookahead | None = None,
     safeguards: Safeguards = USUAL,
+    learn: Learn | None = None,
 ) -> Run:
     """Start a graph under a dynamic policy, and return at once.
 
@@ -136,6 +149,8 @@ def execute_dynamic(
         Bytes that the run may take, by memory space; each space's capacity if not given.
     lookahead : Lookahead, optional
         How much lanes are given ahead.
+    learn : callable, optional
+        Is told at the end what kinds of tasks took.
 
     Returns
     -------
@@ -169,7 +184,7 @@ def execute_dynamic(
     }
     engine = LiveEngine(
         layout, policy, work, buffers, queues, [limits.get(name, 0) for name in layout.spaces],
-        record=trace, lookahead=lookahead,
+        record=trace, lookahead=lookahead, learn=learn,
     )  # fmt: skip
     joined = {name: wholes[0].parts for name, wholes in graph.joined.items() if name not in graph.arrays}
     deadlines_s = {

@@ -98,6 +98,10 @@ class TaskWork:
         """Return what a task is on a device; None for a barrier."""
         return self._executables[task][device]
 
+    def implementation(self, task: int, device: int) -> Implementation | None:
+        """Return by what a task is done on a device; None for a barrier."""
+        return self._implementations[task][device]
+
     def work(self, task: int, device: int, spaces: Sequence[int]) -> Work | None:
         """Return what a task does on a device with its data in spaces, by touch; None for a barrier."""
         layout, known, implementation = self._layout, self.tasks[task], self._implementations[task][device]

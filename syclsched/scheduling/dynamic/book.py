@@ -36,6 +36,8 @@ class Book:
         What the policy sees.
     able : tuple of frozenset of int
         For each task the devices that can run it and have not failed.
+    drift : Drift
+        What was measured.
     """
 
     def __init__(self, problem: Problem, known: Known, sorts_queues: bool) -> None:
@@ -61,7 +63,7 @@ class Book:
         self._successors = rows(tables.succ_start, tables.succ_task)
         self._waiting: list[int] = np.diff(tables.pred_start).tolist()
         self._bound = [NOTHING] * tasks
-        self._drift = new_drift(
+        self.drift = new_drift(
             np.array(known.seconds, dtype=np.float64).reshape(tasks, devices), max(known.kind, default=0) + 1
         )
         if known.planned is not None:
@@ -144,9 +146,9 @@ class Book:
         state = self.state
         known, device = state.known, state.known.device_of[processor]
         kind = known.kind[task]
-        state.deviation = note(self._drift, kind, device, measured_s, known.seconds[task][device])
-        state.drift[device] = float(self._drift.of_device[device])
-        state.correction[kind][device] = float(self._drift.of_kind[kind, device])
+        state.deviation = note(self.drift, kind, device, measured_s, known.seconds[task][device])
+        state.drift[device] = float(self.drift.of_device[device])
+        state.correction[kind][device] = float(self.drift.of_kind[kind, device])
 
     def release(self, task: int, processor: int) -> list[int]:
         """Note that others need not wait for a task any more; return those for which it was the last.

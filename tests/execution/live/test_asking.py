@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -56,3 +57,16 @@ def test_the_hybrid_runs_a_plan_of_a_rewritten_graph(live: tuple[Platform, Any])
         run.wait(60)
         expected = sequential(graph, graph.data)
         assert all(np.array_equal(run.result(name), expected[name]) for name in ("a0", "a1", "a2"))
+
+
+def test_a_run_adds_what_kinds_of_tasks_took_to_the_history(
+    live: tuple[Platform, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from syclsched.profiling import HistoryStore, history
+
+    monkeypatch.setattr(history, "data_folder", lambda: tmp_path)
+    with run_dynamically(pairs(12), live[1], "eager") as run:
+        run.wait(60)
+    with HistoryStore() as store:
+        found = store.samples()
+    assert found and all(key.operation == "mix" and len(seconds) == 1 for key, seconds in found)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``syclsched history``: measured task times, shown, written to a file, and taken over from one."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+history_app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+
+
+@history_app.callback()
+def _history() -> None:
+    """Measured task times: what plans are made with, besides the profiles.
+
+    [bold]syclsched history export here.json[/bold], and there [bold]syclsched history merge here.json[/bold].
+    """
+
+
+@history_app.command("show")
+def show_command(
+    device: Annotated[str | None, typer.Option("--device", help="Only devices whose key contains this.")] = None,
+) -> None:
+    """List what was measured: median of the samples kept, by device, operation and sizes."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from syclsched.model.units import format_seconds
+    from syclsched.profiling import HistoryStore
+
+    table = Table("device", "operation", "by", "sizes", "samples", "median")
+    with HistoryStore() as store:
+        for key, seconds in store.samples():
+            if device is None or device in key.device_key:
+                median = format_seconds(statistics.median(seconds))
+                names = (key.device_key, key.operation, key.implementation, key.signature)
+                table.add_row(*names, str(len(seconds)), median)
+    Console(highlight=False).print(table)
+
+
+@history_app.command("export")
+def export_command(file: Annotated[Path, typer.Argument(help="Where to write it, as JSON.")]) -> None:
+    """Write all that was measured to a file."""
+    from syclsched.cli.output import write_text
+    from syclsched.model.serial import to_json
+    from syclsched.profiling import HistoryStore
+    from syclsched.profiling.history_file import history_file
+
+    with HistoryStore() as store:
+        found = history_file(store.samples())
+    write_text(file, to_json(found))
+    typer.echo(f"{len(found.tasks)} pieces of work written to {file}")
+
+
+@history_app.command("merge")
+def merge_command(
+    files: Annotated[list[Path], typer.Argument(help="Files from `syclsched history export`.")],
+) -> None:
+    """Take over what was measured elsewhere; samples that are here already are not taken twice."""
+    from syclsched.cli.output import read_text
+    from syclsched.model.serial import from_json
+    from syclsched.profiling import HistoryStore
+    from syclsched.profiling.history_file import HistoryFile
+
+    read = [from_json(HistoryFile, read_text(file), where=str(file)) for file in files]
+    with HistoryStore() as store:
+        added = sum(store.merge(task.key, task.seconds) for each in read for task in each.tasks)
+    typer.echo(f"{added} samples taken over")

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run has learnt of its tasks, kept for later plans: of each kind and device the median, one sample a run."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from syclsched.costs.history import HistoryKey, history_key
+from syclsched.errors import SyclschedError
+from syclsched.execution.live.layout import Layout
+from syclsched.execution.live.tasks import TaskWork
+from syclsched.scheduling.dynamic.drift import Drift
+from syclsched.scheduling.dynamic.state import Known
+
+#: Takes what was learnt: what was measured, and seconds.
+Learn = Callable[[Sequence[tuple[HistoryKey, float]]], None]
+
+
+def learnt(layout: Layout, work: TaskWork, known: Known, drift: Drift) -> list[tuple[HistoryKey, float]]:
+    """Return what each kind of task took on each device, where it ran often enough.
+
+    Parameters
+    ----------
+    layout, work, known
+        Of the run.
+    drift : Drift
+        What was measured.
+    """
+    kinds = np.array(known.kind, np.int64)
+    found = []
+    for kind, device in np.argwhere(drift.of_kind > 0.0).tolist():
+        task = int(np.argmax(kinds == kind))
+        made, implementation = work.tasks[task], work.implementation(task, device)
+        if made.operation is None or made.signature is None or implementation is None:
+            continue
+        key = history_key(layout.devices[device].key, made.operation, implementation, made.signature)
+        found.append((key, float(known.seconds[task][device] * drift.of_kind[kind, device])))
+    return found
+
+
+def remember(measured: Sequence[tuple[HistoryKey, float]]) -> None:
+    """Add what was learnt to the history of this user; a run does not fail because that cannot be written."""
+    from syclsched.profiling import HistoryStore
+
+    with contextlib.suppress(SyclschedError), HistoryStore() as store:
+        for key, seconds in measured:
+            store.record(key, [seconds])

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measured task times as a file, to be taken to another process or machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Final, Literal
+
+from annotated_types import MaxLen
+
+from syclsched.costs.history import HistoryKey
+from syclsched.model.profile import Name, NonNegative, Text
+
+HISTORY_FORMAT: Final = "syclsched-history/1"
+_STRICT: dict[str, object] = {"extra": "forbid", "allow_inf_nan": False}
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredTask:
+    """The samples of one piece of work on one device.
+
+    Parameters
+    ----------
+    device_key, operation, implementation, revision, signature : str
+        As in `HistoryKey`.
+    seconds : tuple of float
+        The samples, the oldest first.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
+
+    device_key: Name
+    operation: Name
+    implementation: Name
+    revision: Text
+    signature: Text
+    seconds: Annotated[tuple[NonNegative, ...], MaxLen(1_000)]
+
+    @property
+    def key(self) -> HistoryKey:
+        """What the samples are of."""
+        return HistoryKey(self.device_key, self.operation, self.implementation, self.revision, self.signature)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryFile:
+    """All that is remembered.
+
+    Parameters
+    ----------
+    tasks : tuple of MeasuredTask
+        Sorted.
+    format : str
+        The format's name and version.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
+
+    tasks: Annotated[tuple[MeasuredTask, ...], MaxLen(1_000_000)]
+    format: Literal["syclsched-history/1"] = HISTORY_FORMAT
+
+
+def history_file(samples: Iterable[tuple[HistoryKey, tuple[float, ...]]]) -> HistoryFile:
+    """Return samples as a file."""
+    tasks = [
+        MeasuredTask(k.device_key, k.operation, k.implementation, k.revision, k.signature, seconds)
+        for k, seconds in samples
+    ]
+    order = sorted(tasks, key=lambda t: (t.device_key, t.operation, t.implementation, t.signature, t.revision))
+    return HistoryFile(tuple(order))

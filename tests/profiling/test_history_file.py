@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measured times taken from one store to another by a file, each sample once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from syclsched.costs.history import HistoryKey
+from syclsched.errors import FormatError
+from syclsched.model.serial import from_json, to_json
+from syclsched.profiling import HistoryStore
+from syclsched.profiling.history_file import HistoryFile, history_file
+
+KEYS = [HistoryKey("cpu", "mix", "opencl-c", "1", f"x:int64[{n}]") for n in (10, 20)]
+
+
+def test_what_is_exported_is_what_is_merged(tmp_path: Path) -> None:
+    with HistoryStore(tmp_path / "here.sqlite3") as here, HistoryStore(tmp_path / "there.sqlite3") as there:
+        here.record(KEYS[0], [1.0, 2.0])
+        here.record(KEYS[1], [3.0])
+        there.record(KEYS[0], [2.0, 4.0])
+        text = to_json(history_file(here.samples()))
+        read = from_json(HistoryFile, text, where="history")
+        assert sum(there.merge(task.key, task.seconds) for task in read.tasks) == 2
+        assert sum(there.merge(task.key, task.seconds) for task in read.tasks) == 0
+        assert dict(there.samples()) == {KEYS[0]: (2.0, 4.0, 1.0), KEYS[1]: (3.0,)}
+
+
+def test_a_bad_file_is_refused_by_name() -> None:
+    with pytest.raises(FormatError, match=r"bad\.json"):
+        from_json(HistoryFile, '{"tasks": [{"device_key": 1}]}', where="bad.json")
+
+
+def test_the_command_line_writes_and_takes_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from syclsched.cli.main import app
+    from syclsched.profiling import history
+
+    runner, file = CliRunner(), tmp_path / "here.json"
+    monkeypatch.setattr(history, "data_folder", lambda: tmp_path / "here")
+    with HistoryStore() as here:
+        here.record(KEYS[0], [1.5])
+    assert "1 pieces" in runner.invoke(app, ["history", "export", str(file)]).output
+    assert "mix" in runner.invoke(app, ["history", "show"], env={"COLUMNS": "200"}).output
+    monkeypatch.setattr(history, "data_folder", lambda: tmp_path / "there")
+    assert "1 samples" in runner.invoke(app, ["history", "merge", str(file)]).output
+    with HistoryStore() as there:
+        assert dict(there.samples()) == {KEYS[0]: (1.5,)}
