@@ -400,6 +400,8 @@ def _check_policy(name: str) -> None:
     try:
         get(name)
     except PolicyError as error:
+        if not (error.hint or "").startswith("There are"):  # of a package that offers a policy and cannot be loaded
+            raise
         hint = f"{error.hint}, {', '.join(LOOP_POLICIES)}, {HYBRID}:<POLICY>"
         raise PolicyError(error.what, where=error.where, hint=hint) from None
 
