@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several runs at once: from threads, and from coroutines, which have no thread of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from opened import live_on
+from running import DTYPE, MIX, plan_by, sequential
+
+from syclsched.execution import bind, execute
+from syclsched.model.graph import TaskGraph
+from syclsched.model.plan import Plan
+
+pytestmark = pytest.mark.sycl
+SIZE, TASKS, AT_ONCE = 64, 60, 10
+
+
+def work(seed: int, *, on_host: bool) -> tuple[TaskGraph, Plan, dict[str, Any]]:
+    """Return a random graph on both devices, its plan, and its results by NumPy."""
+    random = np.random.default_rng(seed)
+    graph = TaskGraph(f"of {seed}")
+    arrays = [graph.array(f"a{i}", data=random.integers(-9, 9, SIZE, dtype=DTYPE)) for i in range(4)]
+    for index in range(TASKS):
+        x, y = random.permutation(4)[:2]
+        graph.kernel(MIX, name=f"t{index}", x=arrays[x], y=arrays[y], a=int(random.integers(-3, 3)))
+    platform, _ = live_on(None)
+    devices = [d.name for d in platform.compute_devices]
+
+    def place(name: str) -> tuple[str, int, str]:
+        number = int(name[1:])
+        if on_host and number % 7 == 0:
+            return "host", 0, "host"
+        return devices[number % 2 if on_host else 0], number // 2 % 2, "opencl-c"
+
+    return graph, plan_by(graph, platform, place), sequential(graph, dict(graph.data))
+
+
+def check(results: dict[str, Any], expected: dict[str, Any]) -> None:
+    for name, value in results.items():
+        np.testing.assert_array_equal(value, expected[name])
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_ten_threads_run_ten_graphs_at_once(bound: bool) -> None:
+    _, live = live_on(None)
+    all_there, failed = threading.Barrier(AT_ONCE), []
+
+    def one(seed: int) -> None:
+        try:
+            graph, plan, expected = work(seed, on_host=not bound)
+            names = sorted({a.array for t in graph.tasks for a in t.accesses if a.mode.writes})
+            all_there.wait(60)
+            for _ in range(3):
+                if bound:
+                    with bind(plan, graph, live) as runner:
+                        check(runner({}), expected)
+                else:
+                    with execute(plan, graph, live) as run:
+                        check({name: run.result(name) for name in names}, expected)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=one, args=(seed,)) for seed in range(AT_ONCE)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not failed
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def test_many_coroutines_run_replays_without_threads_of_their_own() -> None:
+    _, live = live_on(None)
+    graph, plan, expected = work(1, on_host=False)
+    seen: set[int] = set()
+
+    async def one(runner: Any) -> None:
+        run = await runner.run_async({})
+        seen.add(threading.active_count())
+        check({"a0": run.result("a0")}, expected)
+
+    async def all_of_them() -> None:
+        runners = [bind(plan, graph, live) for _ in range(4)]
+        try:
+            await asyncio.gather(*(one(runners[n % 4]) for n in range(100)))
+        finally:
+            for runner in runners:
+                runner.close()
+
+    before = threading.active_count()
+    asyncio.run(all_of_them())
+    assert max(seen) <= before + 4 + 1  # one for each runner, not for each run; and the watchdog
