@@ -412,7 +412,7 @@ def bind(
     policy: str = "auto",
     calibrate: bool = True,
     rewrite: str = "auto",
-    trace: bool = True,
+    trace: bool | int = True,
     memory_limit: MemoryLimit | None = None,
     debug: bool = False,
     nan_guard: bool = False,
@@ -427,11 +427,10 @@ def bind(
 
     Parameters
     ----------
-    graph, platform, plan, policy, calibrate, rewrite, memory_limit, debug, nan_guard, watchdog_s,
-    deadline_s, recover
+    graph, platform, plan, policy, calibrate, rewrite, memory_limit, debug, nan_guard, watchdog_s, deadline_s, recover
         As for `run`.
-    trace : bool, optional
-        Keep times of every run for `Run.trace`.
+    trace : bool or int, optional
+        Keep times of every run for `Run.trace`, and those of the last 16, or of so many, for `Runner.traces`.
 
     Returns
     -------

@@ -50,6 +50,8 @@ class CommandList:
         self.slots = [slot for command in self.commands for slot in command.slots]
         #: For each of them: the position of its submission, and which of how many that are done by it it is.
         self._first_parts = np.repeat(list(self._first_part.values()), [len(c.slots) for c in self.commands])
+        self._commands_of = np.repeat(np.arange(len(self.commands)), [len(c.slots) for c in self.commands])
+        self.slot_numbers: Times = np.array(self.slots, np.int64)
         shared = [(i, len(c.slots)) for c in self.commands for i in range(len(c.slots))]
         self._shared = np.array(shared, np.int64).reshape(-1, 2)
         #: Slot and position of what is several submissions; its start is that of the first.
@@ -149,8 +151,8 @@ class CommandList:
         """
         if self._events is None:
             begun = [slot for slot, first in self._sequences]
-            self._events = self._loop.listed(self.slots), self._loop.listed_first(begun)
-        start_ns, end_ns = self._loop.times_listed(self._events[0])
+            self._events = self._loop.listed([c.slot for c in self.commands]), self._loop.listed_first(begun)
+        start_ns, end_ns = (times[self._commands_of] for times in self._loop.times_listed(self._events[0]))
         if self._sequences:
             start_ns[[position for _, position in self._sequences]] = self._loop.times_listed(self._events[1])[0]
         position, count = self._shared.T

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from syclsched.devices.command_list import CommandList
 from syclsched.devices.commands import Batch, Command
 from syclsched.devices.submission_loop import SubmissionLoop
@@ -364,7 +362,7 @@ class Replay:
         """Read the times before the events go; what is made of them is made when it is asked for."""
         submit_ns = self._commands.submit_ns()
         if self._all:
-            self.times = Times(np.array(submitted), submit_ns, *self._commands.times())
+            self.times = Times(self._commands.slot_numbers, submit_ns, *self._commands.times())
             return
         there = set(submitted)
         before = dict(zip(self._commands.slots, submit_ns.tolist(), strict=True))
