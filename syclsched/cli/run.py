@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from syclsched.execution import Run, Safeguards
     from syclsched.execution.stream import StreamStatistics
     from syclsched.model.plan import Plan
+    from syclsched.model.recovery import Recovery
     from syclsched.model.trace import Trace
     from syclsched.workloads import CheckResult, Workload
 
@@ -136,6 +137,14 @@ def run_command(
             rich_help_panel=_WATCHED,
         ),
     ] = None,
+    recover: Annotated[
+        bool,
+        typer.Option(
+            "--recover/--no-recover",
+            help="When a device or its runtime fails, plan what is left anew on the devices that are left, and go on.",
+            rich_help_panel=_WATCHED,
+        ),
+    ] = True,
     save_plan: Annotated[
         Path | None, typer.Option("--save-plan", metavar="FILE", help="Write the plan as JSON.", rich_help_panel=_SHOWN)
     ] = None,
@@ -173,7 +182,6 @@ def run_command(
             where="--platform",
             hint="Add --dry-run to plan and simulate, or choose devices of this machine with --devices",
         )
-    safeguards = Safeguards(debug=debug, nan_guard=nan_guard)
     if in_flight is not None:
         check_in_flight(dynamic, dry_run)
     if dynamic is not None:
@@ -195,7 +203,7 @@ def run_command(
             outcome = _Outcome(streamed.trace, streamed.check, (streamed.trace.makespan_s,), streamed.statistics)
         else:
             with warnings_shown(console):
-                start = _starter(planned, workload, safeguards, dynamic)
+                start = _starter(planned, workload, safeguards, dynamic, recover=recover)
                 outcome = _measured(planned, workload, repeat, console, start)
     _show(outcome, planned.plan, json_output, console)
     predicted = None if dry_run or in_flight is not None else _prediction(planned.plan)
@@ -211,12 +219,13 @@ def run_command(
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What came out: the run whose makespan is the median, and the check of its result."""
+    """What came out: the run whose makespan is the median, the check of its result, and what broke in all runs."""
 
     trace: Trace
     check: CheckResult | None
     makespans_s: tuple[float, ...]
     stream: StreamStatistics | None = None
+    recoveries: tuple[Recovery, ...] = ()
 
 
 def _read_plan(path: Path) -> Plan:
@@ -258,13 +267,13 @@ def _check_dynamic(
 
 @contextmanager
 def _starter(
-    planned: Planned, workload: Workload, safeguards: Safeguards, dynamic: str | None
+    planned: Planned, workload: Workload, safeguards: Safeguards, dynamic: str | None, *, recover: bool
 ) -> Iterator[Callable[[], Run]]:
     """Yield what starts a run, again and again: of the plan, or under a dynamic policy."""
     from syclsched.execution import bind
 
     if dynamic is None:
-        with bind(planned.plan, workload.graph, planned.live, safeguards=safeguards) as runner:
+        with bind(planned.plan, workload.graph, planned.live, safeguards=safeguards, recover=recover) as runner:
             yield runner.run
         return
     from syclsched.execution.live import run_dynamically
@@ -305,10 +314,13 @@ def _measured(
             check = found if check is None or check.ok else check
     middle = statistics.median_low([t.makespan_s for t in traces])
     chosen = next(t for t in traces if t.makespan_s == middle)
-    return _Outcome(chosen, check, tuple(t.makespan_s for t in traces))
+    recoveries = tuple(recovery for t in traces for recovery in t.recoveries)
+    return _Outcome(chosen, check, tuple(t.makespan_s for t in traces), recoveries=recoveries)
 
 
 def _show(outcome: _Outcome, plan: Plan, as_json: bool, console: Console) -> None:
+    from rich.markup import escape
+
     from syclsched.tracing import make_report, render_report
 
     report = make_report(outcome.trace, plan)
@@ -324,6 +336,8 @@ def _show(outcome: _Outcome, plan: Plan, as_json: bool, console: Console) -> Non
         )
     if outcome.stream is not None:
         show_statistics(outcome.stream, console)
+    for recovery in outcome.recoveries:
+        console.print(f"[yellow]recovered[/yellow]: {escape(str(recovery))}")
     if outcome.check is not None:
         mark = "[green]right[/green]" if outcome.check.ok else "[bold red]WRONG[/bold red]"
         console.print(f"result: {mark}, {outcome.check.text}")
@@ -351,6 +365,7 @@ def _summary(outcome: _Outcome, plan: Plan) -> dict[str, Any]:
         "stream": None if outcome.stream is None else asdict(outcome.stream),
         "result": None if outcome.check is None else asdict(outcome.check),
         "where": where,
+        "recoveries": [asdict(recovery) for recovery in outcome.recoveries],
         "counters": asdict(plan.counters),
         "host_waits": outcome.trace.host_waits,
         "peak_bytes": outcome.trace.peak_bytes,

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fails every point of a run, one after another, and compares each result with the sequential one, bit for bit.
+
+Usage: ``python benchmarks/recovery.py [--tasks 200] [--every 1]``
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import syclsched
+from syclsched.devices import open_devices
+from syclsched.execution import execute
+from syclsched.kernels import get
+from syclsched.testing import faults
+
+
+def braid(tasks: int, width: int = 8) -> syclsched.TaskGraph:
+    """Arrays that are written in place and read each other, on whole numbers in floating point: no bit may differ."""
+    graph = syclsched.TaskGraph("braid")
+    arrays = [graph.array(f"x{n}", data=np.arange(64.0) + n) for n in range(width)]
+    for index in range(tasks):
+        mine, other = arrays[index % width], arrays[(index * 3 + 1) % width]
+        if mine is other:
+            other = arrays[(index + 1) % width]
+        graph.kernel(get("axpy"), name=f"t{index}", alpha=float(index % 3 - 1), x=other, y=mine)
+    return graph
+
+
+def expected(graph: syclsched.TaskGraph) -> dict[str, Any]:
+    values = {name: np.array(value) for name, value in graph.data.items()}
+    for task in graph.tasks:
+        alpha = task.signature.scalars["alpha"]
+        values[task.arguments["y"]] += alpha * values[task.arguments["x"]]
+    return values
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tasks", type=int, default=200)
+    parser.add_argument("--every", type=int, default=1, help="fail only every n-th point")
+    arguments = parser.parse_args()
+    graph = braid(arguments.tasks)
+    right = expected(graph)
+    platform = syclsched.discover(sub_devices=2, lanes=1)
+    plan = syclsched.plan(graph, platform, policy="round-robin")
+    kinds: dict[str, tuple[Any, Callable[[int], faults.Fault]]] = {
+        "submission refused": ("submission", faults.fail_submission),
+        "failed on its device": ("submission", faults.fail_on_device),
+        "failed, though done": ("submission", lambda n: faults.fail_on_device(n, done=True)),
+        "copy refused": ("copy", faults.fail_copy),
+        "no memory": ("allocation", faults.fail_allocation),
+        **{
+            f"{device.name} lost": ("submission", lambda n, name=device.name: faults.lose(name, after=n - 1))
+            for device in platform.compute_devices
+        },
+    }
+    print(f"{arguments.tasks} tasks on {', '.join(d.name for d in platform.compute_devices)}")
+    with open_devices(platform) as live:
+        with faults.inject() as seen, execute(plan, graph, live) as run:
+            run.wait(60)
+        heads = ("points", "same bits", "recovered", "redone", "median ms", "most ms")
+        print(f"{'fault':24}", *(f"{head:>9}" for head in heads))
+        for kind, (point, make) in kinds.items():
+            device = kind.removesuffix(" lost") if kind.endswith(" lost") else None
+            numbers = range(1, seen.passed(point, device) + 1, arguments.every)
+            same = recovered = redone = 0
+            took = []
+            for number in numbers:
+                with faults.inject(make(number)), execute(plan, graph, live, recover=True) as run:
+                    begun = time.perf_counter()
+                    run.wait(120)
+                    took.append(1e3 * (time.perf_counter() - begun))
+                    same += all(np.array_equal(run.result(name), value) for name, value in right.items())
+                    recovered += bool(run.recoveries)
+                    redone += sum(len(recovery.redone) for recovery in run.recoveries)
+            print(
+                f"{kind:24} {len(numbers):9} {same:9} {recovered:9} {redone:9} "
+                f"{statistics.median(took):9.1f} {max(took):9.1f}"
+            )
+
+
+if __name__ == "__main__":
+    main()
