@@ -40,6 +40,7 @@ _LAZY = {
     "discover": "syclsched.api",
     "memory_info": "syclsched.devices.pools",
     "plan": "syclsched.api",
+    "plan_front": "syclsched.planner",
     "read_graph": "syclsched.frontends",
     "bind": "syclsched.api",
     "run": "syclsched.api",
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from syclsched.model.platform import Platform
     from syclsched.model.profile import DeviceProfile
     from syclsched.model.trace import Trace
+    from syclsched.planner import plan_front
 
 
 def __getattr__(name: str) -> Any:
