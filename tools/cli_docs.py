@@ -40,6 +40,9 @@ def page() -> str:
     from syclsched.cli.main import app
 
     commands = [(info.name or "", info.callback) for info in app.registered_commands]
+    for group in app.registered_groups:
+        inner = group.typer_instance.registered_commands if group.typer_instance is not None else []
+        commands += [(f"{group.name} {info.name}", info.callback) for info in inner]
     return (
         "\n".join([_HEAD, *(line for name, function in commands for line in _command(name, function))]).rstrip() + "\n"
     )

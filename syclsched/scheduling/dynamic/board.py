@@ -81,6 +81,8 @@ class Board(NamedTuple):
         How many.
     started : ndarray of int64, shape (T,)
         Tasks in the order in which they were started.
+    choice : ndarray of int64, shape (P,)
+        To work in: what each lane is to start.
     counters : ndarray of int64, shape (2,)
         See `READY`.
     scalars : ndarray of float64, shape (6,)
@@ -120,6 +122,7 @@ class Board(NamedTuple):
     waits: Ints
     waits_count: Ints
     started: Ints
+    choice: Ints
     counters: Ints
     scalars: Floats
 
@@ -187,19 +190,35 @@ def complete(board: Board, lane: int, count: int, start_ns: Ints, end_ns: Ints, 
 
 @lean
 def _from_central_queue(board: Board) -> bool:
-    progress = False
+    # All lanes choose before any starts: what a start makes ready is for the next round.
+    choice, progress = board.choice, False
     for lane in range(len(board.device_of)):
+        choice[lane] = NOTHING
         if not _is_open(board, lane):
             continue
-        device = board.device_of[lane]
         for position in range(board.counters[READY]):
             task = board.ready[position]
-            if board.seconds[task, device] < np.inf:
-                _take_ready(board, position)
-                _start(board, task, lane)
-                progress = True
+            if board.seconds[task, board.device_of[lane]] < np.inf and not _is_chosen(board, task, lane):
+                choice[lane] = task
                 break
+    for lane in range(len(board.device_of)):
+        if choice[lane] != NOTHING:
+            position = 0
+            while board.ready[position] != choice[lane]:
+                position += 1
+            _take_ready(board, position)
+            _start(board, choice[lane], lane)
+            progress = True
     return progress
+
+
+@lean
+def _is_chosen(board: Board, task: int, lanes: int) -> bool:
+    """Return whether one of the first lanes has chosen a task."""
+    found = False
+    for lane in range(lanes):
+        found |= board.choice[lane] == task
+    return found
 
 
 @lean
@@ -250,33 +269,46 @@ def _by_stealing(board: Board) -> bool:
             continue
         _take_ready(board, position)
         _bind(board, task, home, False)
-    progress = False
+    choice, progress = board.choice, False
     for lane in range(len(board.device_of)):
-        if not _is_open(board, lane):
-            continue
-        if board.queued[lane]:
-            task = _take_queued(board, lane, board.queued[lane] - 1)
-        else:
-            task = _loot(board, lane)
-        if task != NOTHING:
-            _start(board, task, lane)
+        choice[lane] = NOTHING
+        if _is_open(board, lane):
+            position = board.queued[lane] - 1
+            while position >= 0 and _is_chosen(board, board.queue[lane, position], lane):
+                position -= 1
+            choice[lane] = board.queue[lane, position] if position >= 0 else _loot(board, lane)
+    for lane in range(len(board.device_of)):
+        if choice[lane] != NOTHING:
+            _take_out(board, choice[lane])
+            _start(board, choice[lane], lane)
             progress = True
     return progress
 
 
 @lean
+def _take_out(board: Board, task: int) -> None:
+    """Take a task out of the queue that it is in."""
+    for lane in range(len(board.device_of)):
+        for position in range(board.queued[lane]):
+            if board.queue[lane, position] == task:
+                _take_queued(board, lane, position)
+                return
+
+
+@lean
 def _loot(board: Board, thief: int) -> int:
-    """Return a task taken out of the longest queue that has one for a lane; all share memory here."""
+    """Return a task of the longest queue that has one for a lane, not chosen yet; all share memory here."""
     device = board.device_of[thief]
-    best, best_position = NOTHING, 0
+    best, looted = NOTHING, NOTHING
     for lane in range(len(board.device_of)):
         if lane == thief or (best != NOTHING and not _is_better(board, lane, best, device)):
             continue
         for position in range(board.queued[lane]):
-            if board.seconds[board.queue[lane, position], device] < np.inf:
-                best, best_position = lane, position
+            task = board.queue[lane, position]
+            if board.seconds[task, device] < np.inf and not _is_chosen(board, task, thief):
+                best, looted = lane, task
                 break
-    return _take_queued(board, best, best_position) if best != NOTHING else NOTHING
+    return int(looted)
 
 
 @lean
@@ -595,6 +627,7 @@ def new_board(
         waits=np.zeros((tasks, lanes), np.int64),
         waits_count=np.zeros(tasks, np.int64),
         started=np.zeros(tasks, np.int64),
+        choice=np.zeros(processors, np.int64),
         counters=np.zeros(2, np.int64),
         scalars=np.array([0.0, 0.0, bound, ahead_s, float(fewest), float(most)]),
     )

@@ -94,7 +94,7 @@ def _lane_for(state: State, task: int, failed: bool) -> int:
 def _first_to_take(state: State, thief: int) -> int:
     """Return the first task by the plan that an idle lane should end earlier than its own lane; `NOTHING` if none."""
     device_of, level = state.known.device_of, state.known.level
-    first = NOTHING
+    first, free_s = NOTHING, state.busy_s(thief)  # it can be given more, but may have something
     for victim, lane in enumerate(state.lanes):
         end_s = state.busy_s(victim)
         for task in lane.queue[:_LOOK_AT]:
@@ -102,7 +102,7 @@ def _first_to_take(state: State, thief: int) -> int:
                 break
             end_s += state.seconds(task, device_of[victim])
             seconds = state.seconds(task, device_of[thief])
-            if seconds < math.inf and state.arrival_s(task, device_of[thief]) + seconds < end_s:
+            if seconds < math.inf and max(free_s, state.arrival_s(task, device_of[thief])) + seconds < end_s:
                 first = task
                 break
     return first

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The compiled policies decide what the policies themselves decide, where no data has to be moved."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scheduling.random_problems import problems
+
+from syclsched.scheduling.dynamic import Eager, Hybrid, Locality, Priority, WorkStealing
+from syclsched.scheduling.dynamic.board import (
+    CENTRAL,
+    HYBRID,
+    LOCALITY,
+    STARTED,
+    STEALING,
+    advance,
+    begin,
+    complete,
+    new_board,
+)
+from syclsched.scheduling.dynamic.book import Book
+from syclsched.scheduling.dynamic.drift import KEPT, new_drift, note
+from syclsched.scheduling.policies.heft import Heft
+from syclsched.scheduling.problem import Problem
+from syclsched.scheduling.tables import NOTHING
+
+LOOKAHEAD = (2, 5, 1.0)
+
+
+def enough(count: int, seconds: float) -> bool:
+    fewest, most, ahead_s = LOOKAHEAD
+    return count >= most or (count >= fewest and seconds >= ahead_s)
+
+
+class ByHand:
+    """The run as the engine keeps it, with the policies' own decisions; tasks are released when they are started."""
+
+    def __init__(self, problem: Problem, policy: object) -> None:
+        self.policy = policy
+        known = replace(policy.prepare(problem), reads=((),) * len(problem))  # type: ignore[attr-defined]
+        self.known = known
+        self.book = Book(problem, known, policy.sorts_queues)  # type: ignore[attr-defined]
+        self.flight: list[list[tuple[int, float]]] = [[] for _ in known.device_of]
+        self.started: list[tuple[int, int]] = []
+        for task in self.book.sources():
+            self.book.arrive(task)
+
+    def note(self, lane: int) -> None:
+        seconds = sum(s for _, s in self.flight[lane])
+        count = len(self.flight[lane])
+        if not count:
+            self.book.ahead(lane, 0.0, NOTHING)
+            return
+        last = self.flight[lane][-1][0]
+        self.book.ahead(lane, self.book.state.now_s + seconds, last if enough(count, seconds) else NOTHING)
+
+    def advance(self, now_s: float) -> None:
+        state = self.book.state
+        state.now_s = now_s
+        while decisions := self.policy.decide(state):  # type: ignore[attr-defined]
+            for task, lane, start in decisions:
+                if not start:
+                    self.book.bind(task, lane)
+                    continue
+                seconds = state.seconds(task, self.known.device_of[lane])
+                until_s = max(now_s, state.lanes[lane].until_s) + seconds
+                self.book.begin(task, lane, now_s)
+                self.flight[lane].append((task, seconds))
+                self.started.append((task, lane))
+                count, ahead_s = len(self.flight[lane]), sum(s for _, s in self.flight[lane])
+                self.book.ahead(lane, until_s, task if enough(count, ahead_s) else NOTHING)
+                for after in self.book.release(task, lane):
+                    self.book.arrive(after)
+
+    def complete(self, lane: int, count: int, measured_s: list[float], now_s: float) -> None:
+        self.book.state.now_s = now_s
+        for seconds in measured_s[:count]:
+            task, _ = self.flight[lane].pop(0)
+            self.book.measure(task, lane, seconds)
+        self.note(lane)
+
+
+@settings(max_examples=25)
+@given(problem=problems(channels=False), data=st.data())
+@pytest.mark.parametrize("which", ["eager", "priority", "dmdas", "stealing", "hybrid"])
+def test_decides_what_the_policy_decides(which: str, problem: Problem, data: st.DataObject) -> None:
+    # In one space nothing is moved.
+    problem = replace(problem, tables=problem.tables._replace(seconds=problem.tables.seconds + 0.01))
+    policies = {
+        "eager": (Eager(), CENTRAL), "priority": (Priority(), CENTRAL), "dmdas": (Locality(), LOCALITY),
+        "stealing": (WorkStealing(), STEALING), "hybrid": (Hybrid(Heft().schedule(problem)), HYBRID),
+    }  # fmt: skip
+    policy, code = policies[which]
+    hand = ByHand(problem, policy)
+    # All devices share one space.
+    hand.book.state.known = hand.known = replace(hand.known, reaches=((0,),) * len(problem.devices))
+    lanes, tasks = len(hand.known.device_of), len(problem)
+    bound = policy.bound if isinstance(policy, Hybrid) else math.inf
+    board = new_board(
+        problem, hand.known, lanes=lanes, things=tasks, is_host=[False] * lanes, bound=bound, lookahead=LOOKAHEAD,
+        before=[()] * tasks,
+    )  # fmt: skip
+    begin(board)
+    now_s = 0.0
+    while True:
+        hand.advance(now_s)
+        started = advance(board, code, now_s)
+        mine = [(int(task), int(board.lane[task])) for task in board.started[:started]]
+        assert mine == hand.started
+        busy = [lane for lane in range(lanes) if hand.flight[lane]]
+        if not busy:
+            break
+        lane = data.draw(st.sampled_from(busy))
+        count = data.draw(st.integers(1, len(hand.flight[lane])))
+        measured = [data.draw(st.sampled_from([0.25, 0.5, 1.0, 8.0])) for _ in range(count)]
+        now_s += data.draw(st.sampled_from([0.0, 0.5, 2.0]))
+        hand.complete(lane, count, measured, now_s)
+        complete(board, lane, count, np.zeros(count, np.int64), (np.array(measured) * 1e9).astype(np.int64), now_s)
+    assert int(board.counters[STARTED]) == tasks == len({task for task, _ in hand.started})
+
+
+def test_a_task_waits_for_the_last_of_each_other_lane_that_it_has_not_waited_for() -> None:
+    from syclsched.scheduling import problem_from_matrices
+
+    # 0 and 1 on one lane, the others on the other: 2 comes after both, 3 after 2 and 0, for which 2 has waited.
+    costs = [[1.0, math.inf]] * 2 + [[math.inf, 1.0]] * 2
+    problem = problem_from_matrices(costs, {(0, 2): 0, (1, 2): 0, (0, 3): 0, (2, 3): 0})
+    known = Eager().prepare(problem)
+    board = new_board(
+        problem, known, lanes=2, things=4, is_host=[False] * 2, bound=math.inf, lookahead=(9, 9, 9.0), before=[()] * 4
+    )
+    begin(board)
+    assert advance(board, CENTRAL, 0.0) == 4
+    assert board.waits[2, : board.waits_count[2]].tolist() == [1]
+    assert board.waits_count[3] == 0
+
+
+# --- drift ----------------------------------------------------------------------------------------
+
+
+def test_a_kind_is_corrected_by_the_median_and_spikes_are_set_aside() -> None:
+    drift = new_drift(np.ones((4, 2)), 2)
+    for seconds in (2.0, 2.1, 1.9, 2.0, 90.0, 2.05):
+        note(drift, 1, 0, seconds, 1.0)
+    assert drift.of_kind[1, 0] == pytest.approx(2.0, rel=0.05)
+    assert drift.of_kind[0, 0] == drift.of_kind[1, 1] == 0.0
+    assert drift.of_device[1] == 1.0
+    assert drift.of_device[0] < 4.0  # a spike of 90 counts as ten times what was expected
+
+
+@given(st.lists(st.floats(0.1, 10.0), min_size=3, max_size=60))
+def test_the_latest_ratios_count(ratios: list[float]) -> None:
+    drift = new_drift(np.ones((1, 1)), 1)
+    for ratio in ratios:
+        note(drift, 0, 0, ratio, 1.0)
+    kept = np.array(ratios[-KEPT:])
+    middle = np.median(kept)
+    spread = 1.4826 * np.median(np.abs(kept - middle))
+    good = kept if spread == 0.0 else kept[np.abs(kept - middle) <= 5.0 * spread]
+    expected = middle if spread == 0.0 else np.median(good)
+    assert drift.of_kind[0, 0] == pytest.approx(expected)
