@@ -132,3 +132,29 @@ def test_a_data_folder_that_cannot_be_written_is_said_and_the_run_goes_on(
     done = call(capsys, "run", *SMALL, "--devices", "cpu")
     assert done.code == 0, done.err
     assert "The profile is not kept" in done.out and "right" in done.out
+
+
+def test_a_stream_and_a_look_at_its_record(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    record, plan = tmp_path / "record.json", tmp_path / "plan.json"
+    found = summary(
+        capsys,
+        *SMALL,
+        "--policy",
+        "single:cpu",
+        "--repeat",
+        5,
+        "--in-flight",
+        2,
+        "--record",
+        record,
+        "--save-plan",
+        plan,
+    )
+    assert is_right(found)
+    stream = found["stream"]
+    assert isinstance(stream, dict) and (stream["generations"], stream["in_flight"]) == (5, 2)
+    shown = call(capsys, "trace", record, "--plan", plan)
+    assert shown.code == 0, shown.err
+    assert "Why lanes did not compute" in shown.out and "Critical path" in shown.out
+    refused = call(capsys, "run", *SMALL, "--in-flight", 2, "--dry-run")
+    assert refused.code == 2 and "--dry-run cannot be had with --in-flight" in refused.err

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from running import DTYPE, MIX, graphs, plan_by
 
+from syclsched.execution import stream_rounds
 from syclsched.execution.program import Program
 from syclsched.execution.stream_prediction import forecast, submissions, unrolled
 from syclsched.execution.stream_rounds import Rounds, interleaved, one_by_one
@@ -125,3 +126,14 @@ def test_one_lane_is_not_interleaved() -> None:
     y = graph.array("y", (100,), DTYPE)
     graph.kernel(SET, name="set", y=y)
     assert interleaved(Program(plan_by(graph, PLATFORM, lambda name: ("a", 0, "opencl-c")))) is None
+
+
+def test_within_a_round_a_lane_goes_by_the_times_in_the_interval() -> None:
+    program = Program(there_and_back())
+    node = program.nodes[next(i.id for _, i in program.plan.instructions() if i.kind == "launch")]
+    nodes = [replace(node, instruction=replace(node.instruction, id=number)) for number in range(3)]
+    rounds = stream_rounds._rounds(nodes, [0.0, 25.0, 12.0], 20.0)
+    assert rounds.order == (0, 2, 1)
+    # The second stage, at 5 in its interval, comes between those of the first, at 0 and 12.
+    assert rounds.pieces == ((0, 1), (1, 3), (0, 2))
+    assert list(submissions(rounds, 2, 2)) == [(0, 0), (0, 2), (1, 0), (0, 1), (1, 2), (1, 1)]
