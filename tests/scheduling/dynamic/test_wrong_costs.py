@@ -45,9 +45,10 @@ def outcomes(seed: int, kind: str) -> tuple[float, float]:
 
 @pytest.mark.parametrize(("kind", "static_at_least"), [("up to", 1.15), ("just", 1.3)])
 def test_times_three_times_off_either_way(kind: str, static_at_least: float) -> None:
-    static, hybrid = np.array([outcomes(seed, kind) for seed in range(6)]).T
-    assert hybrid.mean() <= 1.1
-    assert static.mean() >= static_at_least
+    static, hybrid = np.array([outcomes(seed, kind) for seed in range(10)]).T
+    assert np.median(hybrid) <= 1.1
+    assert np.quantile(hybrid, 0.9) <= 1.2
+    assert np.median(static) >= static_at_least
     assert (hybrid < static).all()
 
 
