@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import numpy as np
@@ -82,11 +83,16 @@ def test_a_fault_at_any_point_changes_no_bit(kind: str, submission: None) -> Non
     }[kind]
     points = passed(plan, graph, devices, kind if kind in ("copy", "allocation") else "submission")
     step = 1 if kind == "copy" else 3
+    held = {space: info.in_use_bytes for space, info in devices.pools.info().items()}
     for number in range(1, points + 1, step):
         with faults.inject(make(number)) as seen, execute(plan, graph, devices, recover=True) as run:
             check(run, graph, expected)
             assert len(seen.injected) == 1
             assert len(run.recoveries) == 1
+        del run
+        gc.collect()
+        now = {space: info.in_use_bytes for space, info in devices.pools.info().items()}
+        assert {space: nbytes for space, nbytes in now.items() if nbytes > held.get(space, 0)} == {}
     for name, value in graph.data.items():
         np.testing.assert_array_equal(value, np.arange(64, dtype=DTYPE) * (int(name[1:]) + 1))
 
