@@ -149,22 +149,36 @@ class Draft:
     kept: Ints
 
 
+#: More objects than this are not looked through at once, and after so many of those all are.
+_MANY_OBJECTS, _MOST_OLD_OBJECTS = 20_000, 1_000_000
+_made_old = 0
+
+
 @contextmanager
 def paused_collection() -> Iterator[None]:
     """Hold cyclic garbage collection back: a plan is many small objects without cycles, all of which stay.
 
-    What was made meanwhile counts as old afterwards, so that it is not looked through at once.
+    Much that was made meanwhile counts as old afterwards, so that it is not looked through at once. Then the
+    collector's own count of when to look through the old starts anew, and cycles made between one plan and the next
+    would stay for good: so all is looked through after so many objects.
     """
+    global _made_old
     enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if enabled:
-            if gc.get_freeze_count() == 0:  # else someone has frozen objects, which are to stay so
+            made = gc.get_count()[0]
+            # Frozen objects of others are to stay so.
+            if made > _MANY_OBJECTS and gc.get_freeze_count() == 0:
                 gc.freeze()
                 gc.unfreeze()
+                _made_old += made
             gc.enable()
+            if _made_old > _MOST_OLD_OBJECTS:
+                _made_old = 0
+                gc.collect()
 
 
 def ragged_starts(rows: Sequence[Sized]) -> Ints:
