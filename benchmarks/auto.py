@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long ``auto`` takes with no budget given, plans, search, rewriting and simulation included.
+
+    python benchmarks/auto.py [--tasks 100 1000 10000] [--runs 5] [--devices xeon-8480,max1550,a770,h100]
+
+The layered graphs of planning.py, about three dependencies a task, on described devices. Prints seconds by the wall of
+the first call in the process, and the median and least of further ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+
+from planning import layered
+
+import syclsched
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", type=int, nargs="+", default=[100, 1000, 10000])
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--devices", default="xeon-8480,max1550,a770,h100")
+    given = parser.parse_args()
+    platform = syclsched.describe(given.devices.split(","))
+    for tasks in given.tasks:
+        graph = layered(tasks)
+        seconds = []
+        for _ in range(given.runs + 1):
+            begun = time.perf_counter()
+            plan = syclsched.plan(graph, platform)
+            seconds.append(time.perf_counter() - begun)
+        first, *others = seconds
+        then = f"then {statistics.median(others):.2f} s, least {min(others):.2f} s"
+        print(f"{tasks:7,d} tasks: first {first:.2f} s, {then}; {plan.policy}, {plan.makespan_s:.6f} s")
+
+
+if __name__ == "__main__":
+    main()
