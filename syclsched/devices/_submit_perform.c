@@ -94,7 +94,9 @@ static void *perform(void *argument)
             return NULL;
         }
         mine->end_ns[i] = now_ns();
-        __atomic_store_n(&whole->done[command->slot], whole->turn, __ATOMIC_RELEASE);
+        /* All parts of a sequence but the first share its slot: it is done with the last of them. */
+        if (i + 1 == mine->count || mine->commands[i + 1]->slot != command->slot)
+            __atomic_store_n(&whole->done[command->slot], whole->turn, __ATOMIC_RELEASE);
     }
     return NULL;
 }

@@ -128,12 +128,13 @@ class Performance:
         self._first = np.array([place[id(c.parts[0])] for c in self._commands], np.int64).reshape(-1, 2)
         self._last = np.array([place[id(c.parts[-1])] for c in self._commands], np.int64).reshape(-1, 2)
         self._slots = np.array([command.slot for command in self._commands], np.int64)
+        self._position = {command.slot: position for position, command in enumerate(self._commands)}
         self._done = np.zeros(loop.event_slots, np.int32)
         self._turn = 0
 
     def replaced(self, command: Command) -> None:
         """Do this command in the place of the one with its slot, which was one submission, too."""
-        position = int(np.flatnonzero(self._slots == command.slot)[0])
+        position = self._position[command.slot]
         lane, place = self._first[position]
         self._commands[position] = command
         self._pointers[lane][place] = command.address
@@ -141,6 +142,9 @@ class Performance:
     def begin(self) -> None:
         """Forget what was done before."""
         self._turn += 1
+        for start_ns, end_ns in self._times:
+            start_ns.fill(0)
+            end_ns.fill(0)
 
     def perform(self) -> bool:
         """Do everything, without the GIL; return whether all was done: nothing was refused, the loop not stopped."""
@@ -153,9 +157,20 @@ class Performance:
         )
         return bool(performed) or bool((self._done[self._slots] == self._turn).all())
 
+    def is_begun(self, slot: int) -> bool:
+        """Return whether the command of a slot has been begun since `begin`; for any thread."""
+        lane, place = self._first[self._position[slot]]
+        return bool(self._times[lane][0][place])
+
     def is_done(self, slot: int) -> bool:
         """Return whether the command of a slot has been done since `begin`; for any thread."""
         return bool(self._done[slot] == self._turn)
+
+    def left_of(self, command: Command) -> list[Command]:
+        """Return the parts of a command that have not been done since `begin`, after `perform`."""
+        lane, place = self._first[self._position[command.slot]]
+        ends_ns = self._times[lane][1][place : place + len(command.parts)].tolist()
+        return [part for part, end_ns in zip(command.parts, ends_ns, strict=True) if not end_ns]
 
     def times(self) -> tuple[Any, Any]:
         """Return when each command was begun and done, on the host's clock, in the order of the commands."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import cached_property
 
 import numpy as np
 
+from syclsched.devices.commands import CommandSequence
 from syclsched.devices.performance import Performance
 from syclsched.execution.clock import Anchor, ClockMap
 from syclsched.execution.records import Times
 from syclsched.execution.replay import Replay
+from syclsched.execution.stuck import Positions
 
 _HOST_CLOCK = ClockMap(Anchor(0, 0, 0), Anchor(0, 0, 0))
 
@@ -32,7 +35,12 @@ class PerformedReplay(Replay):
     def passed(self, number: int) -> bool:
         """Return whether an instruction has been done or submitted."""
         with self._lock:
-            return self._through or number in self._done or (not self._over and self.performance.is_done(number))
+            return (
+                self._through
+                or self._all
+                or number in self._done
+                or (not self._over and self.performance.is_done(number))
+            )
 
     def is_complete(self, number: int) -> bool:
         """Return whether an instruction has completed or was cancelled."""
@@ -43,6 +51,11 @@ class PerformedReplay(Replay):
         """Return whether something is past its deadline: otherwise nothing fails after it has been done."""
         with self._lock:
             return not self._over and bool(self._overdue)
+
+    @cached_property
+    def _positions(self) -> Positions:
+        # What runs has not passed yet, and has its deadline all the same.
+        return Positions(self.program, self.is_complete, lambda n: self.performance.is_begun(n) or self.passed(n))
 
     def _host_clocks(self) -> Mapping[str, ClockMap]:
         return {lane.name: _HOST_CLOCK for lane in self.program.plan.lanes if lane.kind != "host"}
@@ -58,11 +71,12 @@ class PerformedReplay(Replay):
                 self.cancelled = self.cancelled or self._loop.stopped
                 left = [c for c in self._commands.commands if not self.performance.is_done(c.slot)]
                 for command in left:
-                    if len(command.parts) > 1 and self.performance.is_done(command.parts[0].slot):
-                        self._refused(command.slot, "the runtime refuses it in the middle of its steps", begun=True)
+                    parts = self.performance.left_of(command)
+                    if len(parts) < len(command.parts):  # another lane's trouble is none of its own: it goes on
+                        self._submit_apart([CommandSequence(command.slot, tuple(parts))], begun=True)
                     else:
                         self._submit_apart([command])
-            self._through = not self.cancelled
+            self._through = self._all or not self.cancelled
         except BaseException as error:
             self.error = self._ended_by(error)
         finally:

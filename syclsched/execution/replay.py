@@ -273,8 +273,8 @@ class Replay:
             self._refused(begun.slot, "the runtime refuses it in the middle of its steps", begun=True)
         self._submit_apart(each for joint in self._commands.from_submission(done) for each in joint.apart())
 
-    def _submit_apart(self, commands: Iterable[Command]) -> None:
-        """Submit commands one by one, those that nothing is in the way of."""
+    def _submit_apart(self, commands: Iterable[Command], *, begun: bool = False) -> None:
+        """Submit commands one by one, those that nothing is in the way of; they may be the rest of what was begun."""
         for command in commands:
             instruction = self.program.nodes[command.slot].instruction
             if self.cancelled or self.failures.halted or self.failures.cancels(instruction):
@@ -286,9 +286,10 @@ class Replay:
                     self._submit_ns[command.slot] = batch.submit_ns[0]
                     self.failures.done(instruction)
                 else:
-                    self._refused(command.slot, "the runtime refuses it")
+                    why = "the runtime refuses it in the middle of its steps" if begun else "the runtime refuses it"
+                    self._refused(command.slot, why, begun=begun)
                 continue
-            self._left_out(command.slot)
+            self._left_out(command.slot, begun=begun)
 
     def _left_out(self, number: int, *, begun: bool = False) -> None:
         """Note what is not done, and keep the order: others may wait through it for what it waits for."""

@@ -12,14 +12,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opened import REFUSED, live_on
-from running import DTYPE, MIX, SPIN, graphs, plan_by, plan_on, sequential
+from running import ASSIGN_KERNEL, DTYPE, MIX, SPIN, graphs, plan_by, plan_on, sequential
 
-from syclsched.errors import RunCancelledError, TaskFailedError, WaitTimeoutError
+from syclsched.errors import DeadlineError, RunCancelledError, TaskFailedError, WaitTimeoutError
 from syclsched.execution import bind
 from syclsched.execution.performed import PerformedReplay
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
-from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Work
+from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Step, Work
+from syclsched.model.sequence import sequence_operation
 from syclsched.testing import faults
 
 pytestmark = pytest.mark.sycl
@@ -101,6 +102,39 @@ def test_lanes_wait_for_each_other_and_the_trace_shows_it(performed: list[Perfor
     assert len(performed) == 5
 
 
+def test_what_waits_for_a_sequence_waits_for_its_last_step(performed: list[PerformedReplay]) -> None:
+    platform, devices = live_on(None)
+    step = Step(SPIN, (("y", "y"), ("turns", "turns")))
+    graph = TaskGraph("sequence")
+    y, z = graph.array("y", data=np.ones(1, DTYPE)), graph.array("z", (1,), DTYPE)
+    graph.kernel(sequence_operation([step] * 4, [("opencl-c",) * 4]), name="steps", y=y, turns=2_000_000)
+    graph.kernel(ASSIGN_KERNEL, name="reader", x=y, y=z)
+    plan = plan_by(
+        graph, platform, lambda name: ("cpu", 1, "opencl-c") if name == "reader" else ("cpu", 0, "opencl-c*4")
+    )
+    with bind(plan, graph, devices) as runner:
+        for _ in range(3):
+            run = runner.run()
+            early = run.result("y", timeout=60)
+            run.wait(timeout=60)
+            np.testing.assert_array_equal(run.result("z"), run.result("y"))
+            np.testing.assert_array_equal(early, run.result("y"))
+    assert len(performed) == 3
+
+
+def test_deadlines_are_kept_by_our_threads_too(performed: list[PerformedReplay]) -> None:
+    platform, devices = live_on(None)
+    graph = TaskGraph("late")
+    y = graph.array("y", data=np.ones(1, DTYPE))
+    graph.kernel(SPIN, name="quick", y=y, turns=1)
+    graph.kernel(SPIN, name="slow", y=y, turns=400_000_000, deadline_s=0.05)
+    with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
+        run = runner.run()
+        with pytest.raises(DeadlineError, match="task 'slow'"):
+            run.wait(timeout=60)
+    assert performed
+
+
 def test_a_cancelled_run_says_so_and_the_next_one_runs(performed: list[PerformedReplay]) -> None:
     _, devices = live_on(None)
     graph, plan = ladder(steps=400, turns=20_000)
@@ -135,6 +169,37 @@ def test_what_is_refused_is_named_and_the_rest_is_done(performed: list[Performed
             outcome = {s.task: s.outcome for s in run.trace().spans if s.kind == "launch"}
             assert outcome == {"before": "done", "bad": "failed", "after": "done", "child": "cancelled"}
             np.testing.assert_array_equal(run.result("y_after"), 2 * np.arange(100))
+    assert len(performed) == 2
+
+
+def spun(turns: int) -> int:
+    """What `SPIN` makes of 1, modulo 2 to the 64."""
+    factor, summand, value = 6364136223846793005, 1442695040888963407, 1
+    for bit in range(turns.bit_length()):
+        if turns >> bit & 1:
+            value = (factor * value + summand) % 2**64
+        factor, summand = factor * factor % 2**64, (factor + 1) * summand % 2**64
+    return value
+
+
+def test_a_sequence_goes_on_when_another_lane_is_refused_something(performed: list[PerformedReplay]) -> None:
+    platform, devices = live_on(None)
+    graph = TaskGraph("refused elsewhere")
+    step = Step(SPIN, (("y", "y"), ("turns", "turns")))
+    y, z = graph.array("y", data=np.ones(1, DTYPE)), graph.array("z", data=np.zeros(100, DTYPE))
+    late = graph.array("late", data=np.ones(1, DTYPE))
+    graph.kernel(sequence_operation([step] * 200, [("opencl-c",) * 200]), name="steps", y=y, turns=100_000)
+    graph.kernel(SPIN, name="first", y=late, turns=5_000_000)
+    graph.kernel(REFUSED, name="bad", x=graph.array("x", data=np.arange(100)), y=z, a=1)
+    names = {"steps": ("cpu", 0, "opencl-c*200"), "first": ("cpu", 1, "opencl-c"), "bad": ("cpu", 1, "opencl-c")}
+    with bind(plan_by(graph, platform, names.__getitem__), graph, devices) as runner:
+        for _ in range(2):
+            run = runner.run()
+            with pytest.raises(TaskFailedError, match=r"task 'bad' .*could not be submitted"):
+                run.wait(timeout=60)
+            outcome = {s.task: s.outcome for s in run.trace().spans if s.kind == "launch"}
+            assert outcome == {"steps": "done", "first": "done", "bad": "failed"}
+            assert int(run.result("y")[0]) % 2**64 == spun(200 * 100_000)
     assert len(performed) == 2
 
 
