@@ -491,10 +491,13 @@ class LiveEngine:
         carrier, submitter = self._carrier, self._submitter
         if carrier is not None and submitter is not None:
             carrier.flush()
-            for host in self._hosts.values():
-                host.worker.stop()
-            while not self._inbox.empty():
-                self._handle(carrier, self._inbox.get())
+            reports = True
+            while reports:  # what came back untried behind one that failed is begun again, and reports in its turn
+                for host in self._hosts.values():
+                    host.worker.stop()
+                reports = not self._inbox.empty()
+                while not self._inbox.empty():
+                    self._handle(carrier, self._inbox.get())
             submitter.stop()
             while not carrier.idle():
                 if not carrier.poll():

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -199,6 +200,31 @@ def test_a_cancelled_run_ends_and_says_so(live: tuple[Platform, Any]) -> None:
     opened.set()
     with pytest.raises(RunCancelledError):
         run.wait(60)
+    run.close()
+
+
+@pytest.mark.parametrize("policy", ["eager", "anywhere"])
+def test_a_host_function_that_raises_after_the_run_was_cancelled_holds_nothing_up(
+    live: tuple[Platform, Any], policy: str
+) -> None:
+    entered, opened = threading.Event(), threading.Event()
+
+    def gate(y: Any) -> None:
+        entered.set()
+        assert opened.wait(60)
+        raise ValueError("no good")
+
+    graph = TaskGraph("cancelled")
+    graph.kernel(with_host(gate), name="gate", y=graph.array("y", data=np.arange(50, dtype=DTYPE)))
+    for i in range(6):  # given to the host's thread ahead, and returned by it
+        graph.kernel(with_host(lambda y: None), name=f"t{i}", y=graph.array(f"y{i}", data=np.arange(50, dtype=DTYPE)))
+    run = start(graph, live[1], policy)
+    assert entered.wait(60)
+    time.sleep(0.1)  # the others are given to the thread meanwhile
+    run.cancel()
+    opened.set()
+    with pytest.raises((RunCancelledError, TaskFailedError)):
+        run.wait(20)
     run.close()
 
 
