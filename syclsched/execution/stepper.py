@@ -7,6 +7,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -67,6 +68,8 @@ class Stepper:
         self._inspections = inspections
         self._executables: dict[int, Executable] = {}
         self._completed: set[int] = set()
+        #: The one that is being done: no other has begun, whatever lane it is on.
+        self._at: int | None = None
         self._overdue: dict[int, DeadlineError] = {}
         self._step = threading.Condition()
         self._through = False
@@ -135,7 +138,7 @@ class Stepper:
 
     def positions(self) -> list[Position]:
         """Return what the lanes that are not done are at; on any thread."""
-        return self._positions.now()
+        return [replace(position, begun=position.number == self._at) for position in self._positions.now()]
 
     @cached_property
     def _positions(self) -> Positions:
@@ -219,10 +222,12 @@ class Stepper:
         record.start_ns = record.submit_ns
         failure: TaskFailedError | None = None
         reason: Reason = "raised" if node.on_host else "device"
+        self._at = node.id
         try:
             failure = self._perform(node, work)
         except Exception as error:
             failure = task_failed(instruction, error, "failed:")
+        self._at = None
         record.finish_ns = now_ns()
         if failure is None and node.id in self._overdue:
             failure, reason = self._overdue[node.id], "deadline"

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opened import live_on
-from running import DTYPE, JUDGE, MIX, graphs, plan_on, plans, sequential
+from running import DTYPE, JUDGE, MIX, SPIN, graphs, plan_by, plan_on, plans, sequential
 
-from syclsched.errors import NotFiniteError, TaskFailedError, UndeclaredWriteError
+from syclsched.errors import DeadlineError, NotFiniteError, TaskFailedError, UndeclaredWriteError
 from syclsched.execution import execute
 from syclsched.execution.safeguards import Safeguards
 from syclsched.model.access import AccessMode
@@ -242,3 +242,21 @@ def platform_and_live(monkeypatch: pytest.MonkeyPatch) -> tuple[Platform, Any]:
     platform, live = live_on(None)
     spaces = tuple(s if s.name == "host" else replace(s, host_accessible=False) for s in platform.spaces)
     return replace(platform, spaces=spaces), live
+
+
+@pytest.mark.parametrize("late", ["slow", "quick"])
+def test_deadlines_are_those_of_the_step_that_is_being_done(late: str) -> None:
+    """The host's step has nothing to wait for, and is done after the other all the same."""
+    platform, live = live_on(None)
+    graph = TaskGraph("steps")
+    y, z = (graph.array(name, data=np.ones(1, DTYPE)) for name in "yz")
+    graph.kernel(SPIN, name="slow", y=y, turns=400_000_000, deadline_s=0.05 if late == "slow" else None)
+    graph.host(lambda z: None, z=z.write(), name="quick", deadline_s=0.05 if late == "quick" else None)
+    plan = plan_by(graph, platform, lambda n: ("cpu", 0, "opencl-c") if n == "slow" else ("host", 0, "host"))
+    started = execute(plan, graph, live, safeguards=DEBUG)
+    if late == "slow":
+        with pytest.raises(DeadlineError, match="task 'slow'"):
+            started.wait(60)
+    else:
+        started.wait(60)
+    started.close()
