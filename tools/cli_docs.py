@@ -20,7 +20,7 @@ _HEAD = """% Made by tools/cli_docs.py from the commands' own definitions; chang
 
 # Command line
 
-`python -m syclsched COMMAND`, or `syclsched COMMAND`. `--debug` anywhere shows Python tracebacks; `-h` or `--help`
+`python -m syclsched COMMAND`, or `syclsched COMMAND`. `--traceback` anywhere shows Python tracebacks; `-h` or `--help`
 after a command says what follows here. Exit codes: 0 done, 1 the work was done and its result is wrong or nothing is
 usable, 2 a mistake in what was asked, 130 interrupted.
 """

@@ -76,14 +76,16 @@ def show_front(
         found = plan_front(graph, where, metrics=names, history=history, rewrite=rewrite)
     dimensions = [METRICS[aim.metric] for aim in aims]
     table = Table(title=f"Pareto front of {graph.name}", title_justify="left")
-    for heading in ("plan", aims[0].label, aims[1].label, "makespan", "gap"):
+    # The gap is that of the makespan, which is shown once.
+    more = () if "makespan" in {aim.metric for aim in aims} else ("makespan",)
+    for heading in ("plan", aims[0].label, aims[1].label, *more, "gap"):
         table.add_column(heading, justify="left" if heading == "plan" else "right")
     for point in found:
         if not point.dominated:
             shown = [format_quantity(v, d) for v, d in zip(point.values, dimensions, strict=True)]
             gap = "-" if point.plan.gap is None else f"{100 * point.plan.gap:.1f} %"
             name = f"{point.plan.policy}, rewritten" if point.plan.recipe else point.plan.policy
-            table.add_row(name, *shown, format_seconds(point.plan.makespan_s), gap)
+            table.add_row(name, *shown, *(format_seconds(point.plan.makespan_s) for _ in more), gap)
     console.print(table)
     scales = [_SCALES[dimension] for dimension in dimensions]
     values = [

@@ -25,13 +25,18 @@ def show_command(
     device: Annotated[str | None, typer.Option("--device", help="Only devices whose key contains this.")] = None,
 ) -> None:
     """List what was measured: median of the samples kept, by device, operation and sizes."""
+    from rich import box
     from rich.console import Console
     from rich.table import Table
 
     from syclsched.model.units import format_seconds
     from syclsched.profiling import HistoryStore
 
-    table = Table("device", "operation", "by", "sizes", "samples", "median")
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for heading in ("device", "operation", "by", "sizes"):  # folded, because a size cut off says nothing
+        table.add_column(heading, overflow="fold")
+    for heading in ("samples", "median"):
+        table.add_column(heading, justify="right", no_wrap=True)
     with HistoryStore() as store:
         for key, seconds in store.samples():
             if device is None or device in key.device_key:

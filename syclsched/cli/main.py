@@ -55,7 +55,7 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
     """Run one task graph on every SYCL device of a machine, and know beforehand how it will go.
 
     Start with [bold]doctor[/bold] (is everything there?), then [bold]profile[/bold] (measure the devices once), then
-    [bold]run cholesky[/bold]. Add [bold]--debug[/bold] anywhere to see Python tracebacks.
+    [bold]run cholesky[/bold]. Add [bold]--traceback[/bold] anywhere to see Python tracebacks.
     """
     if version:
         typer.echo(__version__)
@@ -88,12 +88,12 @@ def show_error(error: SyclschedError) -> None:
 
 def main() -> NoReturn:
     """Run the command line; never returns."""
-    debug = "--debug" in sys.argv
-    sys.argv = [a for a in sys.argv if a != "--debug"]
+    traceback = "--traceback" in sys.argv
+    sys.argv = [a for a in sys.argv if a != "--traceback"]
     try:
         app()
     except SyclschedError as error:
-        if debug:
+        if traceback:
             raise
         show_error(error)
         sys.exit(error.exit_code)

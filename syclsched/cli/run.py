@@ -7,7 +7,7 @@ import json
 import statistics
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -193,21 +193,23 @@ def run_command(
         console=console, minimize=minimize, subject_to=subject_to or (), rewrite=rewrite, budget_s=budget,
         memory_limit=memory_limit,
     ) as planned:  # fmt: skip
-        if save_plan is not None:
-            write_text(save_plan, planned.plan.to_json())
-            console.print(f"plan written to {save_plan}")
+        if save_plan is not None and dynamic is None:
+            _write_plan(save_plan, planned.plan, console)
         if dry_run:
             outcome = _simulated(planned.plan)
         elif in_flight is not None:
             streamed = stream_workload(planned, workload, repeat, in_flight, safeguards, console)
-            outcome = _Outcome(streamed.trace, streamed.check, (streamed.trace.makespan_s,), streamed.statistics)
+            makespans_s = (streamed.trace.makespan_s,)
+            outcome = _Outcome(streamed.trace, planned.plan, streamed.check, makespans_s, streamed.statistics)
         else:
             with warnings_shown(console):
                 start = _starter(planned, workload, safeguards, dynamic, recover=recover)
-                outcome = _measured(planned, workload, repeat, console, start)
-    _show(outcome, planned.plan, json_output, console)
+                outcome = _measured(planned, workload, repeat, console, start, dynamic=dynamic is not None)
+    if save_plan is not None and dynamic is not None:
+        _write_plan(save_plan, outcome.plan, console)
+    _show(outcome, outcome.plan, json_output, console)
     predicted = None if dry_run or in_flight is not None else _prediction(planned.plan)
-    write_pictures(outcome.trace, predicted, trace_file, gantt_file, console, plan=planned.plan)
+    write_pictures(outcome.trace, predicted, trace_file, gantt_file, console, plan=outcome.plan)
     if record_file is not None:
         from syclsched.model.serial import to_json
 
@@ -219,9 +221,10 @@ def run_command(
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What came out: the run whose makespan is the median, the check of its result, and what broke in all runs."""
+    """What came out: the run whose makespan is the median, its plan and check, and what broke in all runs."""
 
     trace: Trace
+    plan: Plan
     check: CheckResult | None
     makespans_s: tuple[float, ...]
     stream: StreamStatistics | None = None
@@ -234,6 +237,11 @@ def _read_plan(path: Path) -> Plan:
     return Plan.from_json(read_text(path), where=str(path))
 
 
+def _write_plan(path: Path, plan: Plan, console: Console) -> None:
+    write_text(path, plan.to_json())
+    console.print(f"plan written to {path}")
+
+
 def _prediction(plan: Plan) -> Trace:
     from syclsched.simulation import simulate
 
@@ -242,7 +250,7 @@ def _prediction(plan: Plan) -> Trace:
 
 def _simulated(plan: Plan) -> _Outcome:
     trace = _prediction(plan)
-    return _Outcome(trace, None, (trace.makespan_s,))
+    return _Outcome(trace, plan, None, (trace.makespan_s,))
 
 
 def _check_dynamic(
@@ -254,7 +262,8 @@ def _check_dynamic(
     check_name(dynamic)
     if dry_run or safeguards.stepped:
         other = "--dry-run" if dry_run else "--debug and --nan-guard"
-        hint = f"`syclsched simulate --policy dynamic:{dynamic}` tells how it would go" if dry_run else ""
+        simulated = f"`syclsched simulate --policy dynamic:{dynamic}` tells how it would go"
+        hint = simulated if dry_run else "Leave --dynamic out, or do without them"
         raise ArgumentError(f"{other} cannot be had with --dynamic", where="--dynamic", hint=hint)
     if dynamic == "hybrid":
         return policy, rewrite
@@ -296,9 +305,12 @@ def _measured(
     repeat: int,
     console: Console,
     starter: AbstractContextManager[Callable[[], Run]],
+    *,
+    dynamic: bool,
 ) -> _Outcome:
     """Run, fetch and check; of several runs keep the one in the middle."""
     traces: list[Trace] = []
+    plans: list[Plan] = []
     check: CheckResult | None = None
     assert planned.live is not None
     with console.status(f"running {workload.name} ...") as status, starter as start:
@@ -309,13 +321,18 @@ def _measured(
                 run.wait()
                 results: dict[str, Any] = {name: run.result(name) for name in workload.results}
                 traces.append(run.trace())
+                plans.append(run.plan)
             found = workload.check(results)
             # One wrong result among several runs is what must be shown.
             check = found if check is None or check.ok else check
     middle = statistics.median_low([t.makespan_s for t in traces])
-    chosen = next(t for t in traces if t.makespan_s == middle)
+    at = next(number for number, trace in enumerate(traces) if trace.makespan_s == middle)
+    chosen, plan = traces[at], planned.plan
+    if dynamic:  # what happened is the plan of its trace, and what was planned says how long that was to take
+        known = {name: getattr(plan, name) for name in ("makespan_s", "lower_bound_s", "candidates")}
+        chosen, plan = replace(chosen, predicted_makespan_s=plan.makespan_s), replace(plans[at], **known)
     recoveries = tuple(recovery for t in traces for recovery in t.recoveries)
-    return _Outcome(chosen, check, tuple(t.makespan_s for t in traces), recoveries=recoveries)
+    return _Outcome(chosen, plan, check, tuple(t.makespan_s for t in traces), recoveries=recoveries)
 
 
 def _show(outcome: _Outcome, plan: Plan, as_json: bool, console: Console) -> None:

@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from syclsched.cli.output import check_outputs, read_text, write_pictures
 from syclsched.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from syclsched.model.plan import Plan
+    from syclsched.model.trace import Trace
 
 
 def trace_command(
@@ -59,8 +63,23 @@ def trace_command(
     plan = None if plan_file is None else Plan.from_json(read_text(plan_file), where=str(plan_file))
     if plan is not None and plan.name != trace.name:
         raise ArgumentError(f"the run is of {trace.name!r}, the plan of {plan.name!r}", where=str(plan_file))
+    if plan is not None and not _ran(plan, trace):
+        raise ArgumentError(
+            "the run did other things than the plan says",
+            where=str(plan_file),
+            hint="Take the plan that was saved with the record: `syclsched run --record FILE --save-plan FILE`",
+        )
     if story is not None:
         console.print(tell_story(trace, story), markup=False, soft_wrap=True)
     else:
         render_report(make_report(trace, plan), console)
     write_pictures(trace, None, trace_file, gantt_file, console, plan=plan)
+
+
+def _ran(plan: Plan, trace: Trace) -> bool:
+    """Return whether a plan is the one that ran: its tasks in its lanes; after recoveries that cannot be told."""
+    if trace.recoveries:
+        return True
+    planned = {i.id: (lane.name, i.kind, i.task) for lane, i in plan.instructions()}
+    step = 1 + max(planned, default=0)  # each generation of a stream has numbers of its own
+    return all(planned.get(s.instruction % step) == (s.lane, s.kind, s.task) for s in trace.spans)

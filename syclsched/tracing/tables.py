@@ -39,7 +39,19 @@ def render_report(report: Report, console: Console) -> None:
         _summary(report),
     ):
         if block is not None:
-            console.print(block)
+            console.print(_fitted(block, console))
+
+
+def _fitted(block: RenderableType, console: Console) -> RenderableType:
+    """Return a table with less room between its columns where the terminal would cut numbers off."""
+    from rich.measure import Measurement
+    from rich.table import Table
+
+    if isinstance(block, Table) and block.box is not None:
+        wanted = Measurement.get(console, console.options.update(max_width=10 * console.width), block).maximum
+        if wanted > console.width:
+            block.padding = (0, 0, 0, 0)
+    return block
 
 
 def _family_table(report: Report) -> RenderableType:

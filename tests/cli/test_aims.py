@@ -75,6 +75,8 @@ def test_a_front_is_printed_and_drawn(capsys: pytest.CaptureFixture[str], tmp_pa
     done = call(capsys, "plan", *GRAPH, "--front", picture, "--front-metrics", "makespan,memory[max1550]")
     assert done.code == 0, done.err
     assert "Pareto front of cholesky" in done.out
+    heading = next(line for line in done.out.splitlines() if "gap" in line)
+    assert heading.count("makespan") == 1 and "memory" in heading
     assert picture.read_bytes().startswith(b"\x89PNG")
     wrong = call(capsys, "plan", *GRAPH, "--front", picture, "--front-metrics", "makespan")
     assert wrong.code == 2

@@ -158,3 +158,28 @@ def test_a_stream_and_a_look_at_its_record(capsys: pytest.CaptureFixture[str], t
     assert "Why lanes did not compute" in shown.out and "Critical path" in shown.out
     refused = call(capsys, "run", *SMALL, "--in-flight", 2, "--dry-run")
     assert refused.code == 2 and "--dry-run cannot be had with --in-flight" in refused.err
+
+
+def test_debug_is_asked_of_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    refused = call(capsys, "run", *SMALL, "--debug", "--dynamic", "dmdas")
+    assert refused.code == 2 and "--debug and --nan-guard cannot be had with --dynamic" in refused.err
+    stepped = summary(capsys, *SMALL, "--debug", "--policy", "single:cpu")
+    assert is_right(stepped)
+    counters = stepped["counters"]
+    assert isinstance(counters, dict) and counters["waits"] > 0
+
+
+def test_the_plan_of_a_dynamic_run_is_what_happened(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    record, plan, other = tmp_path / "record.json", tmp_path / "plan.json", tmp_path / "other.json"
+    found = summary(capsys, *SMALL, "--dynamic", "eager", "--repeat", 2, "--record", record, "--save-plan", plan)
+    assert is_right(found)
+    predicted, bound = found["predicted_makespan_s"], found["lower_bound_s"]
+    assert isinstance(predicted, float) and isinstance(bound, float)
+    assert predicted >= bound > 0  # that of the simulated policy: what was believed on the way bounds nothing
+    shown = call(capsys, "trace", record, "--plan", plan)
+    assert shown.code == 0, shown.err
+    assert "on cpu:copy" not in shown.out  # copies are named by the memories they are between
+    assert call(capsys, "run", *SMALL, "--plan", plan).code == 0
+    assert call(capsys, "run", *SMALL, "--policy", "single:accelerator", "--dry-run", "--save-plan", other).code == 0
+    refused = call(capsys, "trace", record, "--plan", other)
+    assert refused.code == 2 and "other things than the plan says" in refused.err

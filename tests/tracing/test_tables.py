@@ -51,3 +51,14 @@ def test_failures_are_said_and_long_tables_end() -> None:
     assert "[red]p" in text
     assert "and 77 rows more" in text
     assert len(text.splitlines()) < 100
+
+
+def test_a_narrow_terminal_cuts_no_number_off() -> None:
+    trace = random_trace(60)
+    long = tuple(
+        replace(s, lane=s.lane.replace("emu", "accelerator"), device=s.device.replace("emu", "accelerator"))
+        for s in trace.spans
+    )
+    text = rendered(replace(trace, spans=long), width=80)
+    assert "accelerator" in text and "…" not in text
+    assert max(len(line) for line in text.splitlines()) <= 80
