@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Literal
 
 from syclsched.devices.commands import Command
@@ -29,7 +29,7 @@ from syclsched.execution.readiness import Readiness
 from syclsched.execution.records import Counts, Outcome, Record
 from syclsched.execution.room import Room
 from syclsched.execution.statuses import statuses_behind
-from syclsched.execution.stuck import Position, Positions, what_is_left
+from syclsched.execution.stuck import Followed
 from syclsched.execution.waiting import wait_flag
 from syclsched.execution.work import Work, compile_work
 
@@ -38,7 +38,7 @@ from syclsched.execution.work import Work, compile_work
 Wake = Literal["memory", "room", "cancel", "overdue"]
 
 
-class Dispatcher:
+class Dispatcher(Followed):
     """Runs one program, once.
 
     Parameters
@@ -163,18 +163,6 @@ class Dispatcher:
         """Let something that runs fail, because it is past its deadline, and cancel what depends on it."""
         self._overdue[number] = error
         self._inbox.put("overdue")
-
-    def what_is_left(self) -> str:
-        """Return what lanes are at, and what that waits for, in words."""
-        return what_is_left(self.positions())
-
-    def positions(self) -> list[Position]:
-        """Return what the lanes that are not done are at; on any thread."""
-        return self._positions.now()
-
-    @cached_property
-    def _positions(self) -> Positions:
-        return Positions(self.program, self.is_complete, self.passed)
 
     def join(self, timeout_s: float | None = None) -> None:
         """Wait for the thread to end."""

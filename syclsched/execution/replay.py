@@ -23,7 +23,7 @@ from syclsched.execution.outcomes import read_device_failures, read_statuses
 from syclsched.execution.program import Buffer, Program
 from syclsched.execution.records import Counts, Outcome, Record, Times
 from syclsched.execution.statuses import statuses_behind
-from syclsched.execution.stuck import Position, Positions, what_is_left
+from syclsched.execution.stuck import Followed
 from syclsched.execution.work import Work
 from syclsched.execution.worker import Worker
 
@@ -58,7 +58,7 @@ class BorrowedBuffers:
         self._table = None
 
 
-class Replay:
+class Replay(Followed):
     """Runs a bound plan, once.
 
     `start` submits everything before it returns: afterwards, what has no event was refused or cancelled.
@@ -233,18 +233,6 @@ class Replay:
     def overdue(self, number: int, error: DeadlineError) -> None:
         """Let something that runs fail, because it is past its deadline, once all has ended; and what depends on it."""
         self._overdue[number] = error
-
-    def what_is_left(self) -> str:
-        """Return what lanes are at, and what that waits for, in words."""
-        return what_is_left(self.positions())
-
-    def positions(self) -> list[Position]:
-        """Return what the lanes that are not done are at; on any thread."""
-        return self._positions.now()
-
-    @cached_property
-    def _positions(self) -> Positions:
-        return Positions(self.program, self.is_complete, self.passed)
 
     def join(self, timeout_s: float | None = None) -> None:
         """Wait for the run to end."""

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 from syclsched.devices.executables import Executable
@@ -23,13 +22,13 @@ from syclsched.execution.lanes import Completion
 from syclsched.execution.program import Buffer, Node, Program
 from syclsched.execution.records import Counts, Record
 from syclsched.execution.statuses import failed_status, statuses_behind
-from syclsched.execution.stuck import Position, Positions, what_is_left
+from syclsched.execution.stuck import Followed, Position
 from syclsched.execution.waiting import SLICE_S
 from syclsched.execution.work import Work, compile_work
 from syclsched.model.plan import Instruction
 
 
-class Stepper:
+class Stepper(Followed):
     """Runs one program, once, in the plan's order. An `Engine`.
 
     Parameters
@@ -132,17 +131,9 @@ class Stepper:
         """Let something that runs fail, because it is past its deadline, and cancel what depends on it."""
         self._overdue[number] = error
 
-    def what_is_left(self) -> str:
-        """Return what lanes are at, and what that waits for, in words."""
-        return what_is_left(self.positions())
-
     def positions(self) -> list[Position]:
         """Return what the lanes that are not done are at; on any thread."""
         return [replace(position, begun=position.number == self._at) for position in self._positions.now()]
-
-    @cached_property
-    def _positions(self) -> Positions:
-        return Positions(self.program, self.is_complete, self.passed)
 
     # --- the thread -------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from syclsched.execution.program import MEMORY_KINDS, Program
 from syclsched.model.plan import Instruction
@@ -149,3 +150,29 @@ def _name(instruction: Instruction) -> str:
     if instruction.kind == "copy":
         return f"a copy of {instruction.uses[0].array!r}"
     return f"task {instruction.task!r}" if instruction.task is not None else instruction.kind
+
+
+class Followed:
+    """An engine of a program that says where its lanes are."""
+
+    program: Program
+
+    def passed(self, number: int) -> bool:
+        """Return whether an instruction has been handed on or was cancelled."""
+        raise NotImplementedError
+
+    def is_complete(self, number: int) -> bool:
+        """Return whether an instruction has completed, was cancelled, or had nothing to do; on any thread."""
+        raise NotImplementedError
+
+    def what_is_left(self) -> str:
+        """Return what lanes are at, and what that waits for, in words."""
+        return what_is_left(self.positions())
+
+    def positions(self) -> list[Position]:
+        """Return what the lanes that are not done are at; on any thread."""
+        return self._positions.now()
+
+    @cached_property
+    def _positions(self) -> Positions:
+        return Positions(self.program, self.is_complete, self.passed)
