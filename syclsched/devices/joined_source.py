@@ -7,11 +7,12 @@ import re
 
 from syclsched.model.operation import OpenCLSource
 
-#: What a kernel may not use: it would see that it is launched in three dimensions, or needs local memory of its own,
-#: which only a kernel that is launched itself has for certain (OpenCL C 3.0, 6.7.1).
+#: What a kernel may not use: it would see that it is launched in three dimensions, needs local memory of its own, which
+#: only a kernel that is launched itself has for certain (OpenCL C 3.0, 6.7.1), or its work-items wait for each other: a
+#: group that the runtime chooses could hold those of two launches.
 _NOT_JOINED = re.compile(
     r"\b(?:__local|local|reqd_work_group_size|work_group_size_hint|vec_type_hint|get_work_dim|get_global_linear_id"
-    r"|get_global_offset|printf|image[123]d\w*|sampler_t|pipe)\b"
+    r"|get_global_offset|barrier|work_group_\w+|sub_group_\w+|printf|image[123]d\w*|sampler_t|pipe)\b"
     r"|\bget_(?:global_id|local_id|group_id|num_groups|global_size|local_size|enqueued_local_size)\b(?!\s*\(\s*[01]\s*\))"
 )
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)

@@ -133,6 +133,7 @@ class Runner:
             values = self._prepared.values(inputs)
             if self._last is not None:
                 self._last.join()
+                self._check_not_hung(self._last)
             self._leave_out()
             if self._ring is None:
                 self._last = start(
@@ -234,6 +235,7 @@ class Runner:
             self._check_free()
             if self._last is not None:
                 self._last.join()
+                self._check_not_hung(self._last)
                 self._last.close()
             names = self._prepared.results if results is None else tuple(results)
             stream = open_stream(self, self._prepared, self._ring, inputs, names, in_flight, return_exceptions)
@@ -264,6 +266,15 @@ class Runner:
                 where=f"plan {self.plan.name!r}",
                 hint="Read it to its end, or close() it; another `bind` of the plan has lanes of its own",
             )
+
+    def _check_not_hung(self, last: Run) -> None:
+        """Raise if the last run was given up, and still uses the memory that the next one is to have."""
+        if self._ring is not None and last.left_behind is not None:
+            raise ExecutionError(
+                "its last run was given up, and something of it goes on still",
+                where=f"plan {self.plan.name!r}",
+                hint="Bind the plan again, without the device that hangs",
+            ) from last.left_behind
 
     async def run_async(self, inputs: Mapping[str, Any] | None = None) -> Run:
         """Run with new data, and wait in a coroutine, without a thread of its own.
@@ -344,7 +355,11 @@ class Runner:
                 self._last.close()
             if self._ring is not None:
                 self._finalizer.detach()
-                self._ring.close()
+                if self._last is not None and self._last.left_behind is not None:
+                    # Its thread is in a wait that may never end: all is given back when it does.
+                    threading.Thread(target=self._ring.close, name="syclsched left behind", daemon=True).start()
+                else:
+                    self._ring.close()
             if self._owns_devices:
                 self._live.close()
 

@@ -123,6 +123,11 @@ class Run:
         """Return whether the run has ended, well or not."""
         return self._resources.finished.is_set()
 
+    @property
+    def left_behind(self) -> ExecutionError | None:
+        """Why the run was given up, as long as something of it goes on all the same."""
+        return None if self._resources.engine.finished.is_set() else self._resources.hung
+
     def wait(self, timeout: float | None = None) -> None:
         """Wait for the whole run.
 

@@ -319,6 +319,28 @@ def test_a_bound_plan_has_deadlines_too() -> None:
 
 
 @pytest.mark.sycl
+def test_a_bound_plan_that_hangs_holds_up_neither_the_next_run_nor_close() -> None:
+    platform, live = live_on(None)
+    graph = TaskGraph("bound")
+    x, y = graph.array("x", data=np.ones(SIZE, DTYPE)), graph.array("y", data=np.ones(SIZE, DTYPE))
+    graph.kernel(MIX, name="first", x=x, y=y, a=1, deadline_s=0.1)
+    plan = plan_by(graph, platform, lambda name: (DEVICE, 0, "opencl-c"))
+    runner = bind(plan, graph, live)
+    with faults.inject(faults.hang(DEVICE, after=2 * COPIES)) as injection:
+        run = runner.run()
+        with pytest.raises(DeadlineError, match="task 'first'"):
+            run.wait(60)
+        for again in (runner.run, lambda: runner.stream([{}])):
+            with pytest.raises(ExecutionError, match="given up"):
+                again()
+        runner.close()
+        assert not run._resources.engine.finished.is_set()
+        injection.release()
+        run._resources.engine.join(60)
+    assert run.left_behind is None
+
+
+@pytest.mark.sycl
 def test_a_host_function_has_a_deadline() -> None:
     platform, live = live_on(None)
     go_on = threading.Event()
