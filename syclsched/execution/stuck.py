@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -152,18 +153,18 @@ def _name(instruction: Instruction) -> str:
     return f"task {instruction.task!r}" if instruction.task is not None else instruction.kind
 
 
-class Followed:
+class Followed(ABC):
     """An engine of a program that says where its lanes are."""
 
     program: Program
 
+    @abstractmethod
     def passed(self, number: int) -> bool:
         """Return whether an instruction has been handed on or was cancelled."""
-        raise NotImplementedError
 
+    @abstractmethod
     def is_complete(self, number: int) -> bool:
         """Return whether an instruction has completed, was cancelled, or had nothing to do; on any thread."""
-        raise NotImplementedError
 
     def what_is_left(self) -> str:
         """Return what lanes are at, and what that waits for, in words."""

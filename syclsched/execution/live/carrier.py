@@ -428,9 +428,7 @@ class Carrier:
                 in_flight.pop()
                 self._done[lane] = given.place + 1
                 if given.order is None:
-                    record = given.entry.record
-                    measured = record is not None and record.outcome == "done" and record.start_ns is not None
-                    seconds = (record.finish_ns - record.start_ns) * 1e-9 if measured else None  # type: ignore
+                    seconds = _measured_s(given.entry.record)
                     ended.append(Ended(given.task, lane, seconds))
         if finished:
             self._note_finished(finished, ended)
@@ -586,3 +584,10 @@ def _first_items(layout: Layout) -> list[int]:
         if space != NOTHING:
             found[layout.piece[problem.arrays[int(problem.item_array[item])]]] = item
     return found
+
+
+def _measured_s(record: Record | None) -> float | None:
+    """Return how long something took that was done; None if that is not known."""
+    if record is None or record.outcome != "done" or record.start_ns is None or record.finish_ns is None:
+        return None
+    return (record.finish_ns - record.start_ns) * 1e-9
