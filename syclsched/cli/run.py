@@ -168,8 +168,11 @@ def run_command(
     from rich.console import Console
 
     from syclsched.execution import Safeguards
+    from syclsched.model.units import check_seconds
 
     console = Console(stderr=json_output, highlight=False)
+    check_seconds(watchdog, "--watchdog")
+    check_seconds(deadline, "--deadline")
     safeguards = Safeguards(debug, nan_guard, watchdog, deadline)
     check_outputs(trace_file, record_file, save_plan, pictures=[gantt_file])
     workload = opt.build_workload(

@@ -160,6 +160,12 @@ def test_a_stream_and_a_look_at_its_record(capsys: pytest.CaptureFixture[str], t
     assert refused.code == 2 and "--dry-run cannot be had with --in-flight" in refused.err
 
 
+@pytest.mark.parametrize("option", ["--watchdog", "--deadline"])
+def test_seconds_that_are_none_are_refused_by_the_options_name(capsys: pytest.CaptureFixture[str], option: str) -> None:
+    done = call(capsys, "run", *SMALL, option, -1)
+    assert done.code == 2 and f"where: {option}" in done.err
+
+
 def test_debug_is_asked_of_the_run(capsys: pytest.CaptureFixture[str]) -> None:
     refused = call(capsys, "run", *SMALL, "--debug", "--dynamic", "dmdas")
     assert refused.code == 2 and "--debug and --nan-guard cannot be had with --dynamic" in refused.err
