@@ -57,9 +57,34 @@ import numpy as np
 
 #: All kinds of canonical nodes.
 KINDS: Final = frozenset(
-    "conv conv_transpose pool lrn batch_norm layer_norm group_norm matmul softmax elementwise reduce arg topk scan_sum "
-    "transpose reshape gather gather_elements gather_nd scatter_elements scatter_nd concat slice pad resize "
-    "reference".split()
+    {
+        "conv",
+        "conv_transpose",
+        "pool",
+        "lrn",
+        "batch_norm",
+        "layer_norm",
+        "group_norm",
+        "matmul",
+        "softmax",
+        "elementwise",
+        "reduce",
+        "arg",
+        "topk",
+        "scan_sum",
+        "transpose",
+        "reshape",
+        "gather",
+        "gather_elements",
+        "gather_nd",
+        "scatter_elements",
+        "scatter_nd",
+        "concat",
+        "slice",
+        "pad",
+        "resize",
+        "reference",
+    }
 )
 
 
