@@ -22,9 +22,11 @@ del _above
 #: Public name -> module that defines it.
 _LAZY = {
     "AccessMode": "syclsched.model.access",
+    "Constant": "syclsched.model.constant",
     "DeviceProfile": "syclsched.model.profile",
     "Implementation": "syclsched.model.operation",
     "Launch": "syclsched.model.operation",
+    "NativeCall": "syclsched.model.operation",
     "Operation": "syclsched.model.operation",
     "Parameter": "syclsched.model.operation",
     "Plan": "syclsched.model.plan",
@@ -43,6 +45,7 @@ _LAZY = {
     "plan_front": "syclsched.planner",
     "read_graph": "syclsched.frontends",
     "bind": "syclsched.api",
+    "constant": "syclsched.model.constant",
     "run": "syclsched.api",
     "simulate": "syclsched.api",
     "verify": "syclsched.api",
@@ -58,9 +61,19 @@ if TYPE_CHECKING:
     from syclsched.errors import SyclschedError
     from syclsched.frontends import read_graph, write_graph
     from syclsched.model.access import AccessMode
+    from syclsched.model.constant import Constant, constant
     from syclsched.model.graph import TaskGraph
     from syclsched.model.memory_limit import with_memory_limit
-    from syclsched.model.operation import Implementation, Launch, Operation, Parameter, Requirements, Split, Work
+    from syclsched.model.operation import (
+        Implementation,
+        Launch,
+        NativeCall,
+        Operation,
+        Parameter,
+        Requirements,
+        Split,
+        Work,
+    )
     from syclsched.model.plan import Plan
     from syclsched.model.platform import Platform
     from syclsched.model.profile import DeviceProfile

@@ -61,11 +61,15 @@ class Access:
         How it is touched.
     rows : (int, int) or None, optional
         The rows it is about; None for the whole array.
+    shape : tuple of int or None, optional
+        The shape under which a task is passed the array, where that is not its own; only on the way to a task, whose
+        accesses do not say so.
     """
 
     array: str
     mode: AccessMode
     rows: RowRange | None = None
+    shape: tuple[int, ...] | None = None
 
 
 def rows_name(array: str, rows: RowRange) -> str:

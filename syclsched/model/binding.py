@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, NoReturn
@@ -11,11 +12,12 @@ import numpy as np
 
 from syclsched.errors import ArgumentError, UnknownArrayError
 from syclsched.model.access import Access, AccessMode, RowRange, rows_name
+from syclsched.model.constant import Constant
 from syclsched.model.operation import Operation, Parameter, Scalar, Shape, Signature
-from syclsched.model.task import ArrayRows, LogicalArray, Task
+from syclsched.model.task import ArrayRows, LogicalArray, ReshapedArray, Task
 
 #: What can be passed for a parameter.
-Argument = LogicalArray | ArrayRows | Access | Scalar
+Argument = LogicalArray | ArrayRows | ReshapedArray | Constant | Access | Scalar
 
 #: Returns the declared array of a name, or refuses; given the name and where it is asked for.
 Lookup = Callable[[str, str], LogicalArray]
@@ -28,6 +30,8 @@ class Bound(NamedTuple):
     arguments: Mapping[str, str]
     signature: Signature
     rows: Mapping[str, RowRange]
+    constants: Mapping[str, Constant]
+    reshaped: frozenset[str]
 
 
 def bind(operation: Operation, given: Mapping[str, Argument], lookup: Lookup, where: str) -> Bound:
@@ -37,7 +41,7 @@ def bind(operation: Operation, given: Mapping[str, Argument], lookup: Lookup, wh
     ----------
     operation : Operation
         What the task computes.
-    given : Mapping[str, LogicalArray, ArrayRows, Access or number]
+    given : Mapping[str, LogicalArray, ArrayRows, ReshapedArray, Constant, Access or number]
         By parameter name.
     lookup : callable
         Returns the declared array of a name.
@@ -67,12 +71,18 @@ def bind(operation: Operation, given: Mapping[str, Argument], lookup: Lookup, wh
     shapes: dict[str, Shape] = {}
     dtypes: dict[str, str] = {}
     scalars: dict[str, Scalar] = {}
+    constants: dict[str, Constant] = {}
+    reshaped: list[str] = []
     for parameter in operation.parameters:
         value = given[parameter.name]
         if parameter.mode is None:
             scalars[parameter.name] = _scalar(value, parameter, where)
             continue
-        array, rows = _array(value, parameter, lookup, where)
+        if isinstance(value, Constant):
+            constants[parameter.name] = _constant(value, parameter, where)
+            shapes[parameter.name], dtypes[parameter.name] = value.shape, value.dtype
+            continue
+        array, rows, shape = _array(value, parameter, lookup, where)
         arguments[parameter.name] = array.name
         earlier = accesses.get(array.name)
         if earlier is None:
@@ -80,15 +90,18 @@ def bind(operation: Operation, given: Mapping[str, Argument], lookup: Lookup, wh
         else:
             _check_overlap(array.name, rows, parameter.mode, earlier, where)
             earlier[rows] = parameter.mode
-        if rows is None:
+        if shape is not None:
+            shapes[parameter.name] = shape
+            reshaped.append(parameter.name)
+        elif rows is None:
             shapes[parameter.name] = array.shape
         else:
             ranges[parameter.name], shapes[parameter.name] = rows, part_shape(array.shape, rows)
         dtypes[parameter.name] = array.dtype
-    signature = Signature(shapes, dtypes, scalars)
+    signature = Signature(shapes, dtypes, scalars, frozenset(constants))
     _check_signature(operation, signature, where)
     touched = tuple([Access(name, mode, rows) for name, each in accesses.items() for rows, mode in each.items()])
-    return Bound(touched, arguments, signature, ranges)
+    return Bound(touched, arguments, signature, ranges, constants, frozenset(reshaped))
 
 
 def declare(name: str, shape: Iterable[int] | None, dtype: Any, data: Any, *, temporary: bool) -> LogicalArray:
@@ -154,8 +167,12 @@ def takes(task: Task, parameter: str, array: LogicalArray) -> bool:
     rows, signature = task.rows.get(parameter), task.signature
     if signature is None or (rows is not None and not (array.shape and 0 <= rows[0] < rows[1] <= array.shape[0])):
         return False
-    found = (part_shape(array.shape, rows), array.dtype)
-    return found == (signature.shapes[parameter], signature.dtypes[parameter])
+    shape = signature.shapes[parameter]
+    if parameter in task.reshaped:
+        fits = rows is None and math.prod(array.shape) == math.prod(shape)
+    else:
+        fits = part_shape(array.shape, rows) == shape
+    return fits and array.dtype == signature.dtypes[parameter]
 
 
 def check_data(array: LogicalArray, data: Any) -> None:
@@ -176,8 +193,23 @@ def check_data(array: LogicalArray, data: Any) -> None:
         )
 
 
-def _array(value: object, parameter: Parameter, lookup: Lookup, where: str) -> tuple[LogicalArray, RowRange | None]:
-    """Return the array that is passed, and which of its rows; None for the whole."""
+def _constant(value: Constant, parameter: Parameter, where: str) -> Constant:
+    """Return a constant that is passed, or refuse it."""
+    if parameter.mode is not AccessMode.READ:
+        assert parameter.mode is not None
+        raise ArgumentError(
+            f"argument {parameter.name!r} is a {parameter.mode.value} of the operation: it cannot be a constant",
+            where=where,
+            hint="Give an array of the graph",
+        )
+    return value
+
+
+def _array(
+    value: object, parameter: Parameter, lookup: Lookup, where: str
+) -> tuple[LogicalArray, RowRange | None, Shape | None]:
+    """Return the array that is passed, which of its rows, None for the whole, and its shape if not its own."""
+    shape = value.shape if isinstance(value, (Access, ReshapedArray)) else None
     if isinstance(value, Access):
         declared, rows = lookup(value.array, where), value.rows
         if value.mode is not parameter.mode:
@@ -186,14 +218,29 @@ def _array(value: object, parameter: Parameter, lookup: Lookup, where: str) -> t
                 f"argument {parameter.name!r} is a {parameter.mode.value} of the operation, not a {value.mode.value}",
                 where=where,
             )
-    elif isinstance(value, (LogicalArray, ArrayRows)):
-        whole, rows = (value, None) if isinstance(value, LogicalArray) else (value.array, value.rows)
+    elif isinstance(value, (LogicalArray, ArrayRows, ReshapedArray)):
+        whole = value if isinstance(value, LogicalArray) else value.array
+        rows = value.rows if isinstance(value, ArrayRows) else None
         declared = lookup(whole.name, where)
         if whole is not declared and (whole.shape, whole.dtype) != (declared.shape, declared.dtype):
             raise UnknownArrayError(f"array {whole.name!r} belongs to another graph", where=where)
     else:
         raise ArgumentError(f"argument {parameter.name!r} must be an array of the graph, not {value!r}", where=where)
-    return declared, None if rows is None else existing(rows, declared, f"{where}, argument {parameter.name!r}")
+    where = f"{where}, argument {parameter.name!r}"
+    if shape is not None:
+        shape = _other_shape(shape, rows, declared, where)
+    return declared, None if rows is None else existing(rows, declared, where), shape
+
+
+def _other_shape(shape: Shape, rows: RowRange | None, array: LogicalArray, where: str) -> Shape | None:
+    """Return the shape under which a whole array is passed; None if it is its own."""
+    if rows is not None:
+        raise ArgumentError("rows of an array cannot be passed under another shape", where=where)
+    if min(shape, default=0) < 0 or math.prod(shape) != math.prod(array.shape):
+        raise ArgumentError(
+            f"array {array.name!r} has shape {array.shape}: its elements cannot be seen as {shape}", where=where
+        )
+    return None if shape == array.shape else shape
 
 
 def existing(rows: RowRange, array: LogicalArray, where: str) -> RowRange | None:

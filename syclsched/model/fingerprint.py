@@ -9,11 +9,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from syclsched.model.access import Access
+from syclsched.model.constant import Constant
 from syclsched.model.task import LogicalArray, Task
 
 
 def fingerprint(arrays: Iterable[LogicalArray], tasks: Iterable[Task], edges: Iterable[tuple[str, str]]) -> str:
-    """Return a hash of everything a plan depends on.
+    """Return a hash of everything a plan depends on: of constants which are the same and what they look like.
 
     Parameters
     ----------
@@ -29,16 +30,18 @@ def fingerprint(arrays: Iterable[LogicalArray], tasks: Iterable[Task], edges: It
     str
         32 hexadecimal digits.
     """
+    numbers: dict[Constant, int] = {}
     content = {
         "arrays": [[a.name, a.shape, a.dtype, a.temporary] for a in arrays],
-        "tasks": [_task(task) for task in tasks],
+        "tasks": [_task(task, numbers) for task in tasks],
         "edges": sorted(set(edges)),
     }
     return hashlib.sha256(json.dumps(content, default=repr).encode()).hexdigest()[:32]
 
 
-def _task(task: Task) -> list[Any]:
-    found = [
+def _task(task: Task, numbers: dict[Constant, int]) -> list[Any]:
+    """Return what a plan depends on of a task; constants are numbered as they come."""
+    found: list[Any] = [
         task.name,
         task.kind,
         task.family,
@@ -46,7 +49,14 @@ def _task(task: Task) -> list[Any]:
         sorted(task.arguments.items()),
         sorted(task.signature.scalars.items()) if task.signature else [],
     ]
-    return [*found, sorted(task.rows.items())] if task.rows else found
+    if task.rows:
+        found.append(sorted(task.rows.items()))
+    if task.constants:
+        each = {name: (numbers.setdefault(c, len(numbers)), c.shape, c.dtype) for name, c in task.constants.items()}
+        found.append({"constants": sorted(each.items())})
+    if task.reshaped and task.signature is not None:
+        found.append({"reshaped": [(name, task.signature.shapes[name]) for name in sorted(task.reshaped)]})
+    return found
 
 
 def _access(access: Access) -> list[Any]:

@@ -13,12 +13,13 @@ from syclsched.errors import ArgumentError, GraphError, UnknownArrayError
 from syclsched.model.access import Access, AccessMode
 from syclsched.model.adhoc import copy_operation, host_operation
 from syclsched.model.binding import Argument, bind, check_data, declare, takes
+from syclsched.model.constant import Constant
 from syclsched.model.dependencies import Dependency, implicit_dependencies
 from syclsched.model.fingerprint import fingerprint
 from syclsched.model.operation import Operation
 from syclsched.model.ordering import acyclic_order
 from syclsched.model.segments import Segments, find_segments, touched_segments
-from syclsched.model.task import ArrayRows, Joined, LogicalArray, Task
+from syclsched.model.task import ArrayRows, Joined, LogicalArray, ReshapedArray, Task
 from syclsched.model.units import check_seconds
 
 #: How ranges of rows are called: an array of such a name could be taken for one.
@@ -151,9 +152,10 @@ class TaskGraph:
             How often the task is tried again if it fails by itself: its host function raises, or its status says so.
             What it writes in place has its old value each time. When a device or its runtime fails, that is not the
             task's fault, and needs no retries: see ``recover`` of `syclsched.run`.
-        **arguments : LogicalArray, ArrayRows, Access or scalar
+        **arguments : LogicalArray, ArrayRows, ReshapedArray, Access, Constant or scalar
             One argument per parameter of the operation. Of ``x[0:100]`` the task touches those rows only, and gets
-            them as an array of their own, without a copy.
+            them as an array of their own, without a copy; ``x.reshaped((8, -1))`` is the same elements under another
+            shape. What is only read can be a `syclsched.constant`.
 
         Returns
         -------
@@ -196,8 +198,8 @@ class TaskGraph:
             memory may call it again for a value that was given up.
         retries : int, optional
             How often the function is called again if it raises; see `kernel`.
-        **arguments : Access or scalar
-            ``x=x.read()``, ``y=y[0:100].write()``, ``alpha=2.0``.
+        **arguments : Access, Constant or scalar
+            ``x=x.read()``, ``y=y[0:100].write()``, ``z=z.reshaped((8, -1)).read()``, ``alpha=2.0``.
 
         Returns
         -------
@@ -206,7 +208,10 @@ class TaskGraph:
         """
         modes: dict[str, AccessMode | None] = {}
         for key, value in arguments.items():
-            if isinstance(value, (LogicalArray, ArrayRows)):
+            if isinstance(value, Constant):
+                modes[key] = AccessMode.READ
+                continue
+            if isinstance(value, (LogicalArray, ArrayRows, ReshapedArray)):
                 raise ArgumentError(
                     f"argument {key!r} does not say how the array is touched",
                     where=f"host task {name or getattr(function, '__name__', 'host')!r}",
@@ -217,14 +222,18 @@ class TaskGraph:
         return self._add(operation, "host", name, priority, arguments, deadline_s, retries)
 
     def copy(
-        self, source: LogicalArray | ArrayRows, destination: LogicalArray | ArrayRows, *, name: str | None = None
+        self,
+        source: LogicalArray | ArrayRows | ReshapedArray | Constant,
+        destination: LogicalArray | ArrayRows | ReshapedArray,
+        *,
+        name: str | None = None,
     ) -> Task:
         """Add a task that copies one array into another of the same shape and dtype.
 
         Parameters
         ----------
-        source, destination : LogicalArray or ArrayRows
-            From where to where.
+        source, destination : LogicalArray, ArrayRows or ReshapedArray
+            From where to where; the source may be a constant, too.
         name : str, optional
             Unique task name.
 
@@ -348,6 +357,11 @@ class TaskGraph:
         self._freed[name] = len(self._tasks)
 
     # --- reading ----------------------------------------------------------------------------------
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """The constants that tasks are given, each once, in order of first use."""
+        return tuple(dict.fromkeys(constant for task in self._tasks.values() for constant in task.constants.values()))
 
     @property
     def arrays(self) -> Mapping[str, LogicalArray]:
@@ -543,5 +557,7 @@ class TaskGraph:
                 bound.rows,
                 deadline_s,
                 retries,
+                bound.constants,
+                bound.reshaped,
             )
         )

@@ -31,11 +31,14 @@ class Signature:
         NumPy dtype name of every array parameter, by parameter name.
     scalars : Mapping[str, int | float]
         Value of every scalar parameter.
+    constants : frozenset of str, optional
+        The array parameters that are given a `syclsched.model.constant.Constant`.
     """
 
     shapes: Mapping[str, Shape]
     dtypes: Mapping[str, str]
     scalars: Mapping[str, Scalar] = field(default_factory=dict)
+    constants: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +196,35 @@ class SpirvModule:
 
 
 @dataclass(frozen=True, slots=True)
+class NativeCall:
+    """A function of a library that is called from the compiled submission loop, without Python.
+
+    The function submits its work to the in-order queue it was made for, and returns at once. It takes up to six machine
+    words and returns an ``int32_t``: 0 if all went well.
+
+    Parameters
+    ----------
+    function : int
+        Its address.
+    arguments : tuple of int
+        What it is called with: numbers and addresses.
+    keep : object
+        Whatever must stay alive for as long as it may be called, and until its work has completed.
+    explain : Callable[[int], str] or None, optional
+        Turns what it returned, other than 0, into what went wrong.
+    """
+
+    function: int
+    arguments: tuple[int, ...]
+    keep: Any
+    explain: Callable[[int], str] | None = None
+
+
+#: Makes constants what an implementation wants in their place: given the signature, a queue and their values.
+Prepare = Callable[[Signature, Any, Mapping[str, Any]], Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
 class Implementation:
     """One way to do an operation.
 
@@ -215,6 +247,9 @@ class Implementation:
             ``submit(queue, arguments, depends) -> SyclEvent``: submits asynchronously to a
             ``dpctl.SyclQueue``; ``arguments`` maps parameter names to ``dpctl.tensor.usm_ndarray`` or Python
             scalars; ``depends`` is a list of events; the returned event completes with the last piece of work.
+            If it has a method ``native(queue, arguments) -> NativeCall``, that is asked once for each in-order queue
+            and set of arguments, and what it returns is called instead, as often as the task is done, wherever the
+            compiled loop submits.
         ``sequence``
             a tuple of `syclsched.model.sequence.Part`: submitted one after another to one in-order queue. Made by
             `syclsched.model.sequence.sequence_operation`.
@@ -234,6 +269,13 @@ class Implementation:
         Changed whenever the code changes enough that old measurements no longer hold.
     parts : tuple of str, optional
         For an operation of several steps: the name of the implementation of each.
+    prepare : callable or None, optional
+        ``prepare(signature, queue, constants) -> mapping``: given the values of the parameters that are constants
+        (read-only NumPy arrays), returns what is passed in their place: under the same names, and for kind
+        ``library`` any others besides, ``dpctl.tensor.usm_ndarray`` of the queue's context, ready to be used, or NumPy
+        arrays, which are uploaded. Done once for the same constants, signature, implementation and device, and kept for
+        as long as something uses it. Without it constants are uploaded as they are. Not for kind ``host``. What a
+        ``numba-dpex`` kernel is passed must keep its dtype and number of dimensions.
     """
 
     name: str
@@ -244,6 +286,7 @@ class Implementation:
     efficiency: float = 0.3
     revision: str = "1"
     parts: tuple[str, ...] = ()
+    prepare: Prepare | None = None
 
     @property
     def is_kernel(self) -> bool:

@@ -98,7 +98,8 @@ def step_signature(step: Step, signature: Signature) -> Signature:
     shapes = {own: signature.shapes[whole] for own, whole in step.arguments if own in arrays}
     dtypes = {own: signature.dtypes[whole] for own, whole in step.arguments if own in arrays}
     scalars = {own: signature.scalars[whole] for own, whole in step.arguments if own not in arrays}
-    return Signature(shapes, dtypes, scalars)
+    constants = frozenset(own for own, whole in step.arguments if whole in signature.constants)
+    return Signature(shapes, dtypes, scalars, constants)
 
 
 def sequence_operation(steps: Sequence[Step], combinations: Iterable[tuple[str, ...]]) -> Operation:

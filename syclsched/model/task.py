@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from syclsched.errors import ArgumentError
 from syclsched.model.access import Access, AccessMode, RowRange, rows_name
+from syclsched.model.constant import Constant
 from syclsched.model.operation import Operation, Shape, Signature
 
 TaskKind = Literal["kernel", "copy", "host", "barrier"]
@@ -75,6 +76,23 @@ class LogicalArray:
             If it is not a range of rows.
         """
         return ArrayRows(self, *_ends(rows, self.shape, self.name))
+
+    def reshaped(self, shape: int | Iterable[int]) -> ReshapedArray:
+        """Return the same elements under another shape, to be passed to a task: ``a.reshaped((8, -1))``.
+
+        No copy is made, and tasks depend on each other as if they had been passed the array itself.
+
+        Parameters
+        ----------
+        shape : int or iterable of int
+            Extents with the same product; one of them may be -1, which is then worked out.
+
+        Raises
+        ------
+        ArgumentError
+            If there are not so many elements.
+        """
+        return ReshapedArray(self, _fitting(shape, self.shape, self.name))
 
     #: Else Python would take the indexing for iteration.
     __iter__ = None
@@ -162,8 +180,94 @@ class ArrayRows:
             )
         return ArrayRows(self.array, self.start + start, self.start + stop)
 
+    def reshaped(self, shape: int | Iterable[int]) -> ReshapedArray:
+        """Refuse: only whole arrays can be passed under another shape."""
+        raise ArgumentError(
+            f"rows of an array cannot be passed under another shape, such as {shape!r}",
+            where=f"array {self.array.name!r}",
+            hint="Pass the whole array reshaped, or let the task take the rows as they are",
+        )
+
     #: Else Python would take the indexing for iteration.
     __iter__ = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReshapedArray:
+    """A whole array of the graph under another shape, as a task is given it: the same elements, without a copy.
+
+    Parameters
+    ----------
+    array : LogicalArray
+        Whose elements they are.
+    shape : tuple of int
+        The shape under which the task sees them.
+    """
+
+    array: LogicalArray
+    shape: Shape
+
+    @property
+    def name(self) -> str:
+        """The array's."""
+        return self.array.name
+
+    @property
+    def dtype(self) -> str:
+        """NumPy dtype name."""
+        return self.array.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return self.array.nbytes
+
+    def read(self) -> Access:
+        """Return a read access."""
+        return Access(self.array.name, AccessMode.READ, shape=self.shape)
+
+    def write(self) -> Access:
+        """Return a write access: the old value is not needed."""
+        return Access(self.array.name, AccessMode.WRITE, shape=self.shape)
+
+    def update(self) -> Access:
+        """Return an update (read and write) access."""
+        return Access(self.array.name, AccessMode.UPDATE, shape=self.shape)
+
+    def reduce(self) -> Access:
+        """Return an accumulating access."""
+        return Access(self.array.name, AccessMode.REDUCE, shape=self.shape)
+
+    def reshaped(self, shape: int | Iterable[int]) -> ReshapedArray:
+        """Return the same elements under yet another shape; see `LogicalArray.reshaped`."""
+        return self.array.reshaped(shape)
+
+    def __getitem__(self, rows: slice) -> ArrayRows:
+        """Refuse: rows are taken of an array as it is."""
+        raise ArgumentError(
+            "rows of a reshaped array cannot be passed to a task",
+            where=f"array {self.array.name!r}",
+            hint="Take rows of the array itself",
+        )
+
+    #: Else Python would take the indexing for iteration.
+    __iter__ = None
+
+
+def _fitting(shape: int | Iterable[int], own: Shape, name: str) -> Shape:
+    """Return a shape of as many elements as another, with what is to be worked out of it."""
+    try:
+        wanted = [operator.index(n) for n in (shape if isinstance(shape, Iterable) else (shape,))]
+    except TypeError as error:
+        raise ArgumentError(f"{shape!r} is not a shape", where=f"array {name!r}") from error
+    count, known = math.prod(own), math.prod(n for n in wanted if n != -1)
+    if wanted.count(-1) == 1 and known > 0 and count % known == 0:
+        wanted[wanted.index(-1)] = count // known
+    if min(wanted, default=0) < 0 or math.prod(wanted) != count:
+        raise ArgumentError(
+            f"{count} elements of shape {own} cannot be seen as {tuple(wanted)}", where=f"array {name!r}"
+        )
+    return tuple(wanted)
 
 
 def _ends(rows: slice, shape: Shape, name: str) -> RowRange:
@@ -221,6 +325,10 @@ class Task:
         Seconds it may run; it fails if it takes longer. No part of a graph's fingerprint: plans do not depend on it.
     retries : int, optional
         How often it is tried again if it fails by itself: what it writes in place has its old value then.
+    constants : Mapping[str, Constant], optional
+        By parameter name, for those that are given a constant instead of an array.
+    reshaped : frozenset of str, optional
+        The parameters whose array is passed under another shape than its own: that of the signature.
     """
 
     name: str
@@ -233,6 +341,8 @@ class Task:
     rows: Mapping[str, RowRange] = field(default_factory=dict)
     deadline_s: float | None = None
     retries: int = 0
+    constants: Mapping[str, Constant] = field(default_factory=dict)
+    reshaped: frozenset[str] = frozenset()
 
     @property
     def family(self) -> str:
