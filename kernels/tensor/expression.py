@@ -1,0 +1,410 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The language of element-wise expressions: nested tuples, checked and given dtypes.
+
+An expression is
+
+- an integer: the input of that number;
+- ``("const", value)``: a number of the dtype its surroundings need, or ``("const", value, dtype)``;
+- ``("index", axis)``: int64, where along an axis of the result an element is; the axis counts from the end (-1 is the last);
+- ``("cast", dtype, e)``;
+- ``(name, *parameters, *operands)`` for the operators of `OPERATORS`: parameters are plain numbers and may be left out
+  where they have a default.
+
+``("relu", ("add", 0, ("mul", 1, ("const", 2.0))))`` is max(x0 + 2 x1, 0). So that one rule serves all devices:
+
+- The operands of an operator have one dtype; nothing is converted but by ``cast``. Shifts and ``pow`` may have an
+  exponent of another dtype; the result has the first operand's.
+- float16 is computed in float32 and rounded where it is stored or cast to.
+- Integers wrap. ``div`` of integers truncates, ``mod`` has the sign of the divisor, ``fmod`` that of the dividend; all
+  three give 0 where the divisor is 0.
+- ``min``, ``max``, ``clip`` and ``relu`` pass NaN on; ``round`` goes to the even of two neighbours.
+
+The names and semantics are those of ONNX's operators, by and large.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from syclsched.errors import ArgumentError
+from syclsched.kernels.common import ALL_DTYPES
+
+#: A nested tuple as described above.
+Expression = Any
+
+#: Operators in one expression: what is generated from more is not compiled in reasonable time.
+MAX_OPERATORS: Final = 400
+
+_FLOATS = frozenset({"float16", "float32", "float64"})
+_INTEGERS = frozenset({"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"})
+_DOMAINS = {
+    "float": _FLOATS,
+    "integer": _INTEGERS,
+    "number": _FLOATS | _INTEGERS,
+    "bool": frozenset({"bool"}),
+    "any": _FLOATS | _INTEGERS | {"bool"},
+}
+
+Rule = Literal["same", "bool", "where", "first"]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """What an operator takes and gives.
+
+    Parameters
+    ----------
+    domain : str
+        Dtypes of its operands: "float", "integer", "number", "bool" or "any".
+    least, most : int or None
+        How many operands; None for any number.
+    defaults : tuple of float or None
+        Its parameters' defaults; NaN for one that has to be given.
+    rule : str
+        "same": the result has the operands' dtype; "bool"; "where": the first is a condition; "first": the second may
+        have another dtype.
+    """
+
+    domain: str
+    least: int = 1
+    most: int | None = 1
+    defaults: tuple[float | None, ...] = ()
+    rule: Rule = "same"
+
+
+_NEEDED = math.nan
+_SELU = (1.67326319217681884765625, 1.05070102214813232421875)
+
+
+def _table() -> dict[str, Operator]:
+    table = {
+        name: Operator("number") for name in ("neg", "abs", "sign", "relu", "square", "floor", "ceil", "round", "trunc")
+    }
+    for name in (
+        *("exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "reciprocal", "erf", "sigmoid", "softplus", "softsign"),
+        *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
+        *("hard_swish", "gelu", "gelu_tanh", "silu", "mish"),
+    ):
+        table[name] = Operator("float")
+    for name, defaults in (
+        *(("leaky_relu", (0.01,)), ("elu", (1.0,)), ("celu", (1.0,)), ("selu", _SELU), ("thresholded_relu", (1.0,))),
+        *(("hard_sigmoid", (0.2, 0.5)), ("shrink", (0.5, 0.0)), ("scale", (_NEEDED,))),
+    ):
+        table[name] = Operator("float", defaults=defaults)
+    table["clip"] = Operator("number", defaults=(None, None))
+    for name in ("add", "mul", "min", "max"):
+        table[name] = Operator("number", 1, None)
+    for name in ("sub", "div", "mod", "fmod", "prelu"):
+        table[name] = Operator("number", 2, 2)
+    table["pow"] = Operator("number", 2, 2, rule="first")
+    for name in ("shift_left", "shift_right"):
+        table[name] = Operator("integer", 2, 2, rule="first")
+    for name in ("less", "less_equal", "greater", "greater_equal"):
+        table[name] = Operator("number", 2, 2, rule="bool")
+    for name in ("equal", "not_equal"):
+        table[name] = Operator("any", 2, 2, rule="bool")
+    table["isnan"] = Operator("float", rule="bool")
+    table["isinf"] = Operator("float", defaults=(1, 1), rule="bool")
+    for name in ("and", "or", "xor"):
+        table[name] = Operator("bool", 1, None, rule="bool")
+    table["not"] = Operator("bool", rule="bool")
+    for name in ("bit_and", "bit_or", "bit_xor"):
+        table[name] = Operator("integer", 1, None)
+    table["bit_not"] = Operator("integer")
+    table["where"] = Operator("any", 3, 3, rule="where")
+    return table
+
+
+#: All operators by name, but for ``const``, ``index`` and ``cast``.
+OPERATORS: Final = _table()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Typed:
+    """An expression with dtypes; the same object wherever the same expression stands.
+
+    Parameters
+    ----------
+    operator : str
+        A name of `OPERATORS`, or "input" (its number in ``parameters``), "const" (its value), "index" (its axis), "cast".
+    parameters : tuple
+        All of them, defaults filled in.
+    operands : tuple of Typed
+        Operands of operators that take any number stand in pairs: ``add(a, b, c)`` is ``add(add(a, b), c)``.
+    dtype : str
+        Of the result.
+    """
+
+    operator: str
+    parameters: tuple[Any, ...]
+    operands: tuple[Typed, ...]
+    dtype: str
+
+
+def typed(expression: Expression, dtypes: tuple[str, ...], result: str | None = None) -> Typed:
+    """Check an expression and give it dtypes.
+
+    Parameters
+    ----------
+    expression : Expression
+        See the module's description.
+    dtypes : tuple of str
+        Of the inputs, by number.
+    result : str, optional
+        What the result is wanted as: the dtype of an expression of untyped constants only.
+
+    Returns
+    -------
+    Typed
+        The same expression.
+
+    Raises
+    ------
+    ArgumentError
+        If it is not an expression or its dtypes do not fit; says which part.
+    """
+    found = _Typing(dtypes).typed(expression, result)
+    if result is not None and found.dtype != result:
+        raise ArgumentError(f"it gives {found.dtype}, not {result}", where=_where(expression))
+    return found
+
+
+def result_dtype(expression: Expression, dtypes: tuple[str, ...]) -> str:
+    """Return the dtype of what an expression gives.
+
+    Parameters
+    ----------
+    expression, dtypes
+        See `typed`.
+
+    Returns
+    -------
+    str
+        NumPy dtype name. An expression of untyped constants only gives float32, int64 or bool.
+
+    Raises
+    ------
+    ArgumentError
+        See `typed`.
+    """
+    return typed(expression, dtypes).dtype
+
+
+def inputs_of(expression: Expression) -> frozenset[int]:
+    """Return the numbers of the inputs an expression reads."""
+    if isinstance(expression, int):
+        return frozenset({expression})
+    return frozenset().union(*(inputs_of(each) for each in split(expression)[1]))
+
+
+def substitute(expression: Expression, inputs: dict[int, Expression]) -> Expression:
+    """Return an expression with other expressions in place of its inputs.
+
+    Parameters
+    ----------
+    expression : Expression
+        A checked one.
+    inputs : dict
+        By number of the input; the others stay as they are.
+
+    Returns
+    -------
+    Expression
+        For instance inputs renumbered, or one expression put into another.
+    """
+    if isinstance(expression, int):
+        return inputs.get(expression, expression)
+    parameters, operands = split(expression)
+    return (expression[0], *parameters, *(substitute(each, inputs) for each in operands))
+
+
+def uses_index(expression: Expression) -> bool:
+    """Return whether what an expression gives depends on where an element is."""
+    if isinstance(expression, int):
+        return False
+    return expression[0] == "index" or any(uses_index(each) for each in split(expression)[1])
+
+
+def operators_in(expression: Expression) -> int:
+    """Return how many operators an expression has: what it costs an element, roughly."""
+    if isinstance(expression, int):
+        return 0
+    return (expression[0] not in ("const", "index")) + sum(operators_in(each) for each in split(expression)[1])
+
+
+def text(expression: Expression) -> str:
+    """Return an expression as text, for names and messages: ``relu(add(x0, mul(x1, 2.0)))``."""
+    if isinstance(expression, int):
+        return f"x{expression}"
+    parameters, operands = split(expression)
+    if expression[0] == "const":
+        return str(parameters[0]) if len(parameters) == 1 else f"{parameters[1]}({parameters[0]})"
+    return f"{expression[0]}({', '.join([*(str(each) for each in parameters), *(text(each) for each in operands)])})"
+
+
+def split(expression: Expression) -> tuple[tuple[Any, ...], tuple[Expression, ...]]:
+    """Return the parameters and the operands of an expression that is no input.
+
+    Parameters
+    ----------
+    expression : tuple
+        An operator with what it is given.
+
+    Raises
+    ------
+    ArgumentError
+        If it is no expression.
+    """
+    if not isinstance(expression, tuple) or not expression or not isinstance(expression[0], str):
+        raise ArgumentError(
+            "it is no expression: a number of an input or a tuple that begins with a name is", where=_where(expression)
+        )
+    name, given = expression[0], expression[1:]
+    if name in ("const", "index", "cast"):
+        operands = 1 if name == "cast" else 0
+        parameters = len(given) - operands
+        if not 1 <= parameters <= (2 if name == "const" else 1):
+            raise ArgumentError(f"{name!r} is given {len(given)} things", where=_where(expression))
+        return given[:parameters], given[parameters:]
+    operator = OPERATORS.get(name)
+    if operator is None:
+        raise ArgumentError(f"there is no operator {name!r}", hint=f"There are: {', '.join(sorted(OPERATORS))}")
+    count = len(operator.defaults) if len(given) == len(operator.defaults) + operator.least else 0
+    parameters, operands_given = given[:count], given[count:]
+    most = math.inf if operator.most is None else operator.most
+    if not operator.least <= len(operands_given) <= most or any(isinstance(p, (tuple, str)) for p in parameters):
+        raise ArgumentError(f"{name!r} is given {len(given)} things it does not take so", where=_where(expression))
+    return parameters, operands_given
+
+
+def _where(expression: Expression) -> str:
+    shown = repr(expression)
+    return f"expression {shown if len(shown) <= 120 else shown[:117] + '...'}"
+
+
+class _Typing:
+    """Gives dtypes from the leaves up; constants without one wait for what stands beside them."""
+
+    def __init__(self, dtypes: tuple[str, ...]) -> None:
+        self._dtypes = dtypes
+        self._made: dict[tuple[Any, ...], Typed] = {}
+        self._count = 0
+
+    def typed(self, expression: Expression, wanted: str | None) -> Typed:
+        if isinstance(expression, int) and not isinstance(expression, bool):
+            if not 0 <= expression < len(self._dtypes):
+                raise ArgumentError(f"there is no input {expression}, only {len(self._dtypes)}", where="expression")
+            return self._node("input", (expression,), (), self._dtypes[expression])
+        self._count += 1
+        if self._count > MAX_OPERATORS:
+            raise ArgumentError(f"it has more than {MAX_OPERATORS} operators", where="expression")
+        parameters, operands = split(expression)
+        name = expression[0]
+        if name == "const":
+            return self._constant(expression, parameters, wanted)
+        if name == "index":
+            if not isinstance(parameters[0], int) or parameters[0] >= 0:
+                raise ArgumentError("an axis is counted from the end: -1 is the last", where=_where(expression))
+            return self._node("index", parameters, (), "int64")
+        if name == "cast":
+            self._known(parameters[0], expression)
+            return self._node("cast", parameters, (self.typed(operands[0], None),), parameters[0])
+        return self._operator(expression, parameters, operands, wanted)
+
+    def _node(self, operator: str, parameters: tuple[Any, ...], operands: tuple[Typed, ...], dtype: str) -> Typed:
+        # 1, 1.0 and True are equal, and so are 0.0 and -0.0, but not the same parameter.
+        key = (operator, tuple((type(p), str(p)) for p in parameters), tuple(map(id, operands)), dtype)
+        return self._made.setdefault(key, Typed(operator, parameters, operands, dtype))
+
+    def _known(self, dtype: Any, expression: Expression) -> None:
+        if dtype not in ALL_DTYPES:
+            raise ArgumentError(
+                f"there is no dtype {dtype!r} here", where=_where(expression), hint=", ".join(ALL_DTYPES)
+            )
+
+    def _constant(self, expression: Expression, parameters: tuple[Any, ...], wanted: str | None) -> Typed:
+        value = parameters[0]
+        if not isinstance(value, (bool, int, float)):
+            raise ArgumentError(f"{value!r} is not a number", where=_where(expression))
+        natural = "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float32"
+        dtype = parameters[1] if len(parameters) == 2 else wanted or natural
+        self._known(dtype, expression)
+        if dtype in _INTEGERS:
+            if isinstance(value, float) and not value.is_integer():
+                raise ArgumentError(f"{value!r} is not a number of {dtype}", where=_where(expression))
+            value = int(value)
+        elif dtype == "bool":
+            value = bool(value)
+        else:
+            value = float(value)
+        return self._node("const", (value,), (), dtype)
+
+    def _operator(
+        self, expression: Expression, parameters: tuple[Any, ...], operands: tuple[Expression, ...], wanted: str | None
+    ) -> Typed:
+        name = expression[0]
+        operator = OPERATORS[name]
+        parameters = parameters or operator.defaults
+        if any(isinstance(p, float) and math.isnan(p) for p in parameters):
+            raise ArgumentError(f"a parameter of {name!r} is missing or no number", where=_where(expression))
+        before: tuple[Typed, ...] = ()
+        if operator.rule == "where":
+            before, operands = (self.typed(operands[0], "bool"),), operands[1:]
+            self._check(before[0].dtype, "bool", expression)
+        if operator.rule == "bool":
+            wanted = "bool" if operator.domain == "bool" else None
+        given = self._alike(operands[:1] if operator.rule == "first" else operands, wanted, expression)
+        if operator.rule == "first":
+            given += (self.typed(operands[1], given[0].dtype),)
+        for each in given:
+            self._check(each.dtype, operator.domain, expression)
+        dtype = "bool" if operator.rule == "bool" else given[0].dtype
+        if operator.most is not None or len(given) == 1:
+            if operator.most is None:
+                return given[0]
+            return self._node(name, parameters, before + given, dtype)
+        node = given[0]
+        for each in given[1:]:
+            node = self._node(name, parameters, (node, each), dtype)
+        return node
+
+    def _alike(self, operands: tuple[Expression, ...], wanted: str | None, expression: Expression) -> tuple[Typed, ...]:
+        """Return operands of one dtype; those that have none of their own take that of the others."""
+        untyped = [_untyped(each) for each in operands]
+        own = [None if late else self.typed(each, wanted) for each, late in zip(operands, untyped, strict=True)]
+        dtypes = sorted({each.dtype for each in own if each is not None})
+        if len(dtypes) > 1:
+            raise ArgumentError(
+                f"operands of {expression[0]!r} are {' and '.join(dtypes)}", where=_where(expression), hint="Cast one"
+            )
+        dtype = dtypes[0] if dtypes else wanted
+        made: list[Typed] = []
+        for each, known in zip(operands, own, strict=True):
+            made.append(self.typed(each, dtype) if known is None else known)
+            dtype = dtype or made[-1].dtype
+        if len({each.dtype for each in made}) > 1:
+            raise ArgumentError(f"constants of {expression[0]!r} are of several dtypes", where=_where(expression))
+        return tuple(made)
+
+    def _check(self, dtype: str, domain: str, expression: Expression) -> None:
+        if dtype not in _DOMAINS[domain]:
+            raise ArgumentError(f"{expression[0]!r} takes no {dtype}", where=_where(expression))
+
+
+def _untyped(expression: Expression) -> bool:
+    """Return whether an expression is made of constants that take any dtype."""
+    if isinstance(expression, int):
+        return False
+    name = expression[0] if isinstance(expression, tuple) and expression else None
+    if name == "const":
+        return len(expression) == 2
+    if name in ("index", "cast") or name not in OPERATORS or OPERATORS[name].rule == "bool":
+        return False
+    operands = split(expression)[1]
+    if OPERATORS[name].rule == "first":
+        operands = operands[:1]
+    elif OPERATORS[name].rule == "where":
+        operands = operands[1:]
+    return all(_untyped(each) for each in operands)
