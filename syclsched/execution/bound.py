@@ -99,7 +99,7 @@ class Runner:
             self._prepared = laid_out if self.why_not_replayed is None else self._prepared
         if library is not None and self.why_not_replayed is None:
             self._ring = Ring(self._prepared, self._executables, library, queues, live)
-            self._finalizer = weakref.finalize(self, self._ring.close)
+            self._finalizer = weakref.finalize(self, self._ring.abandon)
             self._finalizer.atexit = False  # runs are ended by their own
 
     @property
@@ -133,7 +133,7 @@ class Runner:
             values = self._prepared.values(inputs)
             if self._last is not None:
                 self._last.join()
-                self._check_not_hung(self._last)
+            self._check_not_hung()
             self._leave_out()
             if self._ring is None:
                 self._last = start(
@@ -235,7 +235,8 @@ class Runner:
             self._check_free()
             if self._last is not None:
                 self._last.join()
-                self._check_not_hung(self._last)
+            self._check_not_hung()
+            if self._last is not None:
                 self._last.close()
             names = self._prepared.results if results is None else tuple(results)
             stream = open_stream(self, self._prepared, self._ring, inputs, names, in_flight, return_exceptions)
@@ -267,14 +268,14 @@ class Runner:
                 hint="Read it to its end, or close() it; another `bind` of the plan has lanes of its own",
             )
 
-    def _check_not_hung(self, last: Run) -> None:
-        """Raise if the last run was given up, and still uses the memory that the next one is to have."""
-        if self._ring is not None and last.left_behind is not None:
+    def _check_not_hung(self) -> None:
+        """Raise if a run was given up, and still uses the memory that the next one is to have."""
+        if self._ring is not None and not self._ring.idle:
             raise ExecutionError(
                 "its last run was given up, and something of it goes on still",
                 where=f"plan {self.plan.name!r}",
                 hint="Bind the plan again, without the device that hangs",
-            ) from last.left_behind
+            ) from (None if self._last is None else self._last.left_behind)
 
     async def run_async(self, inputs: Mapping[str, Any] | None = None) -> Run:
         """Run with new data, and wait in a coroutine, without a thread of its own.
@@ -341,8 +342,16 @@ class Runner:
             run.wait()
             return {name: run.result(name) for name in names}
 
-    def close(self) -> None:
-        """Wait for the last run, and give the memory back; close the devices if they are the runner's own."""
+    def close(self, timeout: float | None = None) -> None:
+        """Wait for the last run, and give the memory back; close the devices if they are the runner's own.
+
+        A run in which nothing goes on any more is given up, see `Run.join`; what it uses is given back when it ends.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds after which the last run is given up in any case.
+        """
         with self._lock:
             if self._closed:
                 return
@@ -351,15 +360,11 @@ class Runner:
             if stream is not None:
                 stream.close()
             if self._last is not None:
-                self._last.join()
+                self._last.join(timeout)
                 self._last.close()
             if self._ring is not None:
                 self._finalizer.detach()
-                if self._last is not None and self._last.left_behind is not None:
-                    # Its thread is in a wait that may never end: all is given back when it does.
-                    threading.Thread(target=self._ring.close, name="syclsched left behind", daemon=True).start()
-                else:
-                    self._ring.close()
+                self._ring.abandon()
             if self._owns_devices:
                 self._live.close()
 

@@ -26,7 +26,6 @@ from syclsched.execution.performed import PerformedReplay
 from syclsched.execution.program import MEMORY_KINDS, Node
 from syclsched.execution.replay import Replay
 from syclsched.execution.start import Prepared
-from syclsched.execution.waiting import wait_flag
 from syclsched.execution.worker import Worker
 from syclsched.model.plan import Plan
 from syclsched.model.platform import HOST
@@ -73,11 +72,15 @@ class Ring:
             self.generations.append(self._make())
 
     def shrink(self, count: int) -> None:
-        """Give back the memory of all but the first so many, once they are not on their way any more."""
+        """Give back the memory of all but the first so many, which must not be on their way."""
         while len(self.generations) > max(1, count):
-            last = self.generations.pop()
-            last.join()
-            last.close()
+            self.generations[-1].check_idle()
+            self.generations.pop().close()
+
+    @property
+    def idle(self) -> bool:
+        """Whether none of its generations is on its way, given up or not."""
+        return all(generation.idle for generation in self.generations)
 
     def close(self) -> None:
         """Give everything back."""
@@ -85,6 +88,15 @@ class Ring:
         self._clocks.generations = ()
         for generation in self.generations:
             generation.close()
+
+    def abandon(self) -> None:
+        """Give everything back once nothing is on its way any more; returns at once, and waits for no device."""
+        if self.idle:
+            self.close()
+            return
+        for generation in self.generations:
+            generation.cancel()
+        self.worker.post(self.close)  # behind the wait for the devices, on the thread that is in it
 
 
 class Clocks:
@@ -123,7 +135,7 @@ class Clocks:
         return {
             lane.name: ClockMap(self.first[lane.device], self.last[lane.device])
             for lane in self._plan.lanes
-            if lane.name in self._queues
+            if lane.name in self._queues and lane.device in self.first
         }
 
 
@@ -200,7 +212,7 @@ class Generation:
         kind : type
             `Replay` or one made of it.
         """
-        self.join()
+        self.check_idle()
         self._give(values)
         if self._list is None:
             self._list = CommandList(self.loop, [self._command(unit) for unit in self._units])
@@ -229,10 +241,25 @@ class Generation:
         """Whether it is not on its way."""
         return self._current is None or self._current.finished.is_set()
 
-    def join(self) -> None:
-        """Wait until it is not on its way."""
+    def cancel(self) -> None:
+        """Submit nothing more; what was submitted ends. Returns at once."""
         if self._current is not None:
-            wait_flag(self._current.finished, None)
+            self._current.cancel()
+
+    def check_idle(self) -> None:
+        """Raise if it is on its way: whoever runs it again has waited for its end, or has given it up.
+
+        Raises
+        ------
+        ExecutionError
+            Says what it is at.
+        """
+        if self._current is not None and not self.idle:
+            raise ExecutionError(
+                f"something of an earlier run goes on still: {self._current.what_is_left()}",
+                where=f"plan {self._prepared.plan.name!r}",
+                hint="Bind the plan again, without the device that hangs",
+            )
 
     def arrange(self, order: Sequence[int]) -> None:
         """Submit in this order of instruction numbers from now on, each alone: none before what it waits for."""

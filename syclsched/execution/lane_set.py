@@ -60,9 +60,15 @@ class LaneSet:
             host.worker.stop()
         for lender in self._lenders.values():
             lender.stop()  # it has waited for everything, so that this thread need not crowd the cores
+        broken: BaseException | None = None
         for lane in self.devices.values():
-            lane.wait()
+            try:
+                lane.wait()
+            except BaseException as error:  # what the others have is waited for all the same: it uses the run's memory
+                broken = broken or error
             lane.stop()
+        if broken is not None:
+            raise broken
 
     def release(self) -> None:
         """Let go of what only had to live until the last event."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 
 import numpy as np
@@ -23,10 +23,11 @@ class PerformedReplay(Replay):
     """A replay that submits nothing, unless something is refused: then what is left is submitted."""
 
     performance: Performance
+    _device_clocks: Callable[[], Mapping[str, ClockMap]]
 
     def start(self) -> None:
         """Have everything done; returns at once."""
-        self.clock_maps = self._host_clocks  # times are the host's
+        self._device_clocks, self.clock_maps = self.clock_maps, self._host_clocks  # times are the host's
         self._commands.begin()
         self.performance.begin()
         with self._lock:
@@ -95,6 +96,13 @@ class PerformedReplay(Replay):
         if self._all:
             self.times = Times(numbers, start_ns, start_ns, end_ns)
             return
+        # What was submitted after all has times of its device's clock: all are to be the host's.
+        late = [n for n in submitted if self._loop.has_event(n) and not self.performance.is_done(n)]
+        clocks = self._device_clocks() if late else {}
+        for number, times in zip(late, self._loop.times(late), strict=True):
+            clock = clocks.get(self.program.plan.lanes[self.program.nodes[number].lane].name)
+            if clock is not None:
+                self._device_ns[number] = (clock.to_host_ns(times[0]), clock.to_host_ns(times[1]))
         for number, start, end in zip(numbers.tolist(), start_ns.tolist(), end_ns.tolist(), strict=True):
             if self.performance.is_done(number):
                 self._submit_ns[number], self._device_ns[number] = start, (start, end)

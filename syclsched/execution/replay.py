@@ -115,7 +115,8 @@ class Replay(Followed):
         self._worker = worker
         self.clock_maps = clocks
         self._peak_bytes, self._held_bytes = dict(buffers.peak_bytes), dict(buffers.held_bytes)
-        self._lock = threading.Lock()
+        # Garbage that is collected under it may hold this run: dropped, it is cancelled.
+        self._lock = threading.RLock()
         self._submitting = self._ended = False
         self._over = False
         self._through = self._all = False

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import logging
+import math
 import os
 import sys
 import threading
@@ -18,8 +19,9 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from syclsched.errors import ExecutionError
+from syclsched.execution import patience
 from syclsched.execution.engine import Engine
-from syclsched.execution.waiting import wait_flag
+from syclsched.execution.waiting import SLICE_S, wait_flag
 from syclsched.oneapi.forked import exit_without_destructors
 
 _LOGGER = logging.getLogger("syclsched")
@@ -60,7 +62,8 @@ class Resources:
         self._live = live
         self._owns_devices = owns_devices
         self._abandoned = self._released = False
-        self._lock = threading.Lock()
+        # Whatever is done under it may collect garbage, and so drop another run, or this one: `abandon` takes it, too.
+        self._lock = threading.RLock()
         self._when_ended: list[Callable[[], None]] = []
         unfinished.add(self)
         engine.when_finished = self._ended
@@ -90,6 +93,18 @@ class Resources:
             raise
         what = f"its end was awaited for {GRACE_S:g} s: {self.engine.what_is_left()}"
         self.give_up(ExecutionError(what, where=self._where))
+
+    def wait_while_it_goes_on(self, limit_s: float | None = None) -> None:
+        """Wait for the end; give the run up if nothing goes on in it any more, or the time is up.
+
+        Parameters
+        ----------
+        limit_s : float, optional
+            Seconds; if not given only a run is given up in which nothing has begun or ended for `patience.HANG_S`.
+        """
+        waits = Waits(self, limit_s)
+        while not self.finished.wait(waits.tick_s):
+            waits.look()
 
     def give_up(self, error: ExecutionError) -> None:
         """End all waits for the run, although something of it still goes on.
@@ -143,6 +158,41 @@ class Resources:
         self.finished.set()
         waiting, self._when_ended = self._when_ended, []
         return waiting
+
+
+class Waits:
+    """Somebody who waits for a run, and looks now and then whether it still goes on.
+
+    Parameters
+    ----------
+    resources : Resources
+        The run's.
+    limit_s : float, optional
+        As for `Resources.wait_while_it_goes_on`.
+    """
+
+    def __init__(self, resources: Resources, limit_s: float | None = None) -> None:
+        self._resources = resources
+        self._limit_s = limit_s
+        self._patience = patience.Patience(patience.HANG_S)
+        self._begun_s = time.monotonic()
+        self._look_s = min(patience.LOOK_S, patience.HANG_S / 4)
+        self._next_s = self._begun_s + self._look_s
+        #: Between two looks at most.
+        self.tick_s = max(0.0, min(SLICE_S, self._look_s, math.inf if limit_s is None else limit_s))
+
+    def look(self) -> None:
+        """Give the run up if it is time to; cheap if not."""
+        now_s, resources = time.monotonic(), self._resources
+        if self._limit_s is not None and now_s - self._begun_s >= self._limit_s:
+            what = f"its end was awaited for {self._limit_s:g} s: {resources.engine.what_is_left()}"
+            resources.give_up(ExecutionError(what, where=resources._where))
+        elif now_s >= self._next_s:
+            self._next_s = now_s + self._look_s
+            held_s = self._patience.held_s(resources.engine.positions(), now_s)
+            if held_s is not None:
+                what = f"nothing has gone on in it for {held_s:.3g} s: {resources.engine.what_is_left()}"
+                resources.give_up(ExecutionError(what, where=resources._where))
 
 
 #: Runs whose engines have not ended: they must be stopped before the interpreter goes.

@@ -19,7 +19,7 @@ from syclsched.execution.buffers import LiveBuffer, NumpyArray
 from syclsched.execution.engine import Engine
 from syclsched.execution.reading import Like, assemble, covers, read
 from syclsched.execution.records import Counts, make_trace
-from syclsched.execution.resources import Resources
+from syclsched.execution.resources import Resources, Waits
 from syclsched.execution.safeguards import USUAL, Safeguards
 from syclsched.execution.statuses import failed_status
 from syclsched.execution.waiting import SLICE_S, wait_flag
@@ -115,9 +115,22 @@ class Run:
 
     # --- waiting ----------------------------------------------------------------------------------
 
-    def join(self) -> None:
-        """Wait for the end of the run, however it ends; raises nothing of it."""
-        wait_flag(self._resources.finished, None)
+    def join(self, timeout: float | None = None) -> None:
+        """Wait for the end of the run, however it ends; raises nothing of it.
+
+        A run in which nothing goes on any more is given up: after ten minutes, and 30 times what is running was
+        predicted to take.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds after which it is given up in any case.
+        """
+        self._resources.wait_while_it_goes_on(timeout)
+
+    def waits(self) -> Waits:
+        """Return what somebody who waits for the run in his own way looks with, whether it still goes on."""
+        return Waits(self._resources)
 
     def done(self) -> bool:
         """Return whether the run has ended, well or not."""

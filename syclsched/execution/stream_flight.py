@@ -12,6 +12,7 @@ from typing import Protocol
 from syclsched.errors import MemoryLimitError
 from syclsched.execution.buffers import NumpyArray
 from syclsched.execution.generations import Ring
+from syclsched.execution.patience import LOOK_S
 from syclsched.execution.run import Run
 from syclsched.execution.stream_replay import StagedReplay
 from syclsched.execution.stream_rounds import Rounds
@@ -103,15 +104,19 @@ class StagedFlight:
 
     def wait(self, run: Run) -> None:
         """Wait for the end of a run, however it ends."""
-        replay, begun_s = self._replays[run], time.perf_counter()
-        while not replay.finish():
+        replay, begun_s, waits = self._replays[run], time.perf_counter(), run.waits()
+        while not (replay.finish() or run.done()):
             self._alarm.sleep(begun_s, replay.rings)
+            waits.look()
+        run.join()
 
     async def wait_async(self, run: Run) -> None:
         """Do so in a coroutine."""
-        replay, begun_s = self._replays[run], time.perf_counter()
-        while not replay.finish():
+        replay, begun_s, waits = self._replays[run], time.perf_counter(), run.waits()
+        while not (replay.finish() or run.done()):
             await self._alarm.sleep_async(begun_s, replay.rings)
+            waits.look()
+        await _ended(run)
 
     def _round(self) -> None:
         at = {stage: replay for replay, stage in self._active.items()}
@@ -151,9 +156,18 @@ class DispatchedFlight:
 
     async def wait_async(self, run: Run) -> None:
         """Do so in a coroutine."""
-        ended = asyncio.get_running_loop().create_future()
-        run.settle(ended)
-        await ended
+        await _ended(run)
+
+
+async def _ended(run: Run) -> None:
+    """Wait for the end of a run in a coroutine; give it up if nothing goes on in it any more."""
+    if run.done():
+        return
+    ended, waits = asyncio.get_running_loop().create_future(), run.waits()
+    run.settle(ended)
+    while not ended.done():
+        await asyncio.wait([ended], timeout=LOOK_S)
+        waits.look()
 
 
 def most_in_flight(platform: Platform, nbytes: Mapping[str, int]) -> tuple[int | None, str]:

@@ -191,14 +191,20 @@ def test_a_sequence_goes_on_when_another_lane_is_refused_something(performed: li
     graph.kernel(sequence_operation([step] * 200, [("opencl-c",) * 200]), name="steps", y=y, turns=100_000)
     graph.kernel(SPIN, name="first", y=late, turns=5_000_000)
     graph.kernel(REFUSED, name="bad", x=graph.array("x", data=np.arange(100)), y=z, a=1)
-    names = {"steps": ("cpu", 0, "opencl-c*200"), "first": ("cpu", 1, "opencl-c"), "bad": ("cpu", 1, "opencl-c")}
+    graph.kernel(SPIN, name="last", y=late, turns=5_000_000)
+    names = {"steps": ("cpu", 0, "opencl-c*200"), "bad": ("cpu", 1, "opencl-c")}
+    names |= dict.fromkeys(("first", "last"), ("cpu", 1, "opencl-c"))
     with bind(plan_by(graph, platform, names.__getitem__), graph, devices) as runner:
         for _ in range(2):
             run = runner.run()
             with pytest.raises(TaskFailedError, match=r"task 'bad' .*could not be submitted"):
                 run.wait(timeout=60)
-            outcome = {s.task: s.outcome for s in run.trace().spans if s.kind == "launch"}
-            assert outcome == {"steps": "done", "first": "done", "bad": "failed"}
+            spans = {s.task: s for s in run.trace().spans if s.kind == "launch"}
+            outcome = {task: s.outcome for task, s in spans.items()}
+            assert outcome == {"steps": "done", "first": "done", "bad": "failed", "last": "done"}
+            # Submitted after all, with times of the device's clock: they are on the host's, as those before.
+            assert spans["last"].start_s >= spans["first"].finish_s > spans["first"].start_s
+            assert spans["last"].duration_s > 0.0
             assert int(run.result("y")[0]) % 2**64 == spun(200 * 100_000)
     assert len(performed) == 2
 

@@ -101,7 +101,7 @@ class Carrier:
         Told of each task and its lane once it has been submitted or left out.
     counts : Counts
         The run's.
-    lock : threading.Lock
+    lock : threading.RLock
         Held while memory is given back.
     pinned : set of (int, int)
         Memory, by array and space, that must stay; others add to it while they hold the lock.
@@ -120,7 +120,7 @@ class Carrier:
         outcomes: Outcomes,
         submitted: Callable[[int, int], None],
         counts: Counts,
-        lock: threading.Lock,
+        lock: threading.RLock,
         pinned: set[Block],
     ) -> None:
         self._layout, self._state, self._work, self._buffers = layout, state, work, buffers

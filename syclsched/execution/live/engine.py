@@ -113,7 +113,7 @@ class LiveEngine:
         self._hosts: dict[int, HostLane] = {}
         self._carrier: Carrier | None = None
         self._express: Express | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # garbage that is collected under it may hold this run
         self._pinned: set[Block] = set()
         self.buffers = LiveBuffers(buffers, layout, self._where, self._pinned.add, self._lock)
         self._held: list[tuple[int, int]] = []
@@ -490,18 +490,24 @@ class LiveEngine:
         """Wait for what was submitted, and read what the tasks report."""
         carrier, submitter = self._carrier, self._submitter
         if carrier is not None and submitter is not None:
-            carrier.flush()
-            reports = True
-            while reports:  # what came back untried behind one that failed is begun again, and reports in its turn
-                for host in self._hosts.values():
-                    host.worker.stop()
-                reports = not self._inbox.empty()
-                while not self._inbox.empty():
-                    self._handle(carrier, self._inbox.get())
-            submitter.stop()
-            while not carrier.idle():
-                if not carrier.poll():
-                    time.sleep(SHORTEST_NAP_S)
+            try:
+                carrier.flush()
+                reports = True
+                while reports:  # what came back untried behind one that failed is begun again, and reports in its turn
+                    for host in self._hosts.values():
+                        host.worker.stop()
+                    reports = not self._inbox.empty()
+                    while not self._inbox.empty():
+                        self._handle(carrier, self._inbox.get())
+            finally:  # whatever went wrong, what was submitted uses the run's memory until it ends
+                submitter.stop()
+                nap_s = SHORTEST_NAP_S
+                while not carrier.idle():
+                    if carrier.poll():
+                        nap_s = SHORTEST_NAP_S
+                    else:
+                        time.sleep(nap_s)
+                        nap_s = min(2.0 * nap_s, LONGEST_NAP_S)
             if self.recording and self.error is None:
                 self._anchor()
             self._read_statuses(carrier)

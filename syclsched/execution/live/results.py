@@ -102,7 +102,7 @@ class LiveBuffers:
         As for `LiveProgram`.
     pin : callable
         Sees to it that memory of an array, in a space, stays where it is until the run is over.
-    lock : threading.Lock
+    lock : threading.RLock
         Held while memory is given back.
     """
 
@@ -112,7 +112,7 @@ class LiveBuffers:
         layout: Layout,
         where: Callable[[int], int | None],
         pin: Callable[[tuple[int, int]], None],
-        lock: threading.Lock,
+        lock: threading.RLock,
     ) -> None:
         self._table = table
         self._layout = layout

@@ -74,7 +74,7 @@ class Recovering:
         self._recoverer = Recoverer(prepared, live, Health(live) if health is None else health)
         self._courses: list[Course] = []
         self._counts: list[Counts] = []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a run that is dropped on a thread that holds it is cancelled there
         self._changed = threading.Condition(self._lock)
         self._settled: weakref.WeakSet[Engine] = weakref.WeakSet()
         self._broken: SyclschedError | None = None

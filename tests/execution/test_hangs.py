@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A device that hangs, and no deadline: every wait ends all the same, and memory stays until the device is done."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opened import live_on
+from running import DTYPE, MIX, plan_by
+
+from syclsched.errors import ExecutionError
+from syclsched.execution import bind, patience
+from syclsched.execution.bound import Runner
+from syclsched.execution.patience import HANG_TIMES, Patience
+from syclsched.execution.stuck import Position
+from syclsched.model.graph import TaskGraph
+from syclsched.testing import faults
+
+SIZE = 64
+DEVICE = "cpu"
+
+
+def at(number: int, *, predicted_s: float = 0.0) -> Position:
+    return Position("cpu:0", "cpu", number, f"task 't{number}'", f"t{number}", 1, 9, None, True, predicted_s)
+
+
+@given(st.lists(st.integers(0, 3), min_size=2, max_size=60))
+@settings(deadline=None)
+def test_only_what_does_not_change_is_lost_patience_with(places: list[int]) -> None:
+    patient, since = Patience(5.0), 0
+    for second, place in enumerate(places):
+        if second and place != places[second - 1]:
+            since = second
+        held_s = patient.held_s([at(place)], float(second))
+        assert held_s == (second - since if second - since >= 5 else None)
+
+
+def test_what_was_to_take_long_is_waited_for_longer() -> None:
+    patient = Patience(1.0)
+    assert patient.held_s([at(1, predicted_s=1.0)], 0.0) is None
+    assert patient.held_s([at(1, predicted_s=1.0)], HANG_TIMES - 1.0) is None
+    assert patient.held_s([at(1, predicted_s=1.0)], HANG_TIMES) == HANG_TIMES
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "HANG_S", 0.3)
+
+
+def graph_and_plan() -> tuple[TaskGraph, Any, Any]:
+    platform, live = live_on(None)
+    graph = TaskGraph("hangs")
+    x, y = graph.array("x", data=np.ones(SIZE, DTYPE)), graph.array("y", data=np.ones(SIZE, DTYPE))
+    graph.kernel(MIX, name="first", x=x, y=y, a=1)
+    graph.kernel(MIX, name="second", x=x, y=y, a=1)
+    return graph, plan_by(graph, platform, lambda name: (DEVICE, 0, "opencl-c")), live
+
+
+@pytest.fixture
+def runner() -> Iterator[Runner]:
+    graph, plan, live = graph_and_plan()
+    with bind(plan, graph, live) as bound:
+        yield bound
+
+
+def in_use() -> int:
+    _, live = live_on(None)
+    return sum(info.in_use_bytes for info in live.memory().values())
+
+
+def until(true: Any) -> None:
+    limit = time.monotonic() + 60.0
+    while not true():
+        assert time.monotonic() < limit
+        time.sleep(0.005)
+
+
+@pytest.mark.sycl
+@pytest.mark.usefixtures("impatient")
+def test_neither_the_next_run_nor_close_waits_for_ever_and_memory_stays_meanwhile() -> None:
+    graph, plan, live = graph_and_plan()
+    before = in_use()
+    runner = bind(plan, graph, live)
+    with faults.inject(faults.hang(DEVICE, after=1)) as injection:
+        run = runner.run()
+        with pytest.raises(ExecutionError, match="given up") as found:
+            runner.run()
+        assert "nothing has gone on in it for" in str(found.value.__cause__)
+        runner.close()
+        assert in_use() > before
+        injection.release()
+        run._resources.engine.join(60)
+        del run, runner, found
+        until(lambda: in_use() == before)
+
+
+@pytest.mark.sycl
+def test_close_can_be_given_a_limit() -> None:
+    graph, plan, live = graph_and_plan()
+    runner = bind(plan, graph, live)
+    with faults.inject(faults.hang(DEVICE, after=1)) as injection:
+        run = runner.run()
+        runner.close(timeout=0.05)
+        assert "awaited for 0.05 s" in str(run.left_behind)
+        injection.release()
+        run._resources.engine.join(60)
+
+
+@pytest.mark.sycl
+def test_dropping_a_bound_plan_that_hangs_does_not_hold_up_the_garbage_collector() -> None:
+    graph, plan, live = graph_and_plan()
+    gc.collect()
+    before = in_use()
+    with faults.inject(faults.hang(DEVICE, after=1)) as injection:
+        runner = bind(plan, graph, live)
+        run = runner.run()
+        engine, dropped = run._resources.engine, weakref.ref(runner)
+        del run, runner
+        collected = threading.Thread(target=gc.collect, daemon=True)
+        collected.start()
+        collected.join(20)
+        assert not collected.is_alive()
+        assert dropped() is None
+        assert not engine.finished.is_set()
+        assert in_use() > before
+        injection.release()
+        engine.join(60)
+        del engine
+        until(lambda: in_use() == before)
+
+
+@pytest.mark.sycl
+@pytest.mark.usefixtures("impatient")
+def test_a_stream_that_hangs_fails_generation_by_generation_and_can_be_left(runner: Runner) -> None:
+    if not runner.replayed:
+        return  # without the compiled parts there is nothing to replay
+    with faults.inject(faults.hang(DEVICE, after=1)) as injection:
+        stream = runner.stream(({} for _ in range(4)), in_flight=2, return_exceptions=True)
+        found = list(stream)
+        assert len(found) == 4
+        assert all(isinstance(each, ExecutionError) for each in found)
+        assert "nothing has gone on in it for" in str(found[0])
+        stream.close()
+        with pytest.raises(ExecutionError, match="given up"):
+            runner.run()
+        injection.release()
+    until(lambda: runner._ring is not None and runner._ring.idle)
+    assert runner({})["y"].shape == (SIZE,)
