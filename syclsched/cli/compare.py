@@ -43,7 +43,7 @@ def compare_command(
     same_speed: opt.SameSpeed = False,
     task_cost: opt.TaskCost = None,
     edge_cost: opt.EdgeCost = None,
-    policies: opt.Policies = "all",
+    policies: opt.Policies = None,
     rewrite: opt.Rewrite = "auto",
     devices: opt.Devices = None,
     sub_devices: opt.SubDevices = None,
@@ -86,7 +86,7 @@ def compare_command(
         )
     )
     where = limited(where, memory_limit)
-    names = policy_names(policies, given.graph, where)
+    names = policy_names(policies or ["all"], given.graph, where)
     with HistoryStore() as history, console.status("planning ...") as status:
         found = compare(
             given.graph, where, names, history=history, progress=lambda name: status.update(f"planning: {name} ..."),

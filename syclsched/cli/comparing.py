@@ -92,13 +92,16 @@ class Row:
         return max(0.0, self.makespan_s / self.bound_s - 1.0)
 
 
-def policy_names(text: str, graph: TaskGraph, platform: Platform, *, in_loop: bool = False) -> tuple[str, ...]:
+def policy_names(
+    given: Sequence[str], graph: TaskGraph, platform: Platform, *, in_loop: bool = False
+) -> tuple[str, ...]:
     """Return the policies that were asked for.
 
     Parameters
     ----------
-    text : str
-        Names joined by commas, or ``all``: every policy that makes sense for the graph on the platform, and ``auto``.
+    given : sequence of str
+        Each of them names joined by commas; or one, ``all``: every policy that makes sense for the graph on the
+        platform, and ``auto``.
         Those of `syclsched.planner.trials.LOOP_POLICIES` decide while tasks run.
     graph : TaskGraph
         What is to be planned.
@@ -124,6 +127,7 @@ def policy_names(text: str, graph: TaskGraph, platform: Platform, *, in_loop: bo
     from syclsched.scheduling.dynamic import DynamicPolicies
     from syclsched.scheduling.registry import AUTO
 
+    text = ",".join(given)
     if text.strip() == ALL:
         planned = candidates(build_problem(graph, platform, CostModel(platform)))
         if not in_loop:

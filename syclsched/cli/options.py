@@ -228,11 +228,11 @@ MemoryLimit = Annotated[
     ),
 ]
 Policies = Annotated[
-    str,
+    list[str] | None,
     typer.Option(
         "--policies",
         metavar="NAMES",
-        help="heft,cpop,...; 'all' for every one there is.",
+        help="heft,cpop,...; 'all' (the default) for every one there is. May be repeated.",
         rich_help_panel=_WHERE,
     ),
 ]

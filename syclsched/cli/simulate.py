@@ -68,17 +68,17 @@ def simulate_command(
     lanes: opt.Lanes = None,
     memory_limit: opt.MemoryLimit = None,
     policies: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
             "--policies",
             "--policy",
             metavar="NAMES",
             help="heft,cpop,...; 'all' for every one there is. eager, priority, dmdas, stealing and hybrid decide "
             "while tasks run, by what has happened; hybrid follows a plan (of heft, or as hybrid:peft) until that is "
-            "too wrong.",
+            "too wrong. heft,auto if none is named; may be repeated.",
             rich_help_panel="Where it runs",
         ),
-    ] = "heft,auto",
+    ] = None,
     minimize: opt.Minimize = "makespan",
     subject_to: opt.SubjectTo = None,
     rewrite: opt.Rewrite = "auto",
@@ -145,7 +145,7 @@ def simulate_command(
         communication_unit=communication_unit, same_speed=same_speed, task_cost=task_cost, edge_cost=edge_cost,
     )  # fmt: skip
     _what_if(
-        given, platforms_of(platform), lanes, memory_limit, policies, what, shown,
+        given, platforms_of(platform), lanes, memory_limit, policies or ["heft,auto"], what, shown,
         minimize=minimize, subject_to=subject_to or (), rewrite=rewrite,
     )  # fmt: skip
 
@@ -186,7 +186,7 @@ def _what_if(
     names: tuple[str, ...],
     lanes: str | None,
     memory_limit: str | None,
-    policies: str,
+    policies: Sequence[str],
     what: Tried,
     shown: Shown,
     *,

@@ -201,10 +201,10 @@ def parse_wfformat(text: bytes, version: str, *, name: str, where: str, limits: 
     """
     document: WfFormat14 | WfFormat15
     if version == "1.5":
-        document = from_json(WfFormat15, text, where=where)
+        document = from_json(WfFormat15, text, where=where, strict=False)
         found = _read_15(document.workflow, where, limits, units)
     elif version == "1.4":
-        document = from_json(WfFormat14, text, where=where)
+        document = from_json(WfFormat14, text, where=where, strict=False)
         found = _read_14(document.workflow, where, limits, units)
     else:
         raise FormatError(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeAlias
@@ -91,10 +92,17 @@ def _by_space(platform: Platform, limit: MemoryLimit) -> dict[str, int]:
 
 
 def _bytes(size: int | str) -> int:
-    nbytes = parse_quantity(size, "bytes", where="memory limit") if isinstance(size, str) else size
-    if isinstance(size, bool) or int(nbytes) < 1:
+    if isinstance(size, str):
+        nbytes = int(parse_quantity(size, "bytes", where="memory limit"))
+    else:
+        try:
+            nbytes = 0 if isinstance(size, bool) else operator.index(size)
+        except TypeError:
+            hint = "Sizes with a unit are text: '64MiB'"
+            raise ArgumentError(f"{size!r} is not a whole number of bytes", where="memory limit", hint=hint) from None
+    if nbytes < 1:
         raise ArgumentError(f"{size!r} is not a size above zero", where="memory limit", hint="As 64MiB")
-    return int(nbytes)
+    return nbytes
 
 
 def _cut(space: MemorySpace, limit: int) -> MemorySpace:

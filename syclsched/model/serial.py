@@ -47,7 +47,7 @@ def to_json(value: Any, *, indent: int | None = 1) -> str:
     return _adapter(type(value)).dump_json(value, indent=indent).decode()
 
 
-def from_json(kind: type[T], text: str | bytes, *, where: str) -> T:
+def from_json(kind: type[T], text: str | bytes, *, where: str, strict: bool = True) -> T:
     """Read a dataclass of the model from JSON text.
 
     Parameters
@@ -58,6 +58,8 @@ def from_json(kind: type[T], text: str | bytes, *, where: str) -> T:
         JSON.
     where : str
         The file's name, for errors.
+    strict : bool, optional
+        Whether text is no number, and neither is ``true``; False for formats whose writers do not mind.
 
     Returns
     -------
@@ -74,7 +76,7 @@ def from_json(kind: type[T], text: str | bytes, *, where: str) -> T:
     if len(text) > MAX_TEXT_BYTES:
         raise FormatError(f"larger than {MAX_TEXT_BYTES} bytes", where=where)
     try:
-        return cast(T, _adapter(kind).validate_json(text))
+        return cast(T, _adapter(kind).validate_json(text, strict=strict))
     except ValidationError as error:
         raise FormatError(_explain(error), where=where, hint=f"Expected {_called(kind)}") from None
 

@@ -184,4 +184,4 @@ def _time(seconds: float) -> str:
 
 
 def _duration(seconds: float) -> str:
-    return f"{seconds * 1e6:.1f} us" if abs(seconds) < 1e-3 else f"{seconds * 1e3:.3f} ms"
+    return f"{seconds * 1e6:.1f} µs" if abs(seconds) < 1e-3 else f"{seconds * 1e3:.3f} ms"

@@ -94,7 +94,18 @@ def test_compare_as_json(capsys: pytest.CaptureFixture[str], fork: Path) -> None
 
 def test_compare_takes_ready_graphs(capsys: pytest.CaptureFixture[str]) -> None:
     shown = done(
-        capsys, "compare", "cholesky", "--n", 256, "--tile", 64, *PLATFORM, "--policies", "heft,single:max1550"
+        capsys,
+        "compare",
+        "cholesky",
+        "--n",
+        256,
+        "--tile",
+        64,
+        *PLATFORM,
+        "--policies",
+        "heft",
+        "--policies",
+        "single:max1550",
     ).out
     assert "20 tasks" in shown and "single:max1550" in shown
 
@@ -205,7 +216,7 @@ def test_all_policies_in_a_loop_are_there_once(fork: Path) -> None:
     from syclsched import describe, read_graph
 
     graph, platform = read_graph(fork), describe(["max1550"])
-    planned, in_loop = policy_names("all", graph, platform), policy_names("all", graph, platform, in_loop=True)
+    planned, in_loop = policy_names(["all"], graph, platform), policy_names(["all"], graph, platform, in_loop=True)
     assert "dynamic:eager" in planned and "eager" not in planned
     assert "eager" in in_loop and not any(name.startswith("dynamic:") for name in in_loop)
     assert len(set(in_loop)) == len(in_loop)

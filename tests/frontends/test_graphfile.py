@@ -43,6 +43,8 @@ def test_the_sample() -> None:
         ({"tasks": [{"name": "a"}]}, "at tasks.0: no cost is given"),
         ({"tasks": [{"name": "a", "seconds": -1}]}, "at tasks.0.seconds"),
         ({"tasks": [{"name": "a", "seconds": 1e13}]}, "at tasks.0.seconds"),
+        ({"tasks": [{"name": "a", "seconds": True}]}, "at tasks.0.seconds"),
+        ({"tasks": [{"name": "a", "seconds": "1"}]}, "at tasks.0.seconds"),
         ({"tasks": [{"name": "a", "seconds_on": {"gpu": -1}}]}, "at tasks.0.seconds_on.gpu"),
         ({"tasks": [{"name": "a", "seconds": 1, "cores": 0.5}]}, "at tasks.0.cores"),
         ({"tasks": [{"name": "a", "seconds": 1, "code": "rm"}]}, "at tasks.0.code"),

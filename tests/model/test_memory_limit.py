@@ -51,7 +51,9 @@ def test_a_device_stands_for_its_memory_and_the_smallest_of_several_limits_count
     assert capacities(with_memory_limit(cut, {"a770.0": 200, GPU: 300}))[GPU] == 200
 
 
-@pytest.mark.parametrize("limit", [{"nowhere": 5}, {GPU: 0}, {GPU: "0B"}, {GPU: "7"}, {GPU: True}, "much", {GPU: -4}])
+@pytest.mark.parametrize(
+    "limit", [{"nowhere": 5}, {GPU: 0}, {GPU: "0B"}, {GPU: "7"}, {GPU: True}, "much", {GPU: -4}, 7.5, {GPU: 7.5}]
+)
 def test_what_is_no_limit_is_refused(limit: object) -> None:
     with pytest.raises(ArgumentError, match="memory limit"):
         with_memory_limit(PLATFORM, limit)  # type: ignore[arg-type]

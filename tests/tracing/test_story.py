@@ -56,7 +56,7 @@ def test_a_story_has_everything() -> None:
         "  updates      'c' in cpu",
         "  ready at     2.000 ms: copy of 'b' on cpu:copy ended at 2.000 ms, 'load' on cpu:0 ended at 1.000 ms",
         "  submitted at 0.500 ms, 1.500 ms before it was ready",
-        "  started at   2.600 ms, 600.0 us after it could: cpu:1 was busy with 'other' on cpu:1 ended at 2.500 ms, "
+        "  started at   2.600 ms, 600.0 µs after it could: cpu:1 was busy with 'other' on cpu:1 ended at 2.500 ms, "
         "until 2.500 ms",
         "  finished at  4.600 ms: it took 2.000 ms, predicted 1.000 ms (2.00 times)",
         "  predicted    2.000 ms to 3.000 ms: it ended 1.600 ms late",
@@ -73,7 +73,7 @@ def test_what_touched_its_arrays_on_its_own_lane_came_before() -> None:
 def test_what_waits_for_nothing_is_ready_from_the_start() -> None:
     told = tell_story(SAMPLE, "other")
     assert "ready at     0.000 ms: it needs nothing that another task makes" in told
-    assert "100.0 us after it could: what the device takes to start something" in told
+    assert "100.0 µs after it could: what the device takes to start something" in told
 
 
 def test_chunks_of_a_task_are_all_told_of() -> None:
