@@ -10,8 +10,8 @@ REAL_DTYPES = ("float32", "float64")
 #: Element types of the element-wise kernels.
 NUMERIC_DTYPES = ("float32", "float64", "int32", "int64")
 
-#: NumPy dtype name -> OpenCL C type of an array's elements. Half precision is read with `vload_half` and reckoned with in
-#: single; a bool is a byte.
+#: NumPy dtype name -> OpenCL C type of an array's elements. Half precision is read with `vload_half` and reckoned
+#: with in single; a bool is a byte.
 C_TYPES = {
     "bool": "uchar",
     "int8": "char",
@@ -30,8 +30,18 @@ C_TYPES = {
 ALL_DTYPES = tuple(C_TYPES)
 #: NumPy dtype name -> size in bytes.
 ITEM_BYTES = {
-    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2,
-    "int32": 4, "uint32": 4, "float32": 4, "int64": 8, "uint64": 8, "float64": 8,
+    "bool": 1,
+    "int8": 1,
+    "uint8": 1,
+    "int16": 2,
+    "uint16": 2,
+    "float16": 2,
+    "int32": 4,
+    "uint32": 4,
+    "float32": 4,
+    "int64": 8,
+    "uint64": 8,
+    "float64": 8,
 }
 #: Those numba-dpex compiles: it knows no half precision.
 NUMBA_DTYPES = tuple(name for name in ALL_DTYPES if name != "float16")

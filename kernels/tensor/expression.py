@@ -5,7 +5,8 @@ An expression is
 
 - an integer: the input of that number;
 - ``("const", value)``: a number of the dtype its surroundings need, or ``("const", value, dtype)``;
-- ``("index", axis)``: int64, where along an axis of the result an element is; the axis counts from the end (-1 is the last);
+- ``("index", axis)``: int64, where along an axis of the result an element is; the axis counts from the end (-1 is the
+  last);
 - ``("cast", dtype, e)``;
 - ``(name, *parameters, *operands)`` for the operators of `OPERATORS`: parameters are plain numbers and may be left out
   where they have a default.
@@ -128,7 +129,8 @@ class Typed:
     Parameters
     ----------
     operator : str
-        A name of `OPERATORS`, or "input" (its number in ``parameters``), "const" (its value), "index" (its axis), "cast".
+        A name of `OPERATORS`, or "input" (its number in ``parameters``), "const" (its value), "index" (its axis),
+        "cast".
     parameters : tuple
         All of them, defaults filled in.
     operands : tuple of Typed

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`concat`: arrays one after another along an axis."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import Any
+
+from syclsched.errors import ArgumentError
+from syclsched.kernels.tensor.making import axis_error, expect, make, moving_work, read, written
+from syclsched.model.operation import Operation, Signature
+
+
+@cache
+def concat(axis: int, count: int) -> Operation:
+    """Return the operation that writes ``count`` arrays one after another along an axis to ``y``.
+
+    Parameters
+    ----------
+    axis : int
+        Counted from the front.
+    count : int
+        How many, at least 1: the parameters ``x0``, ``x1``, ...
+
+    Returns
+    -------
+    Operation
+
+    Raises
+    ------
+    ArgumentError
+        If there are none.
+    """
+    if count < 1:
+        raise ArgumentError("there is nothing to put together", where="concat")
+    names = tuple(f"x{i}" for i in range(count))
+    return make(
+        f"concat {count} axis {axis}",
+        (written(), *(read(name, like="y") for name in names)),
+        partial(_host, axis=axis, names=names),
+        partial(_check, axis=axis, names=names),
+        work=moving_work,
+    )
+
+
+def _check(signature: Signature, *, axis: int, names: tuple[str, ...]) -> str | None:
+    shapes = [signature.shapes[name] for name in names]
+    first = shapes[0]
+    wrong = axis_error(axis, len(first))
+    if wrong is not None:
+        return wrong
+    if len({(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}) > 1 or len({len(s) for s in shapes}) > 1:
+        return f"{shapes} differ but along axis {axis}"
+    return expect(
+        signature, (*first[:axis], sum(s[axis] for s in shapes), *first[axis + 1 :]), f"{shapes} along {axis}"
+    )
+
+
+def _host(*, axis: int, names: tuple[str, ...], y: Any, **parts: Any) -> None:
+    import numpy as np
+
+    np.concatenate([parts[name] for name in names], axis=axis, out=y)

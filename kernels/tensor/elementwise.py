@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`elementwise`: any expression over any number of arrays, broadcast as in NumPy, as one kernel."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import partial
+from typing import Any
+
+from syclsched.errors import SyclschedError
+from syclsched.kernels.common import ITEM_BYTES
+from syclsched.kernels.tensor import expression as language
+from syclsched.kernels.tensor.expression import Expression, typed
+from syclsched.kernels.tensor.making import array_bytes, elements, make, read, written
+from syclsched.model.operation import Operation, Signature, Work
+
+#: Longer names are cut and told apart by a digest: they stand in reports and in the table of measured costs.
+_LONGEST_NAME = 100
+
+_MADE: dict[tuple[str, int], Operation] = {}
+
+
+def elementwise(expression: Expression, inputs: int) -> Operation:
+    """Return the operation that writes an expression of ``inputs`` arrays.
+
+    Parameters
+    ----------
+    expression : Expression
+        See `syclsched.kernels.tensor.expression`.
+    inputs : int
+        How many arrays it reads: the parameters ``x0``, ``x1``, ..., each of its own dtype. They are broadcast to the
+        shape of ``y``, whose dtype is that of the expression.
+
+    Returns
+    -------
+    Operation
+        One and the same for equal arguments.
+
+    Raises
+    ------
+    ArgumentError
+        If it is no expression.
+    """
+    # 1, 1.0 and True are equal as parts of a tuple, but not the same constant: their text differs.
+    key = (repr(expression), inputs)
+    if key not in _MADE:
+        _MADE[key] = _make(expression, inputs)
+    return _MADE[key]
+
+
+def _make(expression: Expression, inputs: int) -> Operation:
+    names = tuple(f"x{i}" for i in range(inputs))
+    name = f"elementwise {language.text(expression)}"
+    if len(name) > _LONGEST_NAME:
+        name = f"{name[: _LONGEST_NAME - 12]}... {hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return make(
+        name,
+        (written(), *(read(each) for each in names)),
+        partial(_host, expression=expression, names=names),
+        partial(_check, expression=expression, names=names),
+        work=partial(_work, operators=max(1, language.operators_in(expression)), names=names),
+    )
+
+
+def _check(signature: Signature, *, expression: Expression, names: tuple[str, ...]) -> str | None:
+    shape = signature.shapes["y"]
+    for name in names:
+        given = signature.shapes[name]
+        if len(given) > len(shape) or any(n not in (1, m) for n, m in zip(given[::-1], shape[::-1], strict=False)):
+            return f"{name} of shape {given} cannot be broadcast to {shape}"
+    try:
+        typed(expression, tuple(signature.dtypes[name] for name in names), signature.dtypes["y"])
+    except SyclschedError as error:
+        return str(error)
+    return None
+
+
+def _work(signature: Signature, *, operators: int, names: tuple[str, ...]) -> Work:
+    count = elements(signature)
+    moved = count * ITEM_BYTES[signature.dtypes["y"]] + sum(array_bytes(signature, name) for name in names)
+    return Work(float(operators * count), float(moved), signature.dtypes["y"], float(count))
+
+
+def _host(*, expression: Expression, names: tuple[str, ...], y: Any, **inputs: Any) -> None:
+    from syclsched.kernels.tensor.evaluate import evaluate_typed
+
+    given = [inputs[name] for name in names]
+    root = typed(expression, tuple(each.dtype.name for each in given), y.dtype.name)
+    y[...] = evaluate_typed(root, given, y.shape)

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gather`, `gather_elements`, `gather_nd`: elements picked by index.
+
+An index may be negative: it counts from the end. One beyond its axis picks the nearest element there is, on every
+device; of a *checked* operation it also sets the status, and the run fails. The axis picked from must have elements.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache, partial
+from typing import Any
+
+from syclsched.kernels.tensor.making import axis_error, elements, expect, make, moving_work, read, written
+from syclsched.model.operation import Operation, Signature
+
+#: Dtypes of indices.
+INDEX_DTYPES = ("int64", "int32")
+
+
+@cache
+def gather(axis: int, checked: bool = False) -> Operation:
+    """Return the operation that writes the slices of ``x`` along an axis that ``indices`` name to ``y``.
+
+    Parameters
+    ----------
+    axis : int
+        Counted from the front.
+    checked : bool, optional
+        Whether there is a fourth parameter, ``status`` (int32, one element), that says if an index is out of range.
+
+    Returns
+    -------
+    Operation
+        Parameters ``y``, ``x``, ``indices`` (int32 or int64, any shape, which takes the axis' place).
+    """
+    return make(
+        f"gather axis {axis}",
+        (written(), read(like="y"), read("indices", dtypes=INDEX_DTYPES)),
+        partial(_gather_host, axis=axis),
+        partial(_gather_check, axis=axis),
+        work=moving_work,
+        checked=checked,
+    )
+
+
+@cache
+def gather_elements(axis: int, checked: bool = False) -> Operation:
+    """Return the operation that writes, for each of ``indices``, the element of ``x`` with that index along an axis.
+
+    Parameters
+    ----------
+    axis, checked
+        See `gather`.
+
+    Returns
+    -------
+    Operation
+        Parameters ``y`` (the shape of ``indices``), ``x``, ``indices`` (as many axes as ``x``, no longer but along the
+        axis).
+    """
+    return make(
+        f"gather_elements axis {axis}",
+        (written(), read(like="y"), read("indices", dtypes=INDEX_DTYPES)),
+        partial(_elements_host, axis=axis),
+        partial(elements_check, axis=axis, like="y"),
+        work=moving_work,
+        checked=checked,
+    )
+
+
+@cache
+def gather_nd(batch_dims: int = 0, checked: bool = False) -> Operation:
+    """Return the operation that writes the slices of ``x`` whose first axes ``indices`` name to ``y``.
+
+    Parameters
+    ----------
+    batch_dims : int, optional
+        Leading axes that ``x`` and ``indices`` have in common.
+    checked : bool, optional
+        See `gather`.
+
+    Returns
+    -------
+    Operation
+        Parameters ``y``, ``x``, ``indices`` (its last axis holds the index into the axes of ``x`` after the batch).
+    """
+    return make(
+        f"gather_nd batch_dims {batch_dims}",
+        (written(), read(like="y"), read("indices", dtypes=INDEX_DTYPES)),
+        partial(_nd_host, batch_dims=batch_dims),
+        partial(_nd_check, batch_dims=batch_dims),
+        work=moving_work,
+        checked=checked,
+    )
+
+
+# --- checks -----------------------------------------------------------------------------------------
+
+
+def _gather_check(signature: Signature, *, axis: int) -> str | None:
+    x, indices = signature.shapes["x"], signature.shapes["indices"]
+    wrong = axis_error(axis, len(x))
+    if wrong is None and x[axis] == 0 and elements(signature):
+        return f"axis {axis} of {x} has no elements to pick"
+    return wrong or expect(
+        signature, (*x[:axis], *indices, *x[axis + 1 :]), f"{indices} indices into axis {axis} of {x}"
+    )
+
+
+def elements_check(signature: Signature, *, axis: int, like: str) -> str | None:
+    """Check an operation that takes an index for each element of ``like``."""
+    x, indices = signature.shapes["x"], signature.shapes["indices"]
+    wrong = axis_error(axis, len(x))
+    if wrong is not None:
+        return wrong
+    if len(indices) != len(x) or any(n > m for d, (n, m) in enumerate(zip(indices, x, strict=True)) if d != axis):
+        return f"indices of shape {indices} do not fit into {x} but for axis {axis}"
+    if signature.shapes[like] != indices:
+        return f"{like} has the shape of the indices, {indices}, not {signature.shapes[like]}"
+    return f"axis {axis} of {x} has no elements to pick" if x[axis] == 0 and elements(signature, "indices") else None
+
+
+def _nd_check(signature: Signature, *, batch_dims: int) -> str | None:
+    x, indices = signature.shapes["x"], signature.shapes["indices"]
+    if not indices or x[:batch_dims] != indices[:batch_dims] or len(indices) <= batch_dims:
+        return f"{x} and the indices' {indices} do not share {batch_dims} leading axes"
+    depth = indices[-1]
+    if not 1 <= depth <= len(x) - batch_dims:
+        return f"{depth} numbers are no index into the axes of {x} after the first {batch_dims}"
+    picked = x[batch_dims : batch_dims + depth]
+    if 0 in picked and elements(signature):
+        return f"axes {picked} of {x} have no elements to pick"
+    return expect(signature, (*indices[:-1], *x[batch_dims + depth :]), f"{indices} indices into {x}")
+
+
+# --- the host -----------------------------------------------------------------------------------------
+
+
+def tamed(indices: Any, extents: Any, status: Any) -> Any:
+    """Return indices as numbers from 0 within their axes' extents; the first bad one is told by the status."""
+    import numpy as np
+
+    wide = indices.astype("int64", copy=False)
+    bad = (wide < -extents) | (wide >= extents)
+    if status is not None:
+        status[...] = int(np.argmax(bad)) + 1 if bad.any() else 0
+    return np.clip(np.where(wide < 0, wide + extents, wide), 0, np.maximum(extents - 1, 0))
+
+
+def _gather_host(*, axis: int, y: Any, x: Any, indices: Any, status: Any = None) -> None:
+    import numpy as np
+
+    at = tamed(indices, x.shape[axis], status)
+    if y.size:
+        y[...] = np.take(x, at, axis=axis)
+
+
+def _elements_host(*, axis: int, y: Any, x: Any, indices: Any, status: Any = None) -> None:
+    at = tamed(indices, x.shape[axis], status)
+    if y.size:
+        y[...] = x[element_places(at, axis)]
+
+
+def element_places(at: Any, axis: int) -> tuple[Any, ...]:
+    """Return the index that places each element along an axis, and elsewhere where it is."""
+    import numpy as np
+
+    places: list[Any] = list(np.indices(at.shape, sparse=True))
+    places[axis] = at
+    return tuple(places)
+
+
+def _nd_host(*, batch_dims: int, y: Any, x: Any, indices: Any, status: Any = None) -> None:
+    import numpy as np
+
+    depth = indices.shape[-1]
+    extents = np.array(x.shape[batch_dims : batch_dims + depth], dtype="int64")
+    at = tamed(indices, extents, status)
+    if not y.size:
+        return
+    batch = math.prod(x.shape[:batch_dims])
+    rows = at.reshape(batch, -1, depth)
+    flat = x.reshape(batch, *x.shape[batch_dims:])
+    picked = flat[(np.arange(batch)[:, None], *(rows[:, :, d] for d in range(depth)))]
+    y[...] = picked.reshape(y.shape)

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the factories of this room share: an operation out of a host function, a check and generated kernels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from syclsched.kernels.common import ALL_DTYPES, ITEM_BYTES
+from syclsched.model.access import AccessMode
+from syclsched.model.operation import Implementation, Operation, Parameter, Shape, Signature, Split, Work
+
+Check = Callable[[Signature], str | None]
+
+#: Status of a kernel that met an index beyond its axis: one and the position of the index.
+OUT_OF_RANGE = "an index is out of range: the {} of the indices (from 0, in memory order)"
+
+
+def written(name: str = "y", *, like: str | None = None, dtypes: tuple[str, ...] = ALL_DTYPES) -> Parameter:
+    """Return the parameter of an array that is written."""
+    return Parameter(name, AccessMode.WRITE, dtypes=dtypes, like=like)
+
+
+def read(name: str = "x", *, like: str | None = None, dtypes: tuple[str, ...] = ALL_DTYPES) -> Parameter:
+    """Return the parameter of an array that is read."""
+    return Parameter(name, AccessMode.READ, dtypes=dtypes, like=like)
+
+
+STATUS = Parameter("status", AccessMode.WRITE, dtypes=("int32",))
+
+
+def explain_index(status: int) -> str:
+    """Say what a non-zero status of a checked operation means."""
+    return OUT_OF_RANGE.format(status - 1)
+
+
+def make(
+    name: str,
+    parameters: tuple[Parameter, ...],
+    host: Callable[..., None],
+    check: Check,
+    *,
+    work: Callable[[Signature], Work],
+    kernels: tuple[Implementation, ...] = (),
+    split: Split | None = None,
+    checked: bool = False,
+) -> Operation:
+    """Return an operation of this room.
+
+    Parameters
+    ----------
+    name : str
+        With all attributes in it: measured costs are kept by it.
+    parameters : tuple of Parameter
+        Without the status.
+    host : callable
+        Takes the arrays by name.
+    check, work, split
+        See `Operation`.
+    kernels : tuple of Implementation
+        In order of preference.
+    checked : bool, optional
+        Whether there is a parameter ``status`` that is set if an index is out of range.
+
+    Returns
+    -------
+    Operation
+    """
+    return Operation(
+        name=f"{name} checked" if checked else name,
+        parameters=(*parameters, STATUS) if checked else parameters,
+        implementations=(*kernels, Implementation("numpy", "host", partial(_load_host, function=host), efficiency=0.3)),
+        work=work,
+        check=partial(_check_all, check=check),
+        status="status" if checked else None,
+        explain_status=explain_index if checked else None,
+        split=split,
+    )
+
+
+def _load_host(_: Signature, *, function: Callable[..., None]) -> Any:
+    return function
+
+
+def _check_all(signature: Signature, *, check: Check) -> str | None:
+    if math.prod(signature.shapes.get("status", ())) != 1:
+        return f"status has one element, not shape {signature.shapes['status']}"
+    return check(signature)
+
+
+def elements(signature: Signature, name: str = "y") -> int:
+    """Return how many elements a parameter has."""
+    return math.prod(signature.shapes[name])
+
+
+def array_bytes(signature: Signature, name: str) -> int:
+    """Return how many bytes a parameter has."""
+    return elements(signature, name) * ITEM_BYTES[signature.dtypes[name]]
+
+
+def moving_work(signature: Signature, *, read_as: str = "y") -> Work:
+    """Return the work of moving elements: each of the result is read and written, indices are read.
+
+    Parameters
+    ----------
+    signature : Signature
+        Of the call.
+    read_as : str, optional
+        As many elements are read as this parameter has.
+    """
+    dtype = signature.dtypes["y"]
+    indices = array_bytes(signature, "indices") if "indices" in signature.shapes else 0
+    moved = array_bytes(signature, "y") + array_bytes(signature, read_as) + indices
+    return Work(0.0, float(moved), dtype, float(elements(signature)))
+
+
+def expect(signature: Signature, shape: Shape, what: str) -> str | None:
+    """Return what is wrong if the result has not a shape."""
+    return None if signature.shapes["y"] == shape else f"{what} gives shape {shape}, not {signature.shapes['y']}"
+
+
+def axis_error(axis: int, rank: int) -> str | None:
+    """Return what is wrong with an axis, counted from the front."""
+    return None if 0 <= axis < rank else f"an array of {rank} dimensions has no axis {axis}"

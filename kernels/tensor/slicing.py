@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`slice_of`: every so many elements along each axis, forwards or backwards."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import Any
+
+from syclsched.errors import ArgumentError
+from syclsched.kernels.tensor.making import make, moving_work, read, written
+from syclsched.model.operation import Operation, Signature
+
+
+@cache
+def slice_of(starts: tuple[int, ...], steps: tuple[int, ...]) -> Operation:
+    """Return the operation that writes a part of ``x`` to ``y``.
+
+    Parameters
+    ----------
+    starts : tuple of int
+        Of every axis, counted from the front: where the first element is.
+    steps : tuple of int
+        Of every axis: how far the next one is; may be negative, but not 0.
+
+    Returns
+    -------
+    Operation
+        How many elements there are along each axis, the shape of ``y`` says.
+
+    Raises
+    ------
+    ArgumentError
+        If a step is 0, or there is not one start for each step.
+    """
+    if len(starts) != len(steps) or 0 in steps:
+        raise ArgumentError(f"starts {starts} and steps {steps} say not where each next element is", where="slice_of")
+    return make(
+        f"slice {','.join(map(str, starts))} by {','.join(map(str, steps))}",
+        (written(), read(like="y")),
+        partial(_host, starts=starts, steps=steps),
+        partial(_check, starts=starts, steps=steps),
+        work=moving_work,
+    )
+
+
+def _check(signature: Signature, *, starts: tuple[int, ...], steps: tuple[int, ...]) -> str | None:
+    x, y = signature.shapes["x"], signature.shapes["y"]
+    if not len(x) == len(y) == len(starts):
+        return f"{len(starts)} starts for {len(x)} axes of x and {len(y)} of y"
+    if 0 in y:
+        return None
+    for axis, (start, step, n) in enumerate(zip(starts, steps, y, strict=True)):
+        last = start + step * (n - 1)
+        if not (0 <= start < x[axis] and 0 <= last < x[axis]):
+            return f"axis {axis} of {x} has no {n} elements from {start} by {step}"
+    return None
+
+
+def _host(*, starts: tuple[int, ...], steps: tuple[int, ...], y: Any, x: Any) -> None:
+    if y.size:
+        picked = []
+        for start, step, n in zip(starts, steps, y.shape, strict=True):
+            stop = start + step * n
+            picked.append(slice(start, None if stop < 0 else stop, step))
+        y[...] = x[tuple(picked)]
