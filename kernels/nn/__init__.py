@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operations of neural networks: each a function of hashable attributes that gives an `Operation`.
+
+Equal attributes give one and the same operation. Importing this imports no SYCL package.
+"""
+
+from __future__ import annotations
+
+from syclsched.kernels.nn.activation import Activation
+from syclsched.kernels.nn.batch_norm import batch_norm
+from syclsched.kernels.nn.conv import conv
+from syclsched.kernels.nn.conv_transpose import conv_transpose
+from syclsched.kernels.nn.group_norm import group_norm
+from syclsched.kernels.nn.im2col import im2col
+from syclsched.kernels.nn.layer_norm import layer_norm
+from syclsched.kernels.nn.lrn import lrn
+from syclsched.kernels.nn.matmul import matmul
+from syclsched.kernels.nn.pool import pool
+from syclsched.kernels.nn.resize import resize
+from syclsched.kernels.nn.softmax_over import softmax_over
+
+__all__ = [
+    "Activation",
+    "batch_norm",
+    "conv",
+    "conv_transpose",
+    "group_norm",
+    "im2col",
+    "layer_norm",
+    "lrn",
+    "matmul",
+    "pool",
+    "resize",
+    "softmax_over",
+]

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`conv`: convolution of any number of spatial axes, with bias, residual and activation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache, partial
+from typing import Any
+
+from syclsched.kernels.nn import activation as act
+from syclsched.kernels.nn.activation import Activation
+from syclsched.kernels.nn.geometry import Window, arranged, channels, last, size, spatial
+from syclsched.kernels.nn.source import BYTES, FLOATS, sums
+from syclsched.model.access import AccessMode
+from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Split, Work
+
+
+def _check(signature: Signature, *, window: Window, groups: int, last_: bool, bias: bool, residual: bool) -> str | None:
+    y, x, w = (signature.shapes[name] for name in ("y", "x", "w"))
+    if not len(x) == len(w) == len(y) == window.ndim + 2:
+        return f"y {y}, x {x} and w {w} have {window.ndim + 2} axes each"
+    inside, outside = channels(x, last_), w[0]
+    if w[1] * groups != inside or outside % groups:
+        return f"w {w} does not fit the {inside} channels of x {x} in {groups} groups"
+    wanted = arranged(x[0], window.extents(spatial(x, last_), w[2:]), outside, last_)
+    if y != wanted:
+        return f"y of x {x} and w {w} is {wanted}, not {y}"
+    if bias and signature.shapes["b"] != (outside,):
+        return f"b of w {w} is {(outside,)}, not {signature.shapes['b']}"
+    if residual and signature.shapes["r"] != y:
+        return f"r is as y {y}, not {signature.shapes['r']}"
+    return None
+
+
+def _work(signature: Signature, *, extra: int) -> Work:
+    w, dtype = signature.shapes["w"], signature.dtypes["y"]
+    results = size(signature.shapes["y"])
+    flops = results * (2.0 * size(w[1:]) + extra)
+    moved = sum(map(size, signature.shapes.values())) * BYTES[dtype]
+    return Work(flops, float(moved), dtype, float(max(1, results)))
+
+
+def _host(
+    *,
+    y: Any,
+    x: Any,
+    w: Any,
+    b: Any = None,
+    r: Any = None,
+    window: Window,
+    groups: int,
+    last_: bool,
+    activation: Activation,
+) -> None:
+    import numpy as np
+
+    kernel, dtype = w.shape[2:], sums(str(y.dtype))
+    target = last(y, last_)
+    outputs = target.shape[1:-1]
+    padded = window.padded(last(x, last_), kernel, outputs, 0).astype(dtype, copy=False)
+    outside, inside = w.shape[:2]
+    total = np.zeros((*target.shape[:-1], outside), dtype)
+    pieces = total.reshape(-1, groups, outside // groups)
+    # One product for each place of the kernel: no more memory than the result, and the product is NumPy's BLAS.
+    for place, cut in window.places(kernel, outputs) if inside and total.size else ():
+        rows = padded[(slice(None), *cut)].reshape(-1, groups, inside)
+        weights = w[(..., *place)].reshape(groups, outside // groups, inside).astype(dtype, copy=False)
+        if inside == 1 and outside == groups:
+            pieces += rows * weights[:, :, 0].reshape(1, groups, 1)
+        else:
+            pieces += np.matmul(rows.transpose(1, 0, 2), weights.transpose(0, 2, 1)).transpose(1, 0, 2)
+    if b is not None:
+        total += b
+    if r is not None:
+        total += last(r, last_)
+    target[...] = act.numpy(activation, total)
+
+
+def _load_host(signature: Signature, **attributes: Any) -> Any:
+    return partial(_host, **attributes)
+
+
+@cache
+def _conv(
+    ndim: int, window: Window, groups: int, channels_last: bool, activation: Activation, bias: bool, residual: bool
+) -> Operation:
+    names = [
+        f"conv{ndim}d",
+        window.label(),
+        f"g{groups}" if groups != 1 else "",
+        "last" if channels_last else "",
+        "bias" if bias else "",
+        "residual" if residual else "",
+        act.label(activation),
+    ]
+    attributes = {"window": window, "groups": groups, "last_": channels_last}
+    return Operation(
+        name=" ".join(filter(None, names)),
+        parameters=(
+            Parameter("y", AccessMode.WRITE, ndim=ndim + 2, dtypes=FLOATS),
+            Parameter("x", AccessMode.READ, ndim=ndim + 2, like="y"),
+            Parameter("w", AccessMode.READ, ndim=ndim + 2, like="y"),
+            *([Parameter("b", AccessMode.READ, ndim=1, like="y")] if bias else []),
+            *([Parameter("r", AccessMode.READ, ndim=ndim + 2, like="y")] if residual else []),
+        ),
+        implementations=(
+            Implementation("numpy", "host", partial(_load_host, activation=activation, **attributes), efficiency=0.15),
+        ),
+        work=partial(_work, extra=bias + residual + act.cost(activation)),
+        check=partial(_check, bias=bias, residual=residual, **attributes),
+        split=Split(rows=("y", "x", *(["r"] if residual else [])), inexact=("numpy",)),
+    )
+
+
+def conv(
+    ndim: int,
+    strides: Sequence[int] = (),
+    pads: Sequence[int] = (),
+    dilations: Sequence[int] = (),
+    groups: int = 1,
+    channels_last: bool = False,
+    activation: Activation = (),
+    bias: bool = False,
+    residual: bool = False,
+) -> Operation:
+    """Return the convolution y = activation(conv(x, w) + b + r).
+
+    Parameters
+    ----------
+    ndim : int
+        Number of spatial axes: 1, 2, 3, ...
+    strides, dilations : sequence of int, optional
+        For each spatial axis; 1 if not given.
+    pads : sequence of int, optional
+        For the beginnings of all axes, then for their ends; 0 if not given.
+    groups : int, optional
+        Groups of channels that see only each other; depthwise where each is one channel.
+    channels_last : bool, optional
+        Whether x, y and r are (N, *spatial, C), not (N, C, *spatial). w is (O, C / groups, *kernel) in any case.
+    activation : Activation, optional
+        See `syclsched.kernels.nn.activation`.
+    bias, residual : bool, optional
+        Whether there are a b (O,), and an r of the shape of y that is added.
+
+    Returns
+    -------
+    Operation
+        With parameters y (written), x, w, then b and r if asked for. One and the same for equal attributes.
+
+    Raises
+    ------
+    ArgumentError
+        If the attributes do not go together.
+    """
+    window = Window.of(ndim, strides, pads, dilations)
+    return _conv(ndim, window, int(groups), bool(channels_last), act.checked(activation), bool(bias), bool(residual))

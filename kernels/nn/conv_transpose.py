@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`conv_transpose`: the transposed convolution of any number of spatial axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache, partial
+from typing import Any
+
+from syclsched.kernels.nn import activation as act
+from syclsched.kernels.nn.activation import Activation
+from syclsched.kernels.nn.geometry import Ints, Window, arranged, channels, last, size, spatial, spread, times
+from syclsched.kernels.nn.source import BYTES, FLOATS, sums
+from syclsched.model.access import AccessMode
+from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Split, Work
+
+
+def extents(window: Window, sizes: Ints, kernel: Ints, output_padding: Ints) -> Ints:
+    """Return the spatial extents of the result of a transposed convolution."""
+    return tuple(
+        (count - 1) * stride + span + extra - begin - end
+        for count, stride, span, extra, begin, end in zip(
+            sizes, window.strides, window.reach(kernel), output_padding, window.begins, window.ends, strict=True
+        )
+    )
+
+
+def _check(
+    signature: Signature, *, window: Window, output_padding: Ints, groups: int, last_: bool, bias: bool
+) -> str | None:
+    y, x, w = (signature.shapes[name] for name in ("y", "x", "w"))
+    if not len(x) == len(w) == len(y) == window.ndim + 2:
+        return f"y {y}, x {x} and w {w} have {window.ndim + 2} axes each"
+    inside, outside = channels(x, last_), w[1] * groups
+    if w[0] != inside or inside % groups:
+        return f"w {w} does not fit the {inside} channels of x {x} in {groups} groups"
+    wanted = arranged(x[0], extents(window, spatial(x, last_), w[2:], output_padding), outside, last_)
+    if y != wanted:
+        return f"y of x {x} and w {w} is {wanted}, not {y}"
+    if bias and signature.shapes["b"] != (outside,):
+        return f"b of w {w} is {(outside,)}, not {signature.shapes['b']}"
+    return None
+
+
+def _work(signature: Signature, *, extra: int) -> Work:
+    w, dtype = signature.shapes["w"], signature.dtypes["y"]
+    flops = 2.0 * size(signature.shapes["x"]) * size(w[1:]) + extra * size(signature.shapes["y"])
+    moved = sum(map(size, signature.shapes.values())) * BYTES[dtype]
+    return Work(flops, float(moved), dtype, float(max(1, size(signature.shapes["y"]))))
+
+
+def _host(
+    *,
+    y: Any,
+    x: Any,
+    w: Any,
+    b: Any = None,
+    window: Window,
+    output_padding: Ints,
+    groups: int,
+    last_: bool,
+    activation: Activation,
+) -> None:
+    import numpy as np
+
+    kernel, dtype = w.shape[2:], sums(str(y.dtype))
+    source, target = last(x, last_), last(y, last_)
+    inside, outside = w.shape[0] // groups, w.shape[1]
+    sizes = source.shape[1:-1]
+    whole = tuple(
+        max(0, out + begin + max(end, 0), (count - 1) * stride + span) + max(0, -begin)
+        for out, begin, end, count, stride, span in zip(
+            target.shape[1:-1], window.begins, window.ends, sizes, window.strides, window.reach(kernel), strict=True
+        )
+    )
+    total = np.zeros((source.shape[0], *whole, groups * outside), dtype)
+    rows = source.reshape(math.prod(source.shape[:-1]), groups, inside).transpose(1, 0, 2).astype(dtype, copy=False)
+    for place, cut in window.places(kernel, sizes):
+        weights = w[(..., *place)].reshape(groups, inside, outside).astype(dtype, copy=False)
+        total[(slice(None), *cut)] += (
+            np.matmul(rows, weights).transpose(1, 0, 2).reshape(*source.shape[:-1], groups * outside)
+        )
+    # What the result has beyond the last place that anything falls on stays zero.
+    part = total[
+        (
+            slice(None),
+            *(slice(max(0, p), max(0, p) + n) for p, n in zip(window.begins, target.shape[1:-1], strict=True)),
+        )
+    ]
+    if b is not None:
+        part = part + b
+    target[...] = act.numpy(activation, part)
+
+
+def _load_host(signature: Signature, **attributes: Any) -> Any:
+    return partial(_host, **attributes)
+
+
+@cache
+def _conv_transpose(
+    ndim: int,
+    window: Window,
+    output_padding: Ints,
+    groups: int,
+    channels_last: bool,
+    activation: Activation,
+    bias: bool,
+) -> Operation:
+    names = [
+        f"conv_transpose{ndim}d",
+        window.label(),
+        f"o{times(output_padding)}" if any(output_padding) else "",
+        f"g{groups}" if groups != 1 else "",
+        "last" if channels_last else "",
+        "bias" if bias else "",
+        act.label(activation),
+    ]
+    attributes = {"window": window, "output_padding": output_padding, "groups": groups, "last_": channels_last}
+    return Operation(
+        name=" ".join(filter(None, names)),
+        parameters=(
+            Parameter("y", AccessMode.WRITE, ndim=ndim + 2, dtypes=FLOATS),
+            Parameter("x", AccessMode.READ, ndim=ndim + 2, like="y"),
+            Parameter("w", AccessMode.READ, ndim=ndim + 2, like="y"),
+            *([Parameter("b", AccessMode.READ, ndim=1, like="y")] if bias else []),
+        ),
+        implementations=(
+            Implementation("numpy", "host", partial(_load_host, activation=activation, **attributes), efficiency=0.1),
+        ),
+        work=partial(_work, extra=bias + act.cost(activation)),
+        check=partial(_check, bias=bias, **attributes),
+        split=Split(rows=("y", "x"), inexact=("numpy",)),
+    )
+
+
+def conv_transpose(
+    ndim: int,
+    strides: Sequence[int] = (),
+    pads: Sequence[int] = (),
+    dilations: Sequence[int] = (),
+    groups: int = 1,
+    channels_last: bool = False,
+    activation: Activation = (),
+    bias: bool = False,
+    output_padding: Sequence[int] = (),
+) -> Operation:
+    """Return the transposed convolution y = activation(conv_transpose(x, w) + b).
+
+    Parameters
+    ----------
+    ndim : int
+        Number of spatial axes.
+    strides, pads, dilations, groups, channels_last, activation, bias
+        As of `syclsched.kernels.nn.conv`; pads are cut from the result.
+    output_padding : sequence of int, optional
+        Places added at the end of each axis of the result.
+
+    Returns
+    -------
+    Operation
+        With parameters y (written), x, w (C, O / groups, *kernel), and b if asked for.
+
+    Raises
+    ------
+    ArgumentError
+        If the attributes do not go together.
+    """
+    window = Window.of(ndim, strides, pads, dilations)
+    extra = spread(output_padding, ndim, 0, "output_padding")
+    return _conv_transpose(ndim, window, extra, int(groups), bool(channels_last), act.checked(activation), bool(bias))

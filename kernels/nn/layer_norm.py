@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`layer_norm`: normalisation of each element of a batch over its last axes (Ba, Kiros and Hinton, 2016)."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import Any
+
+from syclsched.kernels.nn.geometry import Ints, size
+from syclsched.kernels.nn.norm import centred, number, work
+from syclsched.kernels.nn.source import FLOATS, sums
+from syclsched.model.access import AccessMode
+from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Split, Work
+
+
+def rows(shape: Ints, axis: int) -> tuple[int, int]:
+    """Return how many rows an array has that are normalised each for itself, and their length."""
+    axis %= len(shape)
+    return size(shape[:axis]), size(shape[axis:])
+
+
+def _check(signature: Signature, *, axis: int, bias: bool) -> str | None:
+    y, x = signature.shapes["y"], signature.shapes["x"]
+    if not -len(x) <= axis < len(x):
+        return f"x {x} has no axis {axis}"
+    if y != x:
+        return f"layer_norm keeps the shape: y {y} against x {x}"
+    for name in ("scale", "b") if bias else ("scale",):
+        if signature.shapes[name] != x[axis:]:
+            return f"{name} of x {x} from axis {axis} is {x[axis:]}, not {signature.shapes[name]}"
+    return None
+
+
+def _work(signature: Signature, *, axis: int, bias: bool) -> Work:
+    count, _ = rows(signature.shapes["x"], axis)
+    return work(signature, flops=7.0 + bias, parallelism=float(count))
+
+
+def _host(*, y: Any, x: Any, scale: Any, b: Any = None, axis: int, epsilon: float) -> None:
+    source = x.astype(sums(str(y.dtype)), copy=False)
+    if not source.size:
+        return
+    total = centred(source, tuple(range(axis % x.ndim, x.ndim)), epsilon) * scale
+    y[...] = total if b is None else total + b
+
+
+def _load_host(signature: Signature, **attributes: Any) -> Any:
+    return partial(_host, **attributes)
+
+
+@cache
+def _layer_norm(axis: int, epsilon: float, bias: bool) -> Operation:
+    attributes = {"axis": axis, "epsilon": epsilon}
+    return Operation(
+        name=f"layer_norm {axis} {number(epsilon)}{' bias' if bias else ''}",
+        parameters=(
+            Parameter("y", AccessMode.WRITE, dtypes=FLOATS),
+            Parameter("x", AccessMode.READ, like="y"),
+            Parameter("scale", AccessMode.READ, like="y"),
+            *([Parameter("b", AccessMode.READ, like="y")] if bias else []),
+        ),
+        implementations=(Implementation("numpy", "host", partial(_load_host, **attributes), efficiency=0.1),),
+        work=partial(_work, axis=axis, bias=bias),
+        check=partial(_check, axis=axis, bias=bias),
+        # Cut along axis 0, nothing must be normalised over it; a negative axis may be axis 0.
+        split=Split(rows=("y", "x")) if axis > 0 else None,
+    )
+
+
+def layer_norm(axis: int = -1, epsilon: float = 1e-5, bias: bool = False) -> Operation:
+    """Return y = (x - mean) / sqrt(variance + epsilon) * scale + b, both over the axes from ``axis``.
+
+    Parameters
+    ----------
+    axis : int, optional
+        The first axis that is normalised over; negative ones count from the end.
+    epsilon : float, optional
+        As in the formula.
+    bias : bool, optional
+        Whether there is a b.
+
+    Returns
+    -------
+    Operation
+        With parameters y (written), x, scale and, if asked for, b: of the shape x has from ``axis``.
+    """
+    return _layer_norm(int(axis), float(epsilon), bool(bias))

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the normalisations have in common: work, names, and how numbers stand in names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from syclsched.kernels.nn.geometry import size
+from syclsched.kernels.nn.source import BYTES
+from syclsched.model.operation import Signature, Work
+
+
+def work(signature: Signature, *, flops: float, parallelism: float = float("inf")) -> Work:
+    """Return the work of an operation that reads every array and writes ``y`` once, for ``flops`` an element of y."""
+    dtype = signature.dtypes["y"]
+    moved = sum(map(size, signature.shapes.values())) * BYTES[dtype]
+    results = size(signature.shapes["y"])
+    return Work(flops * results, float(moved), dtype, max(1.0, min(parallelism, float(results))))
+
+
+def number(value: float) -> str:
+    """Return a number as it stands in an operation's name."""
+    return f"{value:.9g}"
+
+
+def centred(x: Any, axes: tuple[int, ...], epsilon: float) -> Any:
+    """Return x with mean 0 and variance 1 over the axes, in the dtype sums are kept in."""
+    import numpy as np
+
+    mean = x.mean(axis=axes, keepdims=True)
+    difference = x - mean
+    variance = np.square(difference).mean(axis=axes, keepdims=True)
+    return difference / np.sqrt(variance + x.dtype.type(epsilon))

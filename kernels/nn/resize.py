@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`resize`: arrays of other extents by nearest, linear or cubic interpolation, with the conventions of ONNX's Resize.
+
+Interpolation of several axes is interpolation of one after another, so each axis has a table: for every place of the
+result, which places of the source count, and how much. Extents are known when a task is made; so are the tables.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+from syclsched.errors import ArgumentError
+from syclsched.kernels.nn.geometry import size
+from syclsched.kernels.nn.norm import number
+from syclsched.kernels.nn.source import BYTES, FLOATS, sums
+from syclsched.model.access import AccessMode
+from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Work
+
+MODES = ("nearest", "linear", "cubic")
+COORDINATES = (
+    "half_pixel",
+    "half_pixel_symmetric",
+    "pytorch_half_pixel",
+    "align_corners",
+    "asymmetric",
+    "tf_crop_and_resize",
+)
+NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+#: Elements of whatever dtype can be picked; in between there is something only among floating-point ones.
+PICKED = (*FLOATS, "int8", "uint8", "int32", "int64")
+
+
+@dataclass(frozen=True, slots=True)
+class Resampling:
+    """How places of a result correspond to those of the source; see `resize`."""
+
+    mode: str
+    coordinates: str
+    nearest: str
+    cubic: float
+    exclude_outside: bool
+    extrapolation: float
+
+    def source(self, place: int, extent: int, result: int, scale: float, roi: tuple[float, float]) -> float:
+        """Return where in the source a place of the result lies."""
+        length = scale * extent
+        if self.coordinates == "align_corners":
+            return 0.0 if length == 1 else place * (extent - 1) / (length - 1)
+        if self.coordinates == "asymmetric":
+            return place / scale
+        if self.coordinates == "tf_crop_and_resize":
+            span = (roi[1] - roi[0]) * (extent - 1)
+            return roi[0] * (extent - 1) + (span / 2 if length == 1 else place * span / (length - 1))
+        if self.coordinates == "pytorch_half_pixel" and length == 1:
+            return -0.5
+        offset = extent / 2 * (1 - result / length) if self.coordinates == "half_pixel_symmetric" else 0.0
+        return offset + (place + 0.5) / scale - 0.5
+
+    def taps(self, where: float) -> tuple[int, list[float]]:
+        """Return the first place of the source that counts, and how much it and its successors do."""
+        floor = math.floor(where)
+        # A whole number belongs to the place before it, with all the weight on itself.
+        below, ratio = (floor - 1, 1.0) if where == floor else (floor, where - floor)
+        if self.mode == "linear":
+            return below, [1 - ratio, ratio]
+        if self.mode == "cubic":
+            a, near, far = self.cubic, ratio, 1 - ratio
+            return below - 1, [
+                ((a * (near + 1) - 5 * a) * (near + 1) + 8 * a) * (near + 1) - 4 * a,
+                ((a + 2) * near - (a + 3)) * near * near + 1,
+                ((a + 2) * far - (a + 3)) * far * far + 1,
+                ((a * (far + 1) - 5 * a) * (far + 1) + 8 * a) * (far + 1) - 4 * a,
+            ]
+        up = {
+            "floor": ratio == 1,
+            "ceil": True,
+            "round_prefer_floor": ratio > 0.5,
+            "round_prefer_ceil": ratio >= 0.5,
+        }[self.nearest]
+        return below + up, [1.0]
+
+    def table(
+        self, extent: int, result: int, scale: float, roi: tuple[float, float]
+    ) -> tuple[list[list[int]], list[list[float]]]:
+        """Return, for every place of a result, the places of the source and their weights.
+
+        Where the source is left and the result is to be ``extrapolation``, the places are -1.
+        """
+        places, weights = [], []
+        for place in range(result):
+            where = self.source(place, extent, result, scale, roi)
+            start, share = self.taps(where)
+            span = range(start, start + len(share))
+            if self.coordinates == "tf_crop_and_resize" and not 0 <= where <= extent - 1:
+                places.append([-1] * len(share))
+                weights.append(share)
+                continue
+            if self.exclude_outside and self.mode == "cubic":
+                share = [each if 0 <= index < extent else 0.0 for index, each in zip(span, share, strict=True)]
+                total = sum(share)
+                share = [each / total for each in share]
+            places.append([min(max(index, 0), extent - 1) for index in span])
+            weights.append(share)
+        return places, weights
+
+
+Axis = tuple[int, list[list[int]], list[list[float]]]
+
+
+def axes(signature: Signature, resampling: Resampling, scales: tuple[float, ...], roi: tuple[float, ...]) -> list[Axis]:
+    """Return the axes that change, each with its table."""
+    y, x = signature.shapes["y"], signature.shapes["x"]
+    rank = len(x)
+    found = []
+    for axis in range(rank):
+        bounds = (roi[axis], roi[axis + rank]) if roi else (0.0, 1.0)
+        if x[axis] == y[axis] and scales[axis] == 1 and bounds == (0.0, 1.0):
+            continue
+        found.append((axis, *resampling.table(x[axis], y[axis], scales[axis], bounds)))
+    return found
+
+
+def _check(signature: Signature, *, scales: tuple[float, ...], roi: tuple[float, ...]) -> str | None:
+    y, x = signature.shapes["y"], signature.shapes["x"]
+    if not len(y) == len(x) == len(scales):
+        return f"y {y} and x {x} have {len(scales)} axes each, one for each scale"
+    if roi and len(roi) != 2 * len(x):
+        return f"roi is a begin and an end of each of {len(x)} axes, not {len(roi)} numbers"
+    if size(y) and not size(x):
+        return f"there is nothing in x {x} to make y {y} of"
+    return None
+
+
+def _work(signature: Signature, *, taps: int) -> Work:
+    y, x, dtype = signature.shapes["y"], signature.shapes["x"], signature.dtypes["y"]
+    changed = sum(a != b for a, b in zip(y, x, strict=True))
+    moved = (size(y) + min(size(x), size(y) * taps**changed)) * BYTES[dtype]
+    return Work(2.0 * size(y) * taps**changed, float(moved), dtype, float(max(1, size(y))))
+
+
+def _host(*, y: Any, x: Any, changed: list[Axis], extrapolation: float) -> None:
+    import numpy as np
+
+    outside = np.zeros(y.shape, bool)
+    whole = y.dtype.kind != "f"
+    source = x if whole else x.astype(sums(str(y.dtype)), copy=False)
+    for axis, places, weights in changed:
+        index, share = np.asarray(places, np.intp), np.asarray(weights)
+        shape = [1] * y.ndim
+        shape[axis] = -1
+        outside |= (index[:, :1] < 0).any(axis=1).reshape(shape)
+        picked = [np.take(source, index[:, tap], axis=axis) for tap in range(index.shape[1])]
+        if len(picked) == 1:
+            source = picked[0]
+            continue
+        source = sum(each * share[:, tap].reshape(shape).astype(each.dtype) for tap, each in enumerate(picked))
+    y[...] = source
+    if outside.any():
+        y[outside] = extrapolation
+
+
+def _load_host(signature: Signature, *, resampling: Resampling, **attributes: Any) -> Any:
+    if not size(signature.shapes["y"]):
+        return _nothing
+    return partial(_host, changed=axes(signature, resampling, **attributes), extrapolation=resampling.extrapolation)
+
+
+def _nothing(**arrays: Any) -> None:
+    pass
+
+
+@cache
+def _resize(resampling: Resampling, scales: tuple[float, ...], roi: tuple[float, ...]) -> Operation:
+    names = [
+        f"resize {resampling.mode}",
+        resampling.coordinates,
+        resampling.nearest if resampling.mode == "nearest" else "",
+        f"cubic={number(resampling.cubic)}" if resampling.mode == "cubic" else "",
+        "exclude" if resampling.exclude_outside else "",
+        "x".join(map(number, scales)),
+        f"roi={','.join(map(number, roi))} {number(resampling.extrapolation)}" if roi else "",
+    ]
+    attributes = {"scales": scales, "roi": roi}
+    taps = {"nearest": 1, "linear": 2, "cubic": 4}[resampling.mode]
+    host = partial(_load_host, resampling=resampling, **attributes)
+    return Operation(
+        name=" ".join(filter(None, names)),
+        parameters=(
+            Parameter("y", AccessMode.WRITE, dtypes=PICKED if resampling.mode == "nearest" else FLOATS),
+            Parameter("x", AccessMode.READ, like="y"),
+        ),
+        implementations=(Implementation("numpy", "host", host, efficiency=0.1),),
+        work=partial(_work, taps=taps),
+        check=partial(_check, **attributes),
+    )
+
+
+def resize(
+    mode: str,
+    coordinates: str,
+    nearest: str = "round_prefer_floor",
+    scales: Sequence[float] = (),
+    roi: Sequence[float] = (),
+    cubic: float = -0.75,
+    exclude_outside: bool = False,
+    extrapolation: float = 0.0,
+) -> Operation:
+    """Return the operation that makes an array of other extents by interpolation.
+
+    Parameters
+    ----------
+    mode : str
+        ``nearest``, ``linear`` or ``cubic``.
+    coordinates : str
+        ``coordinate_transformation_mode`` of ONNX's Resize: ``half_pixel``, ``half_pixel_symmetric``,
+        ``pytorch_half_pixel``, ``align_corners``, ``asymmetric`` or ``tf_crop_and_resize``.
+    nearest : str, optional
+        ``nearest_mode`` of ONNX's Resize: ``round_prefer_floor``, ``round_prefer_ceil``, ``floor`` or ``ceil``.
+    scales : sequence of float
+        By how much each axis of x grows, in the order its axes have.
+    roi : sequence of float, optional
+        For ``tf_crop_and_resize``: the beginnings of all axes, then their ends, as parts of their extents.
+    cubic : float, optional
+        ``cubic_coeff_a``.
+    exclude_outside : bool, optional
+        Whether places beyond the edges have no weight, for ``cubic``; else the edges are repeated.
+    extrapolation : float, optional
+        What stands where ``tf_crop_and_resize`` leaves x.
+
+    Returns
+    -------
+    Operation
+        With parameters y (written) and x, of as many axes as there are scales.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such mode, or a scale is not positive.
+    """
+    for name, value, known in (
+        ("mode", mode, MODES),
+        ("coordinates", coordinates, COORDINATES),
+        ("nearest", nearest, NEAREST),
+    ):
+        if value not in known:
+            raise ArgumentError(f"there is no {name} {value!r}", where=name, hint=f"There are: {', '.join(known)}")
+    if not all(scale > 0 for scale in scales):
+        raise ArgumentError(f"scales are positive, not {tuple(scales)}", where="scales")
+    crops = coordinates == "tf_crop_and_resize"
+    resampling = Resampling(mode, coordinates, nearest, float(cubic), bool(exclude_outside), float(extrapolation))
+    return _resize(resampling, tuple(map(float, scales)), tuple(map(float, roi)) if crops else ())

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the generated OpenCL C of this room shares: types, literals, and kernels over a line of elements."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from syclsched.kernels.common import C_TYPES, ITEM_BYTES
+from syclsched.model.operation import OpenCLSource
+
+#: Floating-point dtypes of these operations; float16 runs where a device has fp16, and is summed in float32.
+FLOATS: Final = ("float32", "float64", "float16")
+TYPES: Final = {**C_TYPES, "float16": "half", "int8": "char", "uint8": "uchar"}
+BYTES: Final = {**ITEM_BYTES, "float16": 2, "int8": 1, "uint8": 1}
+#: dtype -> the dtype sums are kept in.
+SUMS: Final = {"float16": "float32"}
+
+
+def sums(dtype: str) -> str:
+    """Return the dtype that sums of elements of a dtype are kept in."""
+    return SUMS.get(dtype, dtype)
+
+
+def literal(value: float, dtype: str) -> str:
+    """Return a number as OpenCL C of a floating-point dtype, exactly; float16 is given as float."""
+    if math.isnan(value):
+        return "NAN"
+    if math.isinf(value):
+        return "INFINITY" if value > 0 else "-INFINITY"
+    if float(value).is_integer() and abs(value) < 1e6:
+        text = f"{value:.1f}"
+    else:
+        text = float(value).hex()
+    return text + ("" if dtype == "float64" else "f")
+
+
+def header(dtype: str) -> str:
+    """Return the types of a program: ``T`` of elements, ``A`` of sums of them."""
+    extension = {"float64": "cl_khr_fp64", "float16": "cl_khr_fp16"}.get(dtype)
+    enable = f"#pragma OPENCL EXTENSION {extension} : enable\n" if extension else ""
+    return f"{enable}typedef {TYPES[dtype]} T;\ntypedef {TYPES[sums(dtype)]} A;\n"
+
+
+def nothing(name: str, parameters: str) -> OpenCLSource:
+    """Return a kernel that does nothing: for results without elements."""
+    return OpenCLSource(f"__kernel void {name}({parameters}) {{}}\n", name)

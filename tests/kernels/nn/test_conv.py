@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Convolutions and their transposes against onnx's reference implementation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from onnx_nodes import node
+from operations import close, implementations, last, numbers, on_host, unwritten
+
+from syclsched.errors import ArgumentError
+from syclsched.kernels import nn
+from syclsched.model.operation import Operation, Signature
+
+Case = tuple[Operation, dict[str, np.ndarray], np.ndarray, str]
+
+
+@st.composite
+def convolutions(draw: st.DrawFn, *, dtypes: tuple[str, ...] = ("float32", "float64"), most: int = 9) -> Case:
+    """An operation, its arrays and what it must give."""
+    dtype = draw(st.sampled_from(dtypes))
+    ndim = draw(st.sampled_from([1, 2, 2, 2, 3]))
+
+    def each(low: int, high: int, count: int = ndim) -> tuple[int, ...]:
+        return tuple(draw(st.lists(st.integers(low, high), min_size=count, max_size=count)))
+
+    groups, inside, outside = draw(
+        st.sampled_from([(1, 3, 5), (1, 17, 33), (2, 4, 3), (4, 1, 1), (19, 1, 1), (3, 1, 2), (1, 1, 1), (1, 64, 40)])
+    )
+    kernel, strides, dilations, pads = each(1, 3), each(1, 3), each(1, 2), each(0, 2, 2 * ndim)
+    spatial = tuple(
+        max(size, (k - 1) * d + 1 - a - b)
+        for size, k, d, a, b in zip(each(1, most), kernel, dilations, pads[:ndim], pads[ndim:], strict=True)
+    )
+    bias, residual, channels_last = draw(st.booleans()), draw(st.booleans()), draw(st.booleans())
+    activation = draw(st.sampled_from([(), (("relu",),), (("clip", -0.5, 0.75),), (("silu",),)]))
+    x = numbers(draw(st.integers(1, 2)), groups * inside, *spatial, dtype=dtype)
+    w = numbers(groups * outside, inside, *kernel, dtype=dtype)
+    b = numbers(groups * outside, dtype=dtype) if bias else None
+    wanted = node("Conv", x, w, b, strides=strides, dilations=dilations, pads=pads, group=groups).astype(dtype)
+    arrays = {"x": x, "w": w}
+    if b is not None:
+        arrays["b"] = b
+    if residual:
+        arrays["r"] = numbers(*wanted.shape, dtype=dtype, seed=1)
+        wanted = wanted + arrays["r"]
+    wanted = nn.activation.numpy(nn.activation.checked(activation), wanted)
+    if channels_last:
+        wanted, arrays = last(wanted), {k: last(v) if k in "xr" else v for k, v in arrays.items()}
+    operation = nn.conv(ndim, strides, pads, dilations, groups, channels_last, activation, bias, residual)
+    return operation, {"y": unwritten(wanted.shape, dtype), **arrays}, wanted, dtype
+
+
+@st.composite
+def transposes(draw: st.DrawFn) -> Case:
+    """A transposed convolution, its arrays and what it must give."""
+    dtype = draw(st.sampled_from(["float32", "float64"]))
+    ndim = draw(st.sampled_from([1, 2, 2, 3]))
+
+    def each(low: int, high: int, count: int = ndim) -> tuple[int, ...]:
+        return tuple(draw(st.lists(st.integers(low, high), min_size=count, max_size=count)))
+
+    groups, inside, outside = draw(st.sampled_from([(1, 3, 5), (2, 2, 3), (3, 1, 1), (1, 17, 2)]))
+    kernel, strides, dilations = each(1, 3), each(1, 3), each(1, 2)
+    extra = tuple(draw(st.integers(0, s - 1)) for s in strides)
+    pads = tuple(draw(st.integers(0, (k - 1) * d)) // 2 for k, d in zip(kernel * 2, dilations * 2, strict=True))
+    spatial = each(1, 4)
+    bias, channels_last = draw(st.booleans()), draw(st.booleans())
+    x = numbers(draw(st.integers(1, 2)), groups * inside, *spatial, dtype=dtype)
+    w = numbers(groups * inside, outside, *kernel, dtype=dtype)
+    b = numbers(groups * outside, dtype=dtype) if bias else None
+    wanted = _transposed(x, w, b, groups, strides, pads, dilations, extra)
+    arrays = {"x": x, "w": w} | ({} if b is None else {"b": b})
+    if channels_last:
+        wanted, arrays["x"] = last(wanted), last(x)
+    operation = nn.conv_transpose(ndim, strides, pads, dilations, groups, channels_last, (), bias, extra)
+    return operation, {"y": unwritten(wanted.shape, dtype), **arrays}, wanted, dtype
+
+
+def _transposed(x: Any, w: Any, b: Any, groups: int, strides: Any, pads: Any, dilations: Any, extra: Any) -> np.ndarray:
+    """Scatter every product to its place, one by one: the definition."""
+    ndim = x.ndim - 2
+    sizes = [
+        (n - 1) * s + (k - 1) * d + 1 + e - p - q
+        for n, s, k, d, e, p, q in zip(
+            x.shape[2:], strides, w.shape[2:], dilations, extra, pads[:ndim], pads[ndim:], strict=True
+        )
+    ]
+    y = np.zeros((x.shape[0], w.shape[1] * groups, *sizes))
+    inside, outside = w.shape[0] // groups, w.shape[1]
+    for place in np.ndindex(*x.shape[2:]):
+        for tap in np.ndindex(*w.shape[2:]):
+            to = [i * s + k * d - p for i, s, k, d, p in zip(place, strides, tap, dilations, pads[:ndim], strict=True)]
+            if all(0 <= t < n for t, n in zip(to, sizes, strict=True)):
+                for g in range(groups):
+                    rows, columns = slice(g * inside, (g + 1) * inside), slice(g * outside, (g + 1) * outside)
+                    y[(slice(None), columns, *to)] += x[(slice(None), rows, *place)] @ w[(rows, slice(None), *tap)]
+    return y if b is None else y + b.reshape(-1, *[1] * ndim)
+
+
+@given(convolutions())
+@settings(max_examples=60, deadline=None)
+def test_the_host_convolves(case: Case) -> None:
+    operation, arrays, wanted, dtype = case
+    close(on_host(operation, arrays), wanted, dtype)
+
+
+@given(transposes())
+@settings(max_examples=40, deadline=None)
+def test_the_host_transposes(case: Case) -> None:
+    operation, arrays, wanted, dtype = case
+    close(on_host(operation, arrays), wanted, dtype)
+
+
+@pytest.mark.parametrize(("batch", "channels"), [(0, 3), (2, 0)])
+def test_nothing_in_gives_nothing_or_the_bias(batch: int, channels: int) -> None:
+    x, w, b = numbers(batch, 5, 5, channels), numbers(4, channels, 3, 3), numbers(4)
+    y = unwritten((batch, 3, 3, 4), "float32")
+    got = on_host(nn.conv(2, bias=True, channels_last=True), {"y": y, "x": x, "w": w, "b": b})
+    np.testing.assert_array_equal(got, np.broadcast_to(b, y.shape))
+
+
+def test_equal_attributes_give_one_operation() -> None:
+    assert nn.conv(2) is nn.conv(2, (1, 1), [0, 0, 0, 0], (1, 1))
+    assert nn.conv(2, activation=(("clip",),)) is nn.conv(2, activation=(("clip", -np.inf, np.inf),))
+    assert nn.conv(2, (2, 2)).name != nn.conv(2, (2, 1)).name
+
+
+def test_attributes_that_do_not_go_together_are_refused() -> None:
+    with pytest.raises(ArgumentError, match="strides"):
+        nn.conv(2, (1, 1, 1))
+    with pytest.raises(ArgumentError, match="at least 1"):
+        nn.conv(2, (0, 1))
+    with pytest.raises(ArgumentError, match="no activation 'rleu'"):
+        nn.conv(2, activation=(("rleu",),))
+    with pytest.raises(ArgumentError, match="takes 1"):
+        nn.conv(2, activation=(("scale", 1.0, 2.0),))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"w": (8, 5, 3, 3)}, "channels of x"),
+        ({"y": (1, 8, 8, 8)}, r"is \(1, 8, 6, 6\)"),
+        ({"b": (7,)}, r"b of w"),
+        ({"x": (4, 8, 8)}, "4 axes"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(change: dict[str, Any], message: str) -> None:
+    import re
+
+    shapes = {"y": (1, 8, 6, 6), "x": (1, 4, 8, 8), "w": (8, 4, 3, 3), "b": (8,)}
+    operation = nn.conv(2, bias=True)
+    assert operation.check is not None
+    assert operation.check(Signature(shapes, dict.fromkeys(shapes, "float32"))) is None
+    told = operation.check(Signature({**shapes, **change}, dict.fromkeys(shapes, "float32")))
+    assert re.search(message, str(told))
+
+
+def test_work_counts_products_and_every_array_once() -> None:
+    shapes = {"y": (1, 8, 6, 6), "x": (1, 4, 8, 8), "w": (8, 4, 3, 3)}
+    work = nn.conv(2).work(Signature(shapes, dict.fromkeys(shapes, "float32")))
+    assert work.flops == 2 * 8 * 36 * 4 * 9
+    assert work.bytes == 4 * (8 * 36 + 4 * 64 + 8 * 36)
+
+
+ON_DEVICES = settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("name", implementations(nn.conv(2)))
+@given(case=convolutions())
+@ON_DEVICES
+def test_devices_convolve(run: Any, name: str, case: Case) -> None:
+    operation, arrays, wanted, dtype = case
+    close(run(operation, name, arrays)["y"], wanted, dtype)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("name", implementations(nn.conv_transpose(2)))
+@given(case=transposes())
+@ON_DEVICES
+def test_devices_transpose(run: Any, name: str, case: Case) -> None:
+    operation, arrays, wanted, dtype = case
+    close(run(operation, name, arrays)["y"], wanted, dtype)

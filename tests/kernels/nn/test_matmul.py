@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Products of matrices against NumPy in double precision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from operations import close, implementations, numbers, on_host, unwritten
+
+from syclsched.kernels import nn
+from syclsched.model.operation import Operation, Signature
+
+Case = tuple[Operation, dict[str, np.ndarray], np.ndarray, str]
+
+
+@st.composite
+def products(draw: st.DrawFn) -> Case:
+    """A product, its arrays and what it must give."""
+    dtype = draw(st.sampled_from(["float32", "float64"]))
+    m, n, k = draw(
+        st.sampled_from(
+            [(1, 1, 1), (3, 5, 7), (1, 40, 33), (33, 1, 16), (17, 65, 130), (4, 16, 0), (14, 32, 64), (29, 70, 3)]
+        )
+    )
+    before_a, before_b = draw(
+        st.sampled_from(
+            [((), ()), ((2,), (2,)), ((3,), ()), ((), (2,)), ((2, 1), (1, 3)), ((2, 3), (2, 3)), ((1,), (2,))]
+        )
+    )
+    transpose_a, transpose_b = draw(st.booleans()), draw(st.booleans())
+    a = numbers(*before_a, *((k, m) if transpose_a else (m, k)), dtype=dtype)
+    b = numbers(*before_b, *((n, k) if transpose_b else (k, n)), dtype=dtype, seed=1)
+    alpha, beta = draw(st.sampled_from([1.0, 0.125])), draw(st.sampled_from([1.0, -2.0]))
+    wide = [each.astype("float64") for each in (a, b)]
+    wanted = alpha * (
+        (wide[0].swapaxes(-1, -2) if transpose_a else wide[0]) @ (wide[1].swapaxes(-1, -2) if transpose_b else wide[1])
+    )
+    arrays = {"y": unwritten(wanted.shape, dtype), "a": a, "b": b}
+    bias = draw(st.sampled_from([None, (), (n,), (m, 1), (1, n), (m, n), wanted.shape]))
+    if bias is not None:
+        arrays["c"] = numbers(*bias, dtype=dtype, seed=2)
+        wanted = wanted + beta * arrays["c"].astype("float64")
+    residual = draw(st.booleans())
+    if residual:
+        arrays["r"] = numbers(*wanted.shape, dtype=dtype, seed=3)
+        wanted = wanted + arrays["r"]
+    activation = draw(st.sampled_from([(), (("relu",),), (("gelu",),)]))
+    wanted = nn.activation.numpy(activation, wanted)
+    operation = nn.matmul(transpose_a, transpose_b, alpha, beta, bias is not None, residual, activation)
+    return operation, arrays, wanted, dtype
+
+
+@given(products())
+@settings(max_examples=60, deadline=None)
+def test_the_host_multiplies(case: Case) -> None:
+    operation, arrays, wanted, dtype = case
+    close(on_host(operation, arrays), wanted, dtype)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("name", implementations(nn.matmul()))
+@given(case=products())
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+def test_devices_multiply(run: Any, name: str, case: Case) -> None:
+    operation, arrays, wanted, dtype = case
+    close(run(operation, name, arrays)["y"], wanted, dtype)
+
+
+def told(operation: Operation, **shapes: tuple[int, ...]) -> str:
+    assert operation.check is not None
+    return str(operation.check(Signature(shapes, dict.fromkeys(shapes, "float32"))))
+
+
+def test_shapes_that_do_not_fit_are_refused() -> None:
+    assert "two axes" in told(nn.matmul(), y=(3,), a=(3, 4), b=(4,))
+    assert "cannot be multiplied, b transposed" in told(nn.matmul(False, True), y=(3, 4), a=(3, 5), b=(5, 4))
+    assert "cannot be multiplied" in told(nn.matmul(), y=(3, 4), a=(3, 4), b=(3, 4))
+    assert "cannot be multiplied" in told(nn.matmul(), y=(2, 3, 4), a=(2, 3, 5), b=(3, 5, 4))
+    assert "does not broadcast" in told(nn.matmul(bias=True), y=(3, 4), a=(3, 5), b=(5, 4), c=(3,))
+    assert "r is as y" in told(nn.matmul(residual=True), y=(3, 4), a=(3, 5), b=(5, 4), r=(4,))
+
+
+def test_the_name_tells_what_it_does() -> None:
+    assert nn.matmul(True, False, 0.5, bias=True, activation=(("gelu",),)).name == "matmul_tn alpha=0.5 bias gelu"
+    assert nn.matmul(beta=2.0) is nn.matmul()

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Normalisations and softmax against formulas in double precision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from operations import close, implementations, last, numbers, on_host, unwritten
+
+from syclsched.errors import ArgumentError
+from syclsched.kernels import nn
+from syclsched.model.operation import Operation, Signature
+
+Case = tuple[Operation, dict[str, np.ndarray], np.ndarray, str]
+DTYPES = st.sampled_from(["float32", "float64"])
+SHAPES = st.sampled_from([(1, 1), (3, 5), (2, 4, 33), (1, 6, 3, 70), (2, 12, 1, 2), (5, 128), (3, 300)])
+
+
+def normal(x: Any, axes: Any, epsilon: float) -> np.ndarray:
+    """Return x with mean 0 and variance 1."""
+    x = x.astype("float64")
+    return (x - x.mean(axis=axes, keepdims=True)) / np.sqrt(x.var(axis=axes, keepdims=True) + epsilon)
+
+
+@st.composite
+def layers(draw: st.DrawFn) -> Case:
+    """A layer normalisation."""
+    dtype, shape, bias, epsilon = draw(DTYPES), draw(SHAPES), draw(st.booleans()), draw(st.sampled_from([1e-5, 0.1]))
+    axis = draw(st.integers(-len(shape), len(shape) - 1))
+    x = numbers(*shape, dtype=dtype) * 3 + 20
+    scale, b = (numbers(*shape[axis:], dtype=dtype, seed=seed) for seed in (1, 2))
+    wanted = normal(x, tuple(range(axis % len(shape), len(shape))), epsilon) * scale + (b if bias else 0)
+    arrays = {"y": unwritten(shape, dtype), "x": x, "scale": scale} | ({"b": b} if bias else {})
+    return nn.layer_norm(axis, epsilon, bias), arrays, wanted, dtype
+
+
+@st.composite
+def groupings(draw: st.DrawFn) -> Case:
+    """A group normalisation."""
+    dtype, shape, epsilon, channels_last = (
+        draw(DTYPES),
+        draw(SHAPES),
+        draw(st.sampled_from([1e-5, 0.1])),
+        draw(st.booleans()),
+    )
+    channels = shape[1]
+    groups = draw(st.sampled_from([g for g in range(1, channels + 1) if channels % g == 0]))
+    x = numbers(*shape, dtype=dtype) * 2 - 7
+    scale, bias = (numbers(channels, dtype=dtype, seed=seed) for seed in (1, 2))
+    parts = normal(x.reshape(shape[0], groups, -1), 2, epsilon).reshape(shape)
+    wide = (-1, *[1] * (len(shape) - 2))
+    wanted = parts * scale.reshape(wide) + bias.reshape(wide)
+    activation = draw(st.sampled_from([(), (("relu",),)]))
+    wanted = np.maximum(wanted, 0) if activation else wanted
+    if channels_last:
+        x, wanted = last(x), last(wanted)
+    operation = nn.group_norm(groups, epsilon, channels_last, activation)
+    return operation, {"y": unwritten(wanted.shape, dtype), "x": x, "scale": scale, "bias": bias}, wanted, dtype
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> Case:
+    """A batch normalisation."""
+    dtype, shape, channels_last = draw(DTYPES), draw(SHAPES), draw(st.booleans())
+    activation = draw(st.sampled_from([(), (("relu",),), (("leaky_relu", 0.25),)]))
+    x = numbers(*shape, dtype=dtype)
+    names = ("scale", "bias", "mean", "variance")
+    given_ = {name: numbers(shape[1], dtype=dtype, seed=seed) for seed, name in enumerate(names, 1)}
+    given_["variance"] = np.abs(given_["variance"])
+    wide = {k: v.reshape(-1, *[1] * (len(shape) - 2)).astype("float64") for k, v in given_.items()}
+    wanted = (x - wide["mean"]) / np.sqrt(wide["variance"] + 1e-3) * wide["scale"] + wide["bias"]
+    if activation:
+        wanted = np.where(wanted < 0, 0.25 * (activation != (("relu",),)) * wanted, wanted)
+    if channels_last:
+        x, wanted = last(x), last(wanted)
+    operation = nn.batch_norm(1e-3, channels_last, activation)
+    return operation, {"y": unwritten(wanted.shape, dtype), "x": x, **given_}, wanted, dtype
+
+
+@st.composite
+def softmaxes(draw: st.DrawFn) -> Case:
+    """A softmax or its logarithm."""
+    dtype, shape, log = draw(DTYPES), draw(SHAPES), draw(st.booleans())
+    axis = draw(st.integers(-len(shape), len(shape) - 1))
+    x = numbers(*shape, dtype=dtype) * 9 + 800  # exp(800) would overflow
+    exact = np.exp(x.astype("float64") - x.max(axis=axis, keepdims=True))
+    wanted = exact / exact.sum(axis=axis, keepdims=True)
+    wanted = (
+        x.astype("float64") - x.max(axis=axis, keepdims=True) - np.log(exact.sum(axis=axis, keepdims=True))
+        if log
+        else wanted
+    )
+    return nn.softmax_over(axis, log), {"y": unwritten(shape, dtype), "x": x}, wanted, dtype
+
+
+KINDS = {"layer": layers(), "group": groupings(), "batch": batches(), "softmax": softmaxes()}
+OPERATIONS = {
+    "layer": nn.layer_norm(),
+    "group": nn.group_norm(1),
+    "batch": nn.batch_norm(),
+    "softmax": nn.softmax_over(),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_the_host_does_it(kind: str, data: st.DataObject) -> None:
+    operation, arrays, wanted, dtype = data.draw(KINDS[kind])
+    close(on_host(operation, arrays), wanted, dtype, 10)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize(("kind", "name"), [(k, n) for k, o in OPERATIONS.items() for n in implementations(o)])
+@given(data=st.data())
+@settings(
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+def test_devices_do_it(run: Any, kind: str, name: str, data: st.DataObject) -> None:
+    operation, arrays, wanted, dtype = data.draw(KINDS[kind])
+    close(run(operation, name, arrays)["y"], wanted, dtype, 10)
+
+
+def test_softmax_of_something_infinite_is_as_numpy_has_it() -> None:
+    x = np.array([[-np.inf, 0.0], [-np.inf, -np.inf], [np.nan, 1.0]], "float32")
+    got = on_host(nn.softmax_over(), {"y": unwritten((3, 2), "float32"), "x": x})
+    np.testing.assert_array_equal(got, [[0, 1], [np.nan, np.nan], [np.nan, np.nan]])
+
+
+@pytest.mark.parametrize(
+    "operation", [nn.softmax_over(1), nn.layer_norm(1), nn.group_norm(2), nn.batch_norm()], ids=lambda o: o.name
+)
+def test_nothing_in_nothing_out(operation: Operation) -> None:
+    arrays = {"y": unwritten((0, 4), "float32")}
+    arrays |= {p.name: numbers(*((0, 4) if p.name == "x" else (4,))) for p in operation.arrays if p.name != "y"}
+    assert on_host(operation, arrays).size == 0
+
+
+def test_shapes_that_do_not_fit_are_refused() -> None:
+    def told(operation: Operation, **shapes: tuple[int, ...]) -> str:
+        assert operation.check is not None
+        return str(operation.check(Signature(shapes, dict.fromkeys(shapes, "float32"))))
+
+    assert "no axis 2" in told(nn.softmax_over(2), y=(2, 3), x=(2, 3))
+    assert "keeps the shape" in told(nn.softmax_over(), y=(2, 3), x=(3, 2))
+    assert "scale of x" in told(nn.layer_norm(), y=(2, 3), x=(2, 3), scale=(2,))
+    assert "into 2 groups" in told(nn.group_norm(2), y=(2, 3), x=(2, 3), scale=(3,), bias=(3,))
+    with pytest.raises(ArgumentError, match="at least one group"):
+        nn.group_norm(0)

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pooling, local response normalisation and windows side by side, against definitions done place by place."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from operations import close, implementations, last, numbers, on_host, unwritten
+
+from syclsched.errors import ArgumentError
+from syclsched.kernels import nn
+from syclsched.model.operation import Operation
+
+Case = tuple[Operation, dict[str, np.ndarray], np.ndarray, str]
+
+
+def pooled(mode: str, x: Any, sizes: Any, kernel: Any, strides: Any, pads: Any, dilations: Any, count: bool) -> Any:
+    """Return what pooling is by definition."""
+    ndim = x.ndim - 2
+    y = np.zeros((*x.shape[:2], *sizes), "float64")
+    for place in np.ndindex(*sizes):
+        axes, padded = [], 1
+        for o, k, s, d, n, a, b in zip(
+            place, kernel, strides, dilations, x.shape[2:], pads[:ndim], pads[ndim:], strict=True
+        ):
+            seen = [o * s - a + i * d for i in range(k)]
+            axes.append([i for i in seen if 0 <= i < n])
+            padded *= sum(-a <= i < n + b for i in seen)
+        found = [x[(slice(None), slice(None), *i)] for i in itertools.product(*axes)]
+        if mode == "max":
+            y[(slice(None), slice(None), *place)] = np.maximum.reduce(found) if found else -np.inf
+        else:
+            y[(slice(None), slice(None), *place)] = sum(found) / (padded if count else len(found))
+    return y
+
+
+@st.composite
+def poolings(draw: st.DrawFn) -> Case:
+    """A pooling, its arrays and what it must give."""
+    mode = draw(st.sampled_from(["max", "average"]))
+    dtype = draw(st.sampled_from(["float32", "float64"]))
+    ndim = draw(st.sampled_from([1, 2, 2, 3]))
+    kernel, strides, dilations = (
+        tuple(draw(st.lists(st.integers(1, high), min_size=ndim, max_size=ndim))) for high in (3, 3, 2)
+    )
+    # A window within the pads alone has no mean.
+    pads = tuple(draw(st.integers(0, k - 1)) if d == 1 else 0 for k, d in zip(kernel * 2, dilations * 2, strict=True))
+    spatial = tuple(max(draw(st.integers(1, 7)), (k - 1) * d + 1) for k, d in zip(kernel, dilations, strict=True))
+    count, channels_last, ceil = draw(st.booleans()), draw(st.booleans()), draw(st.booleans())
+    sizes = tuple(
+        min(-((n + a + b - (k - 1) * d - 1) // -s) if ceil else 10**6, (n + a + b - (k - 1) * d - 1) // s + ceil) + 1
+        for n, a, b, k, d, s in zip(spatial, pads[:ndim], pads[ndim:], kernel, dilations, strides, strict=True)
+    )
+    # As PyTorch has it: no window begins behind the array.
+    sizes = tuple(m - ((m - 1) * s >= n + a) for m, s, n, a in zip(sizes, strides, spatial, pads[:ndim], strict=True))
+    x = numbers(draw(st.integers(1, 2)), draw(st.sampled_from([1, 3, 16, 37])), *spatial, dtype=dtype)
+    if draw(st.booleans()):
+        x[(0, 0, *[0] * ndim)] = np.nan
+    wanted = pooled(mode, x, sizes, kernel, strides, pads, dilations, count)
+    if channels_last:
+        x, wanted = last(x), last(wanted)
+    operation = nn.pool(mode, kernel, strides, pads, dilations, count, channels_last)
+    return operation, {"y": unwritten(wanted.shape, dtype), "x": x}, wanted, dtype
+
+
+@st.composite
+def responses(draw: st.DrawFn) -> Case:
+    """A local response normalisation, its arrays and what it must give."""
+    dtype = draw(st.sampled_from(["float32", "float64"]))
+    size, channels_last = draw(st.integers(1, 6)), draw(st.booleans())
+    spatial = draw(st.sampled_from([(), (3,), (2, 3)]))
+    alpha, beta, bias = draw(st.sampled_from([(1e-4, 0.75, 1.0), (0.5, 0.5, 2.0), (0.1, 1.1, 1.5)]))
+    x = numbers(2, draw(st.integers(1, 20)), *spatial, dtype=dtype)
+    total = np.zeros(x.shape)
+    for channel in range(x.shape[1]):
+        low, high = max(0, channel - (size - 1) // 2), channel + size // 2 + 1
+        total[:, channel] = (x[:, low:high].astype("float64") ** 2).sum(axis=1)
+    wanted = x / (bias + alpha / size * total) ** beta
+    if channels_last:
+        x, wanted = last(x), last(wanted)
+    operation = nn.lrn(alpha, beta, bias, size, channels_last)
+    return operation, {"y": unwritten(wanted.shape, dtype), "x": x}, wanted, dtype
+
+
+@st.composite
+def unfoldings(draw: st.DrawFn) -> Case:
+    """Windows side by side: with weights they are the convolution the host does."""
+    dtype = draw(st.sampled_from(["float32", "float64"]))
+    kernel = draw(st.sampled_from([(1,), (3,), (2, 3), (3, 3), (2, 1, 2)]))
+    strides = tuple(draw(st.integers(1, 2)) for _ in kernel)
+    dilations = tuple(draw(st.integers(1, 2)) for _ in kernel)
+    pads = tuple(draw(st.integers(0, 2)) for _ in kernel * 2)
+    channels_last = draw(st.booleans())
+    x = numbers(2, 3, *(draw(st.integers(5, 8)) for _ in kernel), dtype=dtype)
+    padded = np.pad(x, [(0, 0), (0, 0), *zip(pads[: len(kernel)], pads[len(kernel) :], strict=True)])
+    span = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
+    view = np.lib.stride_tricks.sliding_window_view(padded, span, axis=tuple(range(2, 2 + len(kernel))))
+    view = view[(..., *(slice(None, None, s) for s in strides), *(slice(None, None, d) for d in dilations))]
+    rank = len(kernel)
+    outputs, taps = tuple(range(2, 2 + rank)), tuple(range(2 + rank, 2 + 2 * rank))
+    windows, seen = int(np.prod(view.shape[2 : 2 + rank])), 3 * int(np.prod(kernel))
+    if channels_last:
+        x, wanted = last(x), view.transpose(0, *outputs, *taps, 1).reshape(2, windows, seen)
+    else:
+        wanted = view.transpose(0, 1, *taps, *outputs).reshape(2, seen, windows)
+    operation = nn.im2col(kernel, strides, pads, dilations, channels_last)
+    return operation, {"y": unwritten(wanted.shape, dtype), "x": x}, wanted, dtype
+
+
+KINDS = {"pool": poolings(), "lrn": responses(), "im2col": unfoldings()}
+OPERATIONS = {"pool": nn.pool("max", (2,)), "lrn": nn.lrn(), "im2col": nn.im2col((2,))}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+@settings(max_examples=50, deadline=None)
+def test_the_host_does_it(kind: str, data: st.DataObject) -> None:
+    operation, arrays, wanted, dtype = data.draw(KINDS[kind])
+    close(on_host(operation, arrays), wanted, dtype)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize(("kind", "name"), [(k, n) for k, o in OPERATIONS.items() for n in implementations(o)])
+@given(data=st.data())
+@settings(
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+def test_devices_do_it(run: Any, kind: str, name: str, data: st.DataObject) -> None:
+    operation, arrays, wanted, dtype = data.draw(KINDS[kind])
+    close(run(operation, name, arrays)["y"], wanted, dtype)
+
+
+def test_the_largest_of_whole_numbers() -> None:
+    x = np.array([[[-5, -7, -128]]], "int8")
+    y = unwritten((1, 1, 3), "int8")
+    got = on_host(nn.pool("max", (3,), pads=(1, 1)), {"y": y, "x": x})
+    np.testing.assert_array_equal(got, [[[-5, -5, -7]]])
+
+
+def test_nothing_in_nothing_out() -> None:
+    for operation in (nn.pool("max", (2, 2)), nn.pool("average", (2, 2)), nn.im2col((2, 2))):
+        shape = (0, 3, 4, 4) if "pool" in operation.name else (0, 12, 16)
+        assert on_host(operation, {"y": unwritten(shape, "float32"), "x": numbers(0, 3, 5, 5)}).size == 0
+
+
+def test_other_modes_are_refused() -> None:
+    with pytest.raises(ArgumentError, match="max or average"):
+        nn.pool("median", (2, 2))
+    with pytest.raises(ArgumentError, match="at least 1"):
+        nn.lrn(size=0)
