@@ -214,6 +214,8 @@ def opencl(activation: Activation, variable: str, dtype: str, kind: str | None =
 
 def numpy(activation: Activation, array: Any) -> Any:
     """Return what an activation makes of an array of floating-point numbers, in its dtype; the array stays as it is."""
-    for name, *numbers in activation:
-        array = STEPS[str(name)].numpy(array, *numbers).astype(array.dtype, copy=False)
+    # What devices do without a word is no reason to warn here, either.
+    with _np().errstate(all="ignore"):
+        for name, *numbers in activation:
+            array = STEPS[str(name)].numpy(array, *numbers).astype(array.dtype, copy=False)
     return array

@@ -45,7 +45,9 @@ def _host(
 
     dtype = np.dtype(sums(str(y.dtype)))
     source = last(x, last_).astype(dtype, copy=False)
-    factor = scale.astype(dtype, copy=False) / np.sqrt(variance.astype(dtype, copy=False) + dtype.type(epsilon))
+    # What has no root is no number, without a warning.
+    with np.errstate(invalid="ignore", divide="ignore"):
+        factor = scale.astype(dtype, copy=False) / np.sqrt(variance.astype(dtype, copy=False) + dtype.type(epsilon))
     last(y, last_)[...] = act.numpy(activation, (source - mean.astype(dtype, copy=False)) * factor + bias)
 
 

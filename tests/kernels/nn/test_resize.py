@@ -58,7 +58,7 @@ def resizings(draw: st.DrawFn) -> Case:
 @given(resizings())
 @settings(max_examples=150, deadline=None)
 def test_the_host_resizes(case: Case) -> None:
-    operation, arrays, wanted, dtype = case
+    operation, arrays, wanted, _ = case
     close(on_host(operation, arrays), wanted, "float32")
 
 
