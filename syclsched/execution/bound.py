@@ -74,12 +74,14 @@ class Runner:
         self._turn: asyncio.Future[None] | None = None
         self._recover = recover and not safeguards.stepped
         self._health = Health(live)
+        self._no_plan_without: tuple[str, ...] = ()
         self._bind(self._first)
 
     def _bind(self, prepared: Prepared) -> None:
         """Make a plan ready to be run."""
         live, safeguards = self._live, self._safeguards
         self.plan, self._prepared = prepared.plan, prepared
+        self._devices = frozenset(lane.device for lane in prepared.plan.lanes)
         queues = queues_of(prepared.plan, live)
         self._executables = compile_work(self._prepared.program, self._prepared.work, queues)
         library = load_library()
@@ -136,30 +138,12 @@ class Runner:
             self._check_not_hung()
             self._leave_out()
             if self._ring is None:
-                self._last = start(
-                    self._prepared,
-                    self._live,
-                    values,
-                    trace=self._trace,
-                    safeguards=self._safeguards,
-                    recover=self._recover,
-                    health=self._health,
-                )
+                self._last = self.start_dispatched(values)
             else:
                 if self._last is not None:
                     self._last.close()
                 replay = self._ring.generations[0].replay(values, record=self._trace, kind=Replay)
-                recovering = self._recovering(replay, values) if self._recover else None
-                self._last = Run(
-                    replay if recovering is None else recovering,
-                    self._live,
-                    values,
-                    joined=self._prepared.joined,
-                    keep=self,
-                    safeguards=self._safeguards,
-                    deadlines_s=self._prepared.deadlines_s if recovering is None else recovering.deadlines_s,
-                    recovering=recovering,
-                )
+                self._last = self.start_replay(replay, values)
             self._last.record_in(self._recorder)
             return self._last
 
@@ -173,24 +157,34 @@ class Runner:
         """
         return tuple(recording.trace() for recording in self._recorder.recordings)
 
-    def _recovering(self, replay: Replay, values: dict[str, NumpyArray]) -> Recovering:
-        return Recovering(replay, self._prepared, self._live, values, self._health)
+    @property
+    def outdated(self) -> bool:
+        """Whether the plan uses devices that are not to be used any more, and there may be one that does not."""
+        out = self._health.left_out
+        return bool(out) and out != self._no_plan_without and not self._devices.isdisjoint(out)
 
     def _leave_out(self) -> None:
         """Plan anew for the runs to come, if devices that the plan uses are not to be used any more."""
-        out = set(self._health.left_out)
-        if not out.intersection(lane.device for lane in self.plan.lanes):
+        if not self.outdated:
             return
+        out = self._health.left_out
         try:
             prepared = without(self._first, self._live, out)
         except SyclschedError:  # there is no such plan: the run will fail, and say of what
+            self._no_plan_without = out
             return
         if self._last is not None:
             self._last.close()
         if self._ring is not None:
             self._finalizer.detach()
-            self._ring.close()
+            self._ring.abandon()
         self._bind(prepared)
+
+    def renew(self) -> tuple[Prepared, Ring | None]:
+        """Plan anew if need be, for a stream none of whose generations is on its way; return what is to be run."""
+        with self._lock:
+            self._leave_out()
+            return self._prepared, self._ring
 
     def stream(
         self,
@@ -239,17 +233,37 @@ class Runner:
             if self._last is not None:
                 self._last.close()
             names = self._prepared.results if results is None else tuple(results)
+            self._leave_out()
             stream = open_stream(self, self._prepared, self._ring, inputs, names, in_flight, return_exceptions)
             self._stream = weakref.ref(stream)
             return stream
 
     def start_dispatched(self, values: dict[str, NumpyArray]) -> Run:
-        """Start a run that is watched over, with checked values; for streams."""
-        return start(self._prepared, self._live, values, trace=self._trace, safeguards=self._safeguards)
+        """Start a run that is watched over, with checked values."""
+        return start(
+            self._prepared,
+            self._live,
+            values,
+            trace=self._trace,
+            safeguards=self._safeguards,
+            recover=self._recover,
+            health=self._health,
+        )
 
     def start_replay(self, replay: Replay, values: dict[str, NumpyArray]) -> Run:
-        """Start a replay; for streams."""
-        return Run(replay, self._live, values, joined=self._prepared.joined, keep=self)
+        """Start a replay, with checked values."""
+        prepared = self._prepared
+        recovering = Recovering(replay, prepared, self._live, values, self._health) if self._recover else None
+        return Run(
+            replay if recovering is None else recovering,
+            self._live,
+            values,
+            joined=prepared.joined,
+            keep=self,
+            safeguards=self._safeguards,
+            deadlines_s=prepared.deadlines_s if recovering is None else recovering.deadlines_s,
+            recovering=recovering,
+        )
 
     @property
     def recorder(self) -> Recorder:
@@ -270,12 +284,12 @@ class Runner:
 
     def _check_not_hung(self) -> None:
         """Raise if a run was given up, and still uses the memory that the next one is to have."""
-        if self._ring is not None and not self._ring.idle:
-            raise ExecutionError(
-                "its last run was given up, and something of it goes on still",
-                where=f"plan {self.plan.name!r}",
-                hint="Bind the plan again, without the device that hangs",
-            ) from (None if self._last is None else self._last.left_behind)
+        if self._ring is None:
+            return
+        try:
+            self._ring.settle()
+        except ExecutionError as error:
+            raise error from (None if self._last is None else self._last.left_behind)
 
     async def run_async(self, inputs: Mapping[str, Any] | None = None) -> Run:
         """Run with new data, and wait in a coroutine, without a thread of its own.

@@ -8,8 +8,10 @@ is the calendar. A fence on an idle queue, bracketed by two readings of the host
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from syclsched.devices.fences import submit_fence
@@ -108,6 +110,54 @@ def take_anchor(
         after = clock()
         found.append(Anchor((start + end) // 2, (before + after) // 2, after - before))
     return min(found, key=lambda a: a.bracket_ns)
+
+
+def read_anchors(
+    lanes: Iterable[tuple[int, str, Any]], stamp: Callable[[int], tuple[int, int]] | None = None
+) -> dict[str, Anchor]:
+    """Read the clock of each device once, on the first of its lanes.
+
+    Parameters
+    ----------
+    lanes : iterable of (int, str, dpctl.SyclQueue)
+        Number, device and queue of each.
+    stamp : callable, optional
+        As for `take_anchor`, given the lane's number.
+
+    Returns
+    -------
+    dict of str to Anchor
+        By device, without those that are lost and have no clock any more: what is submitted to them next says so.
+    """
+    found: dict[str, Anchor | None] = {}
+    for number, device, queue in lanes:
+        if device not in found:
+            found[device] = None
+            with suppress(Exception):  # whatever the runtime raises
+                found[device] = take_anchor(queue, None if stamp is None else partial(stamp, number))
+    return {device: anchor for device, anchor in found.items() if anchor is not None}
+
+
+def moved_on(
+    clocks: Mapping[str, ClockMap], devices: Iterable[tuple[str, str]], anchors: Mapping[str, Anchor]
+) -> dict[str, ClockMap]:
+    """Return clock maps that end with later readings.
+
+    Parameters
+    ----------
+    clocks : Mapping[str, ClockMap]
+        By lane, of earlier readings.
+    devices : iterable of (str, str)
+        Names of lanes, and of their devices.
+    anchors : Mapping[str, Anchor]
+        The readings, by device.
+    """
+    found = dict(clocks)
+    for lane, device in devices:
+        if device in anchors:
+            known = clocks.get(lane)
+            found[lane] = ClockMap(anchors[device] if known is None else known.first, anchors[device])
+    return found
 
 
 def _fence_times(queue: Any) -> tuple[int, int]:

@@ -7,8 +7,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from functools import partial
 from typing import Any, Literal
 
 from syclsched.devices.commands import Command
@@ -18,7 +16,7 @@ from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.errors import DeadlineError, ExecutionError, MemoryLimitError, SyclschedError, TaskFailedError
 from syclsched.execution.batches import Commands, Gathered
 from syclsched.execution.buffers import BufferTable
-from syclsched.execution.clock import Anchor, ClockMap, now_ns, take_anchor
+from syclsched.execution.clock import ClockMap, moved_on, now_ns, read_anchors
 from syclsched.execution.events import EventTable
 from syclsched.execution.failures import Failures, Reason, task_failed
 from syclsched.execution.lane_set import LaneSet
@@ -69,6 +67,7 @@ class Dispatcher(Followed):
         self.cancelled = False
         self.recording = record
         self.lasting = True
+        self.given_up = False
         #: Called on the thread, last of all.
         self.when_finished: Callable[[], None] | None = None
         self._work = work
@@ -235,16 +234,12 @@ class Dispatcher(Followed):
 
     def _anchor(self) -> None:
         """Read the device clocks; the second reading replaces the end of each map."""
-        by_device: dict[str, Anchor] = {}
-        for index, lane in enumerate(self.program.plan.lanes):
-            if lane.name not in self._queues:
-                continue
-            if lane.device not in by_device:
-                stamp = None if self._loop_in_c is None else partial(self._loop_in_c.stamp, index)
-                by_device[lane.device] = take_anchor(self._queues[lane.name], stamp)
-            anchor = by_device[lane.device]
-            known = self.clocks.get(lane.name)
-            self.clocks[lane.name] = ClockMap(anchor if known is None else known.first, anchor)
+        lanes = [(n, lane) for n, lane in enumerate(self.program.plan.lanes) if lane.name in self._queues]
+        anchors = read_anchors(
+            [(n, lane.device, self._queues[lane.name]) for n, lane in lanes],
+            None if self._loop_in_c is None else self._loop_in_c.stamp,
+        )
+        self.clocks = moved_on(self.clocks, [(lane.name, lane.device) for _, lane in lanes], anchors)
 
     def _loop(self) -> None:
         readiness = self._readiness
@@ -528,8 +523,7 @@ class Dispatcher(Followed):
         self._room.reap()
         self._read_outcomes()
         if self.recording and self._queues and self.error is None:
-            with suppress(ExecutionError):  # a device that is lost has no clock any more
-                self._anchor()
+            self._anchor()
         self._events.close()
         passed = self._events.__contains__
         self._note(read_statuses(self.program, self._work, self.buffers, self.failures, passed))

@@ -23,6 +23,9 @@ class Engine(Protocol):
     when_finished: Callable[[], None] | None
     """Called on the engine's thread, last of all."""
 
+    given_up: bool
+    """Whether nobody waits for its end any more, because it hangs."""
+
     @property
     def program(self) -> Program:
         """What is done."""

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -19,13 +18,15 @@ from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.errors import ExecutionError
 from syclsched.execution.batches import Commands
 from syclsched.execution.buffers import NumpyArray
-from syclsched.execution.clock import Anchor, ClockMap, take_anchor
+from syclsched.execution.clock import Anchor, ClockMap, read_anchors
 from syclsched.execution.joining import joint_launches
 from syclsched.execution.lanes import by_index, device_names
 from syclsched.execution.performed import PerformedReplay
 from syclsched.execution.program import MEMORY_KINDS, Node
 from syclsched.execution.replay import Replay
+from syclsched.execution.resources import GRACE_S
 from syclsched.execution.start import Prepared
+from syclsched.execution.waiting import wait_flag
 from syclsched.execution.worker import Worker
 from syclsched.model.plan import Plan
 from syclsched.model.platform import HOST
@@ -74,7 +75,7 @@ class Ring:
     def shrink(self, count: int) -> None:
         """Give back the memory of all but the first so many, which must not be on their way."""
         while len(self.generations) > max(1, count):
-            self.generations[-1].check_idle()
+            self.generations[-1].settle()
             self.generations.pop().close()
 
     @property
@@ -88,6 +89,11 @@ class Ring:
         self._clocks.generations = ()
         for generation in self.generations:
             generation.close()
+
+    def settle(self) -> None:
+        """Wait until none of its generations is on its way; see `Generation.settle`."""
+        for generation in self.generations:
+            generation.settle()
 
     def abandon(self) -> None:
         """Give everything back once nothing is on its way any more; returns at once, and waits for no device."""
@@ -121,17 +127,19 @@ class Clocks:
         """Read them, if nothing is on its way: a busy queue would answer late."""
         if not self.generations or not all(generation.idle for generation in self.generations):
             return
-        loop = self.generations[0].loop
-        found: dict[str, Anchor] = {}
-        for index, lane in enumerate(self._plan.lanes):
-            if lane.name in self._queues and lane.device not in found:
-                found[lane.device] = take_anchor(self._queues[lane.name], partial(loop.stamp, index))
-        self.first, self.last = self.first or found, found
+        found = read_anchors(
+            [
+                (index, lane.device, self._queues[lane.name])
+                for index, lane in enumerate(self._plan.lanes)
+                if lane.name in self._queues
+            ],
+            self.generations[0].loop.stamp,
+        )
+        self.first, self.last = found | self.first, self.last | found
 
     def maps(self) -> dict[str, ClockMap]:
         """Return the map of each lane's clock, read anew if that can be."""
-        with suppress(ExecutionError):  # a device that is lost has no clock any more
-            self.read()
+        self.read()
         return {
             lane.name: ClockMap(self.first[lane.device], self.last[lane.device])
             for lane in self._plan.lanes
@@ -212,7 +220,7 @@ class Generation:
         kind : type
             `Replay` or one made of it.
         """
-        self.check_idle()
+        self.settle()
         self._give(values)
         if self._list is None:
             self._list = CommandList(self.loop, [self._command(unit) for unit in self._units])
@@ -246,17 +254,20 @@ class Generation:
         if self._current is not None:
             self._current.cancel()
 
-    def check_idle(self) -> None:
-        """Raise if it is on its way: whoever runs it again has waited for its end, or has given it up.
+    def settle(self) -> None:
+        """Wait until it is not on its way, if nobody has: its start was interrupted.
 
         Raises
         ------
         ExecutionError
-            Says what it is at.
+            If it was given up, or that takes longer than the end of a run may; says what it is at.
         """
-        if self._current is not None and not self.idle:
+        current = self._current
+        if current is None or (not current.given_up and wait_flag(current.finished, GRACE_S)):
+            return
+        if not current.finished.is_set():
             raise ExecutionError(
-                f"something of an earlier run goes on still: {self._current.what_is_left()}",
+                f"an earlier run was given up, and something of it goes on still: {current.what_is_left()}",
                 where=f"plan {self._prepared.plan.name!r}",
                 hint="Bind the plan again, without the device that hangs",
             )

@@ -7,12 +7,15 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
 
 from syclsched.execution.clock import ClockMap
 from syclsched.execution.engine import Engine
 from syclsched.execution.records import Counts, Outcome, Record, Times, make_trace
+from syclsched.execution.recovery.traces import Course, merge
 from syclsched.execution.replay import Replay
 from syclsched.model.plan import Plan
+from syclsched.model.recovery import Recovery
 from syclsched.model.trace import Span, Trace
 
 #: Runs that are kept if not said otherwise, and instructions of all of them together; the last run is kept in any case.
@@ -37,6 +40,10 @@ class Recording:
         Of instructions that did not end well.
     generation : int
         Which of a stream it was.
+    before : tuple of Course
+        What engines before did, of a run that was recovered.
+    recoveries : tuple of Recovery
+        What came between them.
     """
 
     plan: Plan
@@ -45,13 +52,20 @@ class Recording:
     times: Times | Mapping[int, Record]
     outcomes: Mapping[int, Outcome]
     generation: int = 0
+    before: tuple[Course, ...] = ()
+    recoveries: tuple[Recovery, ...] = ()
 
     def __len__(self) -> int:
-        return len(self.times.numbers) if isinstance(self.times, Times) else len(self.times)
+        own = len(self.times.numbers) if isinstance(self.times, Times) else len(self.times)
+        return own + sum(len(course.trace.spans) for course in self.before)
 
     @property
     def origin_ns(self) -> int:
         """The host's clock at the first submission."""
+        return min([self._own_origin_ns, *(course.origin_ns for course in self.before if course.trace.spans)])
+
+    @property
+    def _own_origin_ns(self) -> int:
         if isinstance(self.times, Times):
             return int(self.times.submit_ns.min(initial=1 << 62))
         return min((record.submit_ns for record in self.times.values()), default=1 << 62)
@@ -59,7 +73,8 @@ class Recording:
     def trace(self) -> Trace:
         """Return what happened."""
         records = self.times.records(self.outcomes) if isinstance(self.times, Times) else self.times
-        return make_trace(self.plan, records, self.clocks(), self.counts)
+        own = make_trace(self.plan, records, self.clocks(), self.counts)
+        return merge([*self.before, Course(own, self._own_origin_ns)], self.recoveries) if self.before else own
 
 
 def recording_of(engine: Engine, generation: int = 0) -> Recording:
@@ -77,6 +92,18 @@ def recording_of(engine: Engine, generation: int = 0) -> Recording:
         return Recording(plan, counts, engine.clock_maps, engine.times, engine.outcomes, generation)
     records, clocks = engine.records, engine.clocks
     return Recording(plan, counts, lambda: clocks, records, {}, generation)
+
+
+@runtime_checkable
+class Succession(Protocol):
+    """Engines that followed each other."""
+
+    acting: Engine
+    recoveries: tuple[Recovery, ...]
+
+    @property
+    def courses(self) -> tuple[Course, ...]:
+        """What those before the last did."""
 
 
 class Recorder:
@@ -98,8 +125,9 @@ class Recorder:
         """Keep what an engine noted, whose run has ended; those that are too old go."""
         if not (self.keep and engine.recording):
             return
-        engine = getattr(engine, "acting", engine)  # of those that followed each other the last
-        recording = recording_of(engine, generation)
+        recording = recording_of(getattr(engine, "acting", engine), generation)
+        if isinstance(engine, Succession) and engine.courses:
+            recording = replace(recording, before=engine.courses, recoveries=engine.recoveries)
         with self._lock:
             self._kept.append(recording)
             self._instructions += len(recording)
@@ -138,14 +166,15 @@ def together(
         ``Span.generation`` says which; instructions are numbered on from generation to generation.
     """
     plan = recordings[0].plan
-    step = 1 + max((i.id for _, i in plan.instructions()), default=0)
+    traces = [recording.trace() for recording in recordings]
+    numbers = [max((s.instruction for s in trace.spans), default=0) for trace in traces]
+    step = 1 + max(*numbers, max((i.id for _, i in plan.instructions()), default=0))
     origin_ns = min(recording.origin_ns for recording in recordings)
     spans: list[Span] = []
     counts = Counts()
     predicted_s = 0.0
-    for position, recording in enumerate(recordings):
+    for position, (recording, trace) in enumerate(zip(recordings, traces, strict=True)):
         later_s = (recording.origin_ns - origin_ns) * 1e-9
-        trace = recording.trace()
         for span in trace.spans:
             times = None if predicted is None else predicted(span.instruction, position)
             shift_s = position * plan.makespan_s
@@ -182,4 +211,5 @@ def together(
         barriers=counts.barriers,
         submissions=counts.submissions,
         peak_bytes=counts.peak_bytes,
+        recoveries=tuple(recovery for recording in recordings for recovery in recording.recoveries),
     )

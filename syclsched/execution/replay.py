@@ -107,6 +107,7 @@ class Replay(Followed):
         self.cancelled = False
         self.recording = record
         self.lasting = False
+        self.given_up = False
         self.when_finished: Callable[[], None] | None = None
         self._work = work
         self._with_status = with_status

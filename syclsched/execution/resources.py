@@ -118,6 +118,7 @@ class Resources:
             if self.finished.is_set():
                 return
             self.hung = error
+            self.engine.given_up = True
             _never_free(self)
             if self._live is not None:
                 self._live.leave_behind()

@@ -40,6 +40,7 @@ class Stepper(Followed):
     """
 
     lasting = True
+    given_up = False
 
     def __init__(
         self,

@@ -58,6 +58,28 @@ class StreamStatistics:
     consumer_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a stream's generations go.
+
+    Parameters
+    ----------
+    flight : Flight
+        Starts generations.
+    check : callable
+        Returns the checked values of an input.
+    in_flight : int
+        Generations on their way at once.
+    predict : callable
+        Returns what simulation says of it, or None.
+    """
+
+    flight: Flight
+    check: Callable[[Inputs], dict[str, NumpyArray]]
+    in_flight: int
+    predict: Callable[[], Forecast | None]
+
+
 class _Pending:
     """A generation on its way, or why it is not."""
 
@@ -75,43 +97,38 @@ class Stream(Iterator["Results | Exception"]):
 
     Parameters
     ----------
-    flight : Flight
-        Starts generations.
+    way : Way
+        How its generations go.
     inputs : iterable or async iterable of mappings
         As `Runner.run` takes them, one for each generation.
-    check : callable
-        Returns the checked values of an input.
     names : tuple of str
         Arrays to hand out.
-    in_flight : int
-        Generations on their way at once.
-    predict : callable
-        Returns what simulation says of it, or None.
     recorder : Recorder
         Keeps what the last generations noted.
+    renew : callable
+        Returns another way, once it is outdated.
+    outdated : callable
+        Whether the way uses devices that are not to be used any more.
     return_exceptions : bool
         Hand out errors in the place of results instead of raising them.
     """
 
     def __init__(
         self,
-        flight: Flight,
+        way: Way,
         inputs: Iterable[Inputs] | AsyncIterable[Inputs],
-        check: Callable[[Inputs], dict[str, NumpyArray]],
         names: tuple[str, ...],
-        in_flight: int,
-        predict: Callable[[], Forecast | None],
         recorder: Recorder,
         *,
+        renew: Callable[[], Way],
+        outdated: Callable[[], bool],
         return_exceptions: bool = False,
     ) -> None:
-        self.in_flight = in_flight
-        self._flight = flight
+        self._go(way)
+        self._renew, self._outdated = renew, outdated
         self._inputs: Iterator[Inputs] | AsyncIterator[Inputs]
         self._inputs = aiter(inputs) if isinstance(inputs, AsyncIterable) else iter(inputs)
-        self._check = check
         self._names = names
-        self._predict = predict
         self._recorder = recorder
         recorder.clear()
         self._return_exceptions = return_exceptions
@@ -285,9 +302,15 @@ class Stream(Iterator["Results | Exception"]):
 
     # --- inside -----------------------------------------------------------------------------------
 
+    def _go(self, way: Way) -> None:
+        self._flight, self._check, self._predict = way.flight, way.check, way.predict
+        self.in_flight = way.in_flight
+
     @property
     def _has_room(self) -> bool:
-        return not self._exhausted and len(self._pending) < self.in_flight
+        if self._exhausted or len(self._pending) >= self.in_flight:
+            return False
+        return not (self._pending and self._outdated())  # those on their way end first: their memory goes
 
     def _enter(self) -> None:
         if self._left_s is not None:
@@ -345,6 +368,8 @@ class Stream(Iterator["Results | Exception"]):
             return
         number, self._begun = self._begun, self._begun + 1
         try:
+            if not self._pending and self._outdated():
+                self._go(self._renew())
             run = self._flight.begin(self._check(inputs))
         except Exception as error:
             self._pending.append(_Pending(None, _numbered(error, number)))

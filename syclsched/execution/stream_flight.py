@@ -80,6 +80,7 @@ class StagedFlight:
         generation = self._generations[self._begun % len(self._generations)]
         replay = generation.replay(values, record=self._record, kind=StagedReplay)
         replay.alarm = self._alarm
+        replay.rivals = lambda: tuple(self._replays.values())
         run = self._make_run(replay, values)
         self._begun += 1
         self._active[replay] = 0

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterable, Callable, Iterable
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
-from syclsched.errors import ArgumentError
+from syclsched.errors import ArgumentError, MemoryLimitError
 from syclsched.execution.generations import Ring
 from syclsched.execution.start import Prepared
-from syclsched.execution.stream import Inputs, Stream
+from syclsched.execution.stream import Inputs, Stream, Way
 from syclsched.execution.stream_flight import DispatchedFlight, Flight, StagedFlight, check_room, most_in_flight
 from syclsched.execution.stream_prediction import Forecast, forecast
 from syclsched.execution.stream_rounds import interleaved, one_by_one
@@ -45,9 +45,31 @@ def open_stream(
     inputs, names, in_flight, return_exceptions
         As for `Runner.stream`.
     """
-    plan, program = prepared.plan, prepared.program
     if in_flight is not None and in_flight < 1:
         raise ArgumentError(f"in_flight is {in_flight}", where="stream", hint="Give at least 1")
+    return Stream(
+        _way_of(runner, prepared, ring, in_flight),
+        inputs,
+        names,
+        runner.recorder,
+        renew=lambda: _renewed(runner, in_flight),
+        outdated=lambda: runner.outdated,
+        return_exceptions=return_exceptions,
+    )
+
+
+def _renewed(runner: Runner, in_flight: int | None) -> Way:
+    """Return how a stream goes on whose devices are not all there any more."""
+    prepared, ring = runner.renew()
+    try:
+        return _way_of(runner, prepared, ring, in_flight)
+    except MemoryLimitError:  # fewer fit where the others' data is, too
+        return _way_of(runner, prepared, ring, None)
+
+
+def _way_of(runner: Runner, prepared: Prepared, ring: Ring | None, in_flight: int | None) -> Way:
+    """Return how generations go, with memory for them."""
+    plan, program = prepared.plan, prepared.program
     nbytes = dict(plan.peak_bytes if prepared.layout is None else prepared.layout.nbytes)
     rounds = interleaved(program) if ring is not None and in_flight != 1 else None
     if in_flight is None:
@@ -68,16 +90,7 @@ def open_stream(
         order = one_by_one(program) if rounds is None else foreseen().rounds
         flight = StagedFlight(ring, order, in_flight, runner.recorder.keep > 0, runner.start_replay)
         predict = foreseen
-    return Stream(
-        flight,
-        inputs,
-        prepared.values,
-        names,
-        in_flight,
-        predict,
-        runner.recorder,
-        return_exceptions=return_exceptions,
-    )
+    return Way(flight, prepared.values, in_flight, predict)
 
 
 def _unknown() -> None:

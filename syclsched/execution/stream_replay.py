@@ -8,8 +8,15 @@ generations on their way there is always a next one. So it only lends its core, 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
 from syclsched.execution.replay import Replay
 from syclsched.execution.stream_wake import Alarm
+from syclsched.execution.stuck import Position
+
+#: Later than anything.
+_NOTHING = (1 << 62, "")
 
 
 class StagedReplay(Replay):
@@ -20,6 +27,36 @@ class StagedReplay(Replay):
     rings = False
     _lent = 0
     _finishing = False
+    _places: dict[int, int] | None = None
+
+    #: Others that go to the same lanes.
+    rivals: Callable[[], Iterable[StagedReplay]] = staticmethod(tuple)
+
+    def positions(self) -> list[Position]:
+        """Return what the lanes that are not done are at: what is behind another generation's work waits for it."""
+        ahead: dict[str, tuple[int, str]] = {}
+        for rival in self.rivals():
+            if rival is not self and not rival.finished.is_set():
+                for p in rival.own_positions():
+                    if p.runs:
+                        ahead[p.lane] = min(ahead.get(p.lane, _NOTHING), (rival.submitted_ns(p.number), p.name))
+        return [
+            replace(p, waits_for=f"{ahead[p.lane][1]} of another generation on {p.lane}")
+            if p.runs and ahead.get(p.lane, _NOTHING)[0] < self.submitted_ns(p.number)
+            else p
+            for p in self.own_positions()
+        ]
+
+    def own_positions(self) -> list[Position]:
+        """Return what the lanes are at as if there were no other generation."""
+        return super().positions()
+
+    def submitted_ns(self, number: int) -> int:
+        """Return when an instruction was submitted, on the host's clock."""
+        if self._places is None:
+            self._places = {slot: place for place, slot in enumerate(self._commands.slots)}
+        place = self._places.get(number)
+        return 0 if place is None else int(self._commands.submit_ns()[place])
 
     def start(self) -> None:
         """Submit nothing yet."""

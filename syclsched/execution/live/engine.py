@@ -15,12 +15,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from syclsched.errors import DeadlineError, ExecutionError, PolicyError, SyclschedError
 from syclsched.execution.buffers import BufferTable
-from syclsched.execution.clock import Anchor, ClockMap, now_ns, take_anchor
+from syclsched.execution.clock import ClockMap, moved_on, now_ns, read_anchors
 from syclsched.execution.lanes import Completion, HostLane
 from syclsched.execution.live.capacity import Block
 from syclsched.execution.live.carrier import COPY_SLOTS, Carrier
@@ -94,6 +93,7 @@ class LiveEngine:
         self.cancelled = False
         self.recording = record
         self.lasting = True
+        self.given_up = False
         self.clocks: dict[str, ClockMap] = {}
         self.when_finished: Callable[[], None] | None = None
         self.program = LiveProgram(layout, f"dynamic:{policy.name}", self._where)
@@ -351,17 +351,12 @@ class LiveEngine:
     def _anchor(self) -> None:
         """Read the device clocks; the second reading replaces the end of each map."""
         assert self._submitter is not None
-        by_device: dict[str, Anchor] = {}
-        for index, lane in enumerate(self._layout.lanes):
-            if index not in self._queues:
-                continue
-            if lane.device not in by_device:
-                loop = self._submitter.loop
-                stamp = None if loop is None else partial(loop.stamp, index)
-                by_device[lane.device] = take_anchor(self._queues[index], stamp)
-            anchor = by_device[lane.device]
-            known = self.clocks.get(lane.name)
-            self.clocks[lane.name] = ClockMap(anchor if known is None else known.first, anchor)
+        loop = self._submitter.loop
+        lanes = [(n, lane) for n, lane in enumerate(self._layout.lanes) if n in self._queues]
+        anchors = read_anchors(
+            [(n, lane.device, self._queues[n]) for n, lane in lanes], None if loop is None else loop.stamp
+        )
+        self.clocks = moved_on(self.clocks, [(lane.name, lane.device) for _, lane in lanes], anchors)
 
     def _loop(self) -> None:
         carrier = self._carrier

@@ -160,6 +160,11 @@ class Recovering:
             known = self._changed.wait_for(lambda: engine in self._settled, timeout_s)
         return engine is not self.acting if known else None
 
+    @property
+    def courses(self) -> tuple[Course, ...]:
+        """What the engines before the one at work did."""
+        return tuple(self._courses)
+
     def trace(self) -> Trace | None:
         """Return the traces of all engines as one, once all is over; None if there was but one."""
         return merge([*self._courses, self._course(self.acting)], self.recoveries) if self._courses else None
@@ -265,6 +270,15 @@ class Recovering:
     def lasting(self) -> bool:
         """Whether the buffers are the run's own, so that their memory may be given out."""
         return self.acting.lasting
+
+    @property
+    def given_up(self) -> bool:
+        """Whether nobody waits for its end any more; see `Engine`."""
+        return self.acting.given_up
+
+    @given_up.setter
+    def given_up(self, given_up: bool) -> None:
+        self.acting.given_up = given_up
 
     @property
     def recording(self) -> bool:
