@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any
 
+from syclsched.kernels.common import OPENCL_C
 from syclsched.kernels.nn import activation as act
+from syclsched.kernels.nn import conv_opencl
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import Window, arranged, channels, last, size, spatial
 from syclsched.kernels.nn.source import BYTES, FLOATS, sums
@@ -94,6 +96,7 @@ def _conv(
         act.label(activation),
     ]
     attributes = {"window": window, "groups": groups, "last_": channels_last}
+    extra = {"activation": activation, "bias": bias, "residual": residual}
     return Operation(
         name=" ".join(filter(None, names)),
         parameters=(
@@ -104,6 +107,15 @@ def _conv(
             *([Parameter("r", AccessMode.READ, ndim=ndim + 2, like="y")] if residual else []),
         ),
         implementations=(
+            Implementation(
+                "opencl-c",
+                "opencl-c",
+                partial(conv_opencl.load, **extra, **attributes),
+                partial(conv_opencl.launch, **attributes),
+                OPENCL_C,
+                efficiency=0.5,
+                prepare=partial(conv_opencl.prepare, **attributes),
+            ),
             Implementation("numpy", "host", partial(_load_host, activation=activation, **attributes), efficiency=0.15),
         ),
         work=partial(_work, extra=bias + residual + act.cost(activation)),

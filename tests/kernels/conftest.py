@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,12 +25,18 @@ _C_SCALARS = {
 _BUILT: dict[Any, Any] = {}
 
 
-def signature_of(operation: Operation, arrays: Mapping[str, np.ndarray], scalars: Mapping[str, float]) -> Signature:
+def signature_of(
+    operation: Operation,
+    arrays: Mapping[str, np.ndarray],
+    scalars: Mapping[str, float],
+    constants: frozenset[str] = frozenset(),
+) -> Signature:
     """Describe a call."""
     return Signature(
         {p.name: arrays[p.name].shape for p in operation.arrays},
         {p.name: str(arrays[p.name].dtype) for p in operation.arrays},
         dict(scalars),
+        constants,
     )
 
 
@@ -114,13 +120,18 @@ def _run_kernel(
 
 @pytest.fixture
 def run(queue: Any) -> Run:
-    """Return ``run(operation, implementation name, arrays, **scalars) -> arrays after it``; inputs stay as they are."""
+    """Return ``run(operation, implementation name, arrays, **scalars) -> arrays after it``; inputs stay as they are.
 
-    def call(operation: Operation, name: str, arrays: Arrays, **scalars: float) -> Arrays:
+    Those named in ``constants`` are known beforehand, and prepared if the implementation wants it.
+    """
+
+    def call(
+        operation: Operation, name: str, arrays: Arrays, constants: Collection[str] = (), **scalars: float
+    ) -> Arrays:
         import dpctl.tensor as dpt
 
         implementation = operation.implementation(name)
-        signature = signature_of(operation, arrays, scalars)
+        signature = signature_of(operation, arrays, scalars, frozenset(constants))
         assert operation.check is None or operation.check(signature) is None
         if implementation.requires.device_kinds and queue.sycl_device.device_type.name not in (
             implementation.requires.device_kinds
@@ -130,6 +141,9 @@ def run(queue: Any) -> Run:
             results = {key: value.copy() for key, value in arrays.items()}
             implementation.load(signature)(**results, **scalars)
             return results
+        if implementation.prepare is not None and constants:
+            known = {key: arrays[key] for key in constants}
+            arrays = {**arrays, **implementation.prepare(signature, queue, known)}
         usm = {key: dpt.asarray(value, copy=True, sycl_queue=queue, usm_type="shared") for key, value in arrays.items()}
         queue.wait()
         if implementation.is_kernel:

@@ -183,6 +183,15 @@ def test_devices_convolve(run: Any, name: str, case: Case) -> None:
 
 
 @pytest.mark.sycl
+@pytest.mark.parametrize("name", implementations(nn.conv(2)))
+@given(case=convolutions(most=30))
+@ON_DEVICES
+def test_devices_convolve_with_weights_known_beforehand(run: Any, name: str, case: Case) -> None:
+    operation, arrays, wanted, dtype = case
+    close(run(operation, name, arrays, constants=("w",))["y"], wanted, dtype)
+
+
+@pytest.mark.sycl
 @pytest.mark.parametrize("name", implementations(nn.conv_transpose(2)))
 @given(case=transposes())
 @ON_DEVICES

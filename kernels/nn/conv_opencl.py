@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Direct convolution in OpenCL C, for both layouts: blocks of neighbouring pixels by output channels.
+
+A block's pixels lie in one line of the last spatial axis. Where all of them see the array at every place of the kernel,
+which most do, their numbers lie a constant apart. At the edges each number is asked whether it is there.
+
+Depthwise convolutions have no sums over channels: there a work-item makes one element, neighbours take neighbouring
+ones, and the compiler makes the vectors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from syclsched.kernels.common import line_launch
+from syclsched.kernels.nn import activation as act
+from syclsched.kernels.nn import panels
+from syclsched.kernels.nn.activation import Activation
+from syclsched.kernels.nn.geometry import Ints, Window, channels, size, spatial
+from syclsched.kernels.nn.panels import Block
+from syclsched.kernels.nn.source import header, nothing, sums
+from syclsched.model.operation import DeviceLimits, Launch, OpenCLSource, Signature
+
+
+def strides_of(extents: Ints, count: int, channels_last: bool) -> tuple[Ints, int, int]:
+    """Return how many elements apart neighbours along each spatial axis, channels, and elements of a batch lie."""
+    found, step = [], count if channels_last else 1
+    for extent in reversed(extents):
+        found.append(step)
+        step *= extent
+    return tuple(reversed(found)), (1 if channels_last else step), (step if channels_last else step * count)
+
+
+def is_depthwise(signature: Signature, groups: int) -> bool:
+    """Return whether each output channel sees one input channel of its own."""
+    w = signature.shapes["w"]
+    return w[1] == 1 and w[0] == groups and groups > 1
+
+
+def flat(signature: Signature, window: Window, last: bool) -> bool:
+    """Return whether every pixel sees itself only, so that all axes are one."""
+    kernel = signature.shapes["w"][2:]
+    return size(kernel) == 1 and not any(window.pads) and size(window.strides) == 1
+
+
+def geometry(signature: Signature, window: Window, last: bool) -> tuple[int, Ints, Ints, Ints, Window]:
+    """Return batch, extents of input, output and kernel, and the window, as few axes as will do."""
+    y, x, w = (signature.shapes[name] for name in ("y", "x", "w"))
+    if flat(signature, window, last):
+        pixels = size(spatial(x, last))
+        one = Window((1,), (0, 0), (1,))
+        # Channels last, the batch is more of the same pixels.
+        return (1, (x[0] * pixels,), (x[0] * pixels,), (1,), one) if last else (x[0], (pixels,), (pixels,), (1,), one)
+    return x[0], spatial(x, last), spatial(y, last), w[2:], window
+
+
+def _block(signature: Signature, window: Window, groups: int, last: bool) -> Block:
+    _, _, outputs, _, _ = geometry(signature, window, last)
+    return Block.of(outputs[-1], signature.shapes["w"][0] // groups, signature.dtypes["y"])
+
+
+def _items(signature: Signature, window: Window, groups: int, last: bool) -> int:
+    batch, _, outputs, _, _ = geometry(signature, window, last)
+    block = _block(signature, window, groups, last)
+    lines = batch * math.prod(outputs[:-1]) * panels.starts(outputs[-1], block.rows)
+    return lines * groups * panels.starts(signature.shapes["w"][0] // groups, block.columns)
+
+
+def launch(signature: Signature, limits: DeviceLimits, *, window: Window, groups: int, last_: bool) -> Launch:
+    """Return the index space."""
+    if not size(signature.shapes["y"]):
+        return Launch((1,), (1,))
+    if is_depthwise(signature, groups):
+        return line_launch(limits, size(signature.shapes["y"]))
+    return panels.launch(limits, _items(signature, window, groups, last_))
+
+
+def prepare(
+    signature: Signature, queue: Any, constants: Mapping[str, Any], *, window: Window, groups: int, last_: bool
+) -> Mapping[str, Any]:
+    """Return the constants with the weights in panels."""
+    if "w" not in constants or not size(signature.shapes["y"]) or is_depthwise(signature, groups):
+        return constants
+    w = constants["w"]
+    outside, inside = w.shape[0] // groups, w.shape[1]
+    # (groups, O, C, places) -> (groups, O, places, C): the order in which they are summed.
+    terms = w.reshape(groups, outside, inside, -1).transpose(0, 1, 3, 2).reshape(groups, outside, -1)
+    return {**constants, "w": panels.packed(terms, outside, _block(signature, window, groups, last_))}
+
+
+def load(
+    signature: Signature,
+    *,
+    window: Window,
+    groups: int,
+    last_: bool,
+    activation: Activation,
+    bias: bool,
+    residual: bool,
+) -> OpenCLSource:
+    """Return the kernel of a signature."""
+    parameters = "__global T* restrict y, __global const T* restrict x, __global const T* restrict w"
+    parameters += ", __global const T* restrict b" if bias else ""
+    parameters += ", __global const T* restrict r" if residual else ""
+    dtype = signature.dtypes["y"]
+    if not size(signature.shapes["y"]):
+        return nothing("conv", parameters.replace("T*", "uchar*"))
+    if is_depthwise(signature, groups):
+        body = _depthwise(signature, window, last_, activation, bias, residual)
+        return OpenCLSource(f"{header(dtype)}__kernel void conv({parameters}) {{\n{body}}}\n", "conv")
+    block = _block(signature, window, groups, last_)
+    body = _direct(signature, window, groups, last_, activation, bias, residual, block)
+    head = header(dtype) + panels.preamble(block, dtype)
+    return OpenCLSource(f"{head}WHOLE_VECTORS __kernel void conv({parameters}) {{\n{body}}}\n", "conv")
+
+
+def _direct(
+    signature: Signature,
+    window: Window,
+    groups: int,
+    last: bool,
+    activation: Activation,
+    bias: bool,
+    residual: bool,
+    block: Block,
+) -> str:
+    dtype, w = signature.dtypes["y"], signature.shapes["w"]
+    batch, inputs, outputs, kernel, window = geometry(signature, window, last)
+    inside, outside = w[1], w[0] // groups
+    places, axes = size(kernel), range(len(kernel) - 1)
+    xs, xc, xn = strides_of(inputs, inside * groups, last)
+    ys, yc, yn = strides_of(outputs, w[0], last)
+    line, count = outputs[-1], panels.starts(outside, block.columns)
+    blocks = panels.starts(line, block.rows)
+    total = batch * math.prod(outputs[:-1]) * blocks
+    is_packed = "w" in signature.constants
+    dense = last and window.dilations[-1] == 1
+
+    out = [f"  size_t id = get_global_id(0);\n  if (id >= {total * groups * count}) return;"]
+    out.append(f"  const int panel = id / {total}, g = panel / {count};\n  int rest = id % {total};")
+    out.append(f"  const int o = min(panel % {count} * {block.columns}, {outside - block.columns});")
+    out.append(f"  const int ox = min(rest % {blocks} * {block.rows}, {line - block.rows}); rest /= {blocks};")
+    for axis in reversed(axes):
+        out.append(f"  const int o{axis} = rest % {outputs[axis]}; rest /= {outputs[axis]};")
+    out.append(f"  x += (size_t)rest * {xn} + g * {inside * xc};")
+    if is_packed:
+        out.append(f"  w += (size_t)panel * {places * inside * block.columns};")
+    else:
+        out.append(f"  w += ((size_t)g * {outside} + o) * {inside * places};")
+    out.append(f"  {panels.declare(block)}")
+
+    # Loops over all axes of the kernel but the last; the place is counted along.
+    for axis in axes:
+        place = " + ".join([f"place{axis - 1} * {kernel[axis]}"] * (axis > 0) + [f"k{axis}"])
+        out.append(f"  for (int k{axis} = 0; k{axis} < {kernel[axis]}; ++k{axis}) {{")
+        out.append(f"    const int place{axis} = {place};")
+        at = f"o{axis} * {window.strides[axis]} - {window.begins[axis]} + k{axis} * {window.dilations[axis]}"
+        out.append(f"    const int i{axis} = {at}; if ((uint)i{axis} >= {inputs[axis]}u) continue;")
+    row = " + ".join([f"(size_t)i{axis} * {xs[axis]}" for axis in axes] or ["0"])
+    first = f"place{len(kernel) - 2} * {kernel[-1]}" if axes else "0"
+    out.append(f"    __global const T* row = x + {row}; const int first = {first};")
+    out.append(f"    const int ix = ox * {window.strides[-1]} - {window.begins[-1]};")
+
+    shift, span = window.strides[-1], (kernel[-1] - 1) * window.dilations[-1]
+    end = (block.rows - 1) * shift
+
+    def inner(values: list[str]) -> str:
+        if is_packed:
+            return panels.step(block, values, f"wk + c * {block.columns}")
+        return panels.step(block, values, f"wk + c * {places}", lanes=inside * places)
+
+    def weights(place: str) -> str:
+        return f"w + ({place}) * {inside * block.columns}" if is_packed else f"w + ({place})"
+
+    plain = [f"p[c * {xc} + {r * shift * xs[-1]}]" for r in range(block.rows)]
+    careful = [
+        f"((uint)(at + {r * shift}) < {inputs[-1]}u ? p[c * {xc} + {r * shift * xs[-1]}] : (T)0)"
+        for r in range(block.rows)
+    ]
+    loop = f"for (int c = 0; c < {inside}; ++c)"
+    over = f"for (int k = 0; k < {kernel[-1]}; ++k)"
+    safe = window.begins[-1] <= 0 and (line - 1) * shift + span - window.begins[-1] < inputs[-1]
+    if dense and is_packed:
+        # Places of the last axis and channels lie one after another, in the array as among the weights.
+        fast = f"""{{
+      __global const T* p = row + ix * {xs[-1]};
+      __global const T* wk = {weights("first")};
+      for (int c = 0; c < {kernel[-1] * inside}; ++c) {{
+      {inner(plain)}
+      }} }}"""
+    else:
+        fast = f"""{over} {{
+      __global const T* p = row + (ix + k * {window.dilations[-1]}) * {xs[-1]};
+      __global const T* wk = {weights("first + k")};
+      {loop} {{
+      {inner(plain)}
+      }} }}"""
+    if safe:
+        out.append(f"    {fast}")
+    else:
+        out.append(f"    if (ix >= 0 && ix + {end + span} < {inputs[-1]}) {fast}")
+        out.append(f"""    else {over} {{
+      const int at = ix + k * {window.dilations[-1]};
+      __global const T* p = row + at * {xs[-1]};
+      __global const T* wk = {weights("first + k")};
+      {loop} {{
+      {inner(careful)}
+      }} }}""")
+    out.extend("  }" for _ in axes)
+
+    position = " + ".join([f"(size_t)rest * {yn}", *(f"(size_t)o{axis} * {ys[axis]}" for axis in axes)])
+    out.append(f"  const size_t to = {position} + (size_t)ox * {ys[-1]} + (size_t)(g * {outside} + o) * {yc};")
+    channel = f"g * {outside} + o"
+    kind = sums(dtype)
+    for r in range(block.rows):
+        for j in range(block.vectors):
+            name, offset = f"s{r}_{j}", j * block.width
+            out.append(f"  {name} += LOADV(b + {channel} + {offset});" if bias else "")
+            here = f"to + {r * ys[-1] + offset * yc}"
+            if last:
+                out.append(f"  {name} += LOADV(r + {here});" if residual else "")
+                out.append(f"  {act.opencl(activation, name, kind, 'AV')} STOREV(y + {here}, {name});")
+                continue
+            if residual:
+                out.append(f"  {name} += {panels.gathered(f'r + {here}', yc, block.width)};")
+            out.append(f"  {act.opencl(activation, name, kind, 'AV')}")
+            lanes = [f".s{lane:x}" for lane in range(block.width)] if block.width > 1 else [""]
+            out.append("  " + " ".join(f"y[{here} + {lane * yc}] = {name}{part};" for lane, part in enumerate(lanes)))
+    return "\n".join(filter(str.strip, out)) + "\n"
+
+
+def _depthwise(
+    signature: Signature, window: Window, last: bool, activation: Activation, bias: bool, residual: bool
+) -> str:
+    y, x, w = (signature.shapes[name] for name in ("y", "x", "w"))
+    count, kernel, inputs, outputs = channels(x, last), w[2:], spatial(x, last), spatial(y, last)
+    xs, xc, xn = strides_of(inputs, count, last)
+    out = [f"  size_t id = get_global_id(0);\n  if (id >= {size(y)}) return;\n  size_t rest = id;"]
+    axes = [*range(len(kernel))]
+    if last:
+        out.append(f"  const int c = rest % {count}; rest /= {count};")
+    for axis in reversed(axes):
+        out.append(f"  const int o{axis} = rest % {outputs[axis]}; rest /= {outputs[axis]};")
+    if not last:
+        out.append(f"  const int c = rest % {count}; rest /= {count};")
+    out.append(f"  x += rest * {xn} + (size_t)c * {xc}; w += c * {size(kernel)};\n  A s = 0;")
+    for axis in axes:
+        at = f"o{axis} * {window.strides[axis]} - {window.begins[axis]} + k{axis} * {window.dilations[axis]}"
+        out.append(f"  for (int k{axis} = 0; k{axis} < {kernel[axis]}; ++k{axis}) {{ const int i{axis} = {at};")
+    place = "0"
+    for axis in axes:
+        place = f"({place}) * {kernel[axis]} + k{axis}"
+    there = " && ".join(f"(uint)i{axis} < {inputs[axis]}u" for axis in axes)
+    where = " + ".join(f"(size_t)i{axis} * {xs[axis]}" for axis in axes)
+    out.append(f"    if ({there}) s = fma((A)x[{where}], (A)w[{place}], s);")
+    out.append("  " + "}" * len(axes))
+    out.append("  s += b[c];" if bias else "")
+    out.append("  s += r[id];" if residual else "")
+    out.append(f"  {act.opencl(activation, 's', sums(signature.dtypes['y']))} y[id] = s;")
+    return "\n".join(filter(str.strip, out)) + "\n"

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sums of products in registers: the OpenCL C that convolutions and products of matrices are made of.
+
+A work-item makes a block of ``rows`` by ``columns`` results: rows are pixels or rows of a matrix, columns are output
+channels or columns of a matrix. For every term of the sums it loads the columns' weights as vectors, once, and each
+row's number, which is spread over a vector: rows + vectors loads for rows * vectors fused multiply-adds. (Register
+blocking as in Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008.) The last block of a
+line begins where it still fits, and does some of its predecessor's work once more: there is no code for remainders, and
+both write the same numbers.
+
+Weights that are constants are packed once into panels: the weights of a block of columns one after another, in the
+order of the sums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from syclsched.kernels.common import ceil_div
+from syclsched.kernels.nn.source import BYTES, TYPES, sums
+from syclsched.model.operation import DeviceLimits, Launch
+
+#: Bytes of the vectors: one AVX-512 register; compilers split them where registers are shorter.
+VECTOR_BYTES: Final = 64
+#: Rows of a block at most: with two vectors each 28 sums, which leaves registers for what is multiplied.
+ROWS: Final = 14
+#: Work-groups a compute unit should get: blocks are large, so the last one decides when all are done.
+GROUPS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What one work-item makes.
+
+    Parameters
+    ----------
+    rows : int
+        Rows.
+    vectors : int
+        Vectors of columns.
+    width : int
+        Elements of a vector.
+    """
+
+    rows: int
+    vectors: int
+    width: int
+
+    @property
+    def columns(self) -> int:
+        """Columns."""
+        return self.vectors * self.width
+
+    @classmethod
+    def of(cls, rows: int, columns: int, dtype: str) -> Block:
+        """Return a good block for lines of so many rows, and so many columns."""
+        full = VECTOR_BYTES // BYTES[sums(dtype)]
+        # Of the heights that waste least, the greatest.
+        tall = min(range(1, min(rows, ROWS) + 1), key=lambda r: (ceil_div(rows, r) * (r + 3), -r))
+        wanted = 2 if tall > 6 else 4 if tall > 3 else 8
+        width = full
+        while width > columns:
+            width //= 2
+        vectors = 1
+        while vectors * 2 <= wanted and vectors * 2 * width <= columns:
+            vectors *= 2
+        return cls(tall, vectors, width)
+
+
+def starts(extent: int, step: int) -> int:
+    """Return how many blocks of ``step`` cover ``extent``."""
+    return ceil_div(extent, step)
+
+
+def launch(limits: DeviceLimits, items: int) -> Launch:
+    """Return an index space for blocks: groups small enough to be dealt out evenly."""
+    size = 1
+    while size * 2 <= min(limits.max_work_group_size, 16) and items >= GROUPS * limits.compute_units * size * 2:
+        size *= 2
+    return Launch((max(1, ceil_div(items, size)) * size,), (size,))
+
+
+def vector(kind: str, width: int) -> str:
+    """Return an OpenCL C vector type; the scalar itself for a width of 1."""
+    return kind if width == 1 else f"{kind}{width}"
+
+
+def preamble(block: Block, dtype: str) -> str:
+    """Return ``AV`` (a vector of sums), ``LOADV``, ``STOREV`` and the hint not to take vectors apart."""
+    total, width = TYPES[sums(dtype)], block.width
+    av = vector(total, width)
+    suffix = "" if width == 1 else str(width)
+    load = f"vload{width}(0, p)" if width > 1 else "*(p)"
+    store = f"vstore{width}(v, 0, p)" if width > 1 else "*(p) = (v)"
+    if dtype == "float16":
+        load, store = f"vload_half{suffix}(0, p)", f"vstore_half{suffix}(v, 0, p)"
+    # A hint of a scalar type would allow the compiler to take the vectors apart.
+    hint = f"__attribute__((vec_type_hint({av})))" if width > 1 else ""
+    return f"typedef {av} AV;\n#define LOADV(p) {load}\n#define STOREV(p, v) {store}\n#define WHOLE_VECTORS {hint}\n"
+
+
+def declare(block: Block) -> str:
+    """Return the declaration of the sums, all zero."""
+    names = (f"s{r}_{j} = (AV)0" for r in range(block.rows) for j in range(block.vectors))
+    return f"AV {', '.join(names)};"
+
+
+def gathered(pointer: str, stride: int, width: int) -> str:
+    """Return a vector of elements that lie ``stride`` apart."""
+    if width == 1:
+        return f"(AV)({pointer})[0]"
+    return f"(AV)({', '.join(f'(A)({pointer})[{lane * stride}]' for lane in range(width))})"
+
+
+def step(block: Block, values: list[str], weights: str, *, lanes: int = 1) -> str:
+    """Return the code of one term of all sums.
+
+    Parameters
+    ----------
+    block : Block
+        The block.
+    values : list of str
+        For each row, the expression of its number.
+    weights : str
+        The pointer to the weight of the first column.
+    lanes : int, optional
+        How far apart the weights of neighbouring columns lie.
+    """
+    lines = []
+    for j in range(block.vectors):
+        if lanes == 1:
+            lines.append(f"const AV w{j} = LOADV({weights} + {j * block.width});")
+        else:
+            lines.append(f"const AV w{j} = {gathered(f'{weights} + {j * block.width * lanes}', lanes, block.width)};")
+    for r, value in enumerate(values):
+        updates = " ".join(f"s{r}_{j} = fma((AV)v, w{j}, s{r}_{j});" for j in range(block.vectors))
+        lines.append(f"{{ const A v = {value}; {updates} }}")
+    return "\n      ".join(lines)
+
+
+def packed(weights: Any, columns: int, block: Block) -> Any:
+    """Return weights (groups, columns, terms) as panels (groups, panels, terms, columns of a block)."""
+    import numpy as np
+
+    count = starts(columns, block.columns)
+    begins = [min(panel * block.columns, columns - block.columns) for panel in range(count)]
+    pieces = [weights[:, begin : begin + block.columns].transpose(0, 2, 1) for begin in begins]
+    return np.ascontiguousarray(np.stack(pieces, axis=1))
