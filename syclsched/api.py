@@ -465,7 +465,7 @@ def _planned_and_open(
     where = platform if platform is not None else (discover() if plan is None else plan.platform)
     if memory_limit is not None:
         if plan is not None:
-            check_planned(plan.peak_bytes, plan.platform, memory_limit)
+            check_planned(plan.needed_bytes, plan.platform, memory_limit)
         where = with_memory_limit(where, memory_limit)
     live = open_devices(where)
     try:

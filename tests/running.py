@@ -11,6 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from syclsched.model.access import AccessMode
+from syclsched.model.constant import Constant, constant
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Signature, Work
 from syclsched.model.plan import Plan
@@ -174,6 +175,8 @@ def sequential(graph: TaskGraph, inputs: Mapping[str, Any]) -> dict[str, Any]:
         host = next(i for i in task.operation.implementations if i.kind == "host")
         arguments = {parameter: values[array] for parameter, array in task.arguments.items()}
         arguments |= {parameter: arguments[parameter][i:j] for parameter, (i, j) in task.rows.items()}
+        arguments |= {name: arguments[name].reshape(task.signature.shapes[name]) for name in task.reshaped}
+        arguments |= {parameter: constant.data for parameter, constant in task.constants.items()}
         with np.errstate(over="ignore"):
             host.load(task.signature)(**arguments, **task.signature.scalars)
     return values
@@ -201,12 +204,19 @@ def graphs(draw: st.DrawFn, max_tasks: int = 16, ranges: bool = False) -> TaskGr
         graph.array(f"a{i}", (size,), DTYPE, temporary=draw(st.integers(0, 3)) == 0)
         for i in range(draw(st.integers(2, 5)))
     ]
+    constants = [constant(np.arange(n, n + size), DTYPE, name=f"c{n}") for n in range(2)]
     for index in range(draw(st.integers(1, max_tasks))):
         x, y = draw(st.permutations(arrays))[:2]
         x, y = draw(parts(x, y)) if ranges else (x, y)
+        if draw(st.integers(0, 5)) == 0:
+            x = draw(st.sampled_from(constants)).part((0, y.shape[0]))
         choice = draw(st.integers(0, 9))
         if choice == 0:
             graph.barrier(name=f"t{index}")
+        elif choice == 1 and size % 2 == 0 and not isinstance(x, Constant) and x.shape == y.shape == (size,):
+            shape = draw(st.sampled_from([(size // 2, 2), (2, size // 2), (1, size, 1)]))
+            one, other = (graph.arrays[getattr(a, "array", a).name].reshaped(shape) for a in (x, y))
+            graph.kernel(ASSIGN, name=f"t{index}", x=one, y=other)
         elif choice < 4:
             graph.kernel(ASSIGN, name=f"t{index}", x=x, y=y)
         else:

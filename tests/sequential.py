@@ -30,6 +30,8 @@ def run_on_host(graph: TaskGraph, skip: frozenset[str] = frozenset()) -> Mapping
         host = next(i for i in known if i.kind == "host")
         arguments: dict[str, Any] = {p: values[a] for p, a in task.arguments.items()}
         arguments |= {p: arguments[p][i:j] for p, (i, j) in task.rows.items()}
+        arguments |= {p: arguments[p].reshape(task.signature.shapes[p]) for p in task.reshaped}
+        arguments |= {p: constant.data for p, constant in task.constants.items()}
         host.load(task.signature)(**arguments, **task.signature.scalars)
     return values
 

@@ -91,7 +91,7 @@ def plan_for(
         if given is not None:
             verify(given, graph)
             if memory_limit is not None:
-                check_planned(given.peak_bytes, given.platform, parse_memory_limit(memory_limit) or "")
+                check_planned(given.needed_bytes, given.platform, parse_memory_limit(memory_limit) or "")
             if not needs_devices:
                 yield Planned(given, None)
                 return

@@ -60,10 +60,10 @@ def signature_text(signature: Signature) -> str:
     Returns
     -------
     str
-        For instance ``a:float32[64,64] b:float32[64] alpha=1.5``; parameters sorted by name.
+        For instance ``a:float32[64,64] b:float32[64]! alpha=1.5``; parameters sorted by name, ``!`` behind constants.
     """
     arrays = [
-        f"{name}:{signature.dtypes[name]}[{','.join(map(str, shape))}]"
+        f"{name}:{signature.dtypes[name]}[{','.join(map(str, shape))}]{'!' if name in signature.constants else ''}"
         for name, shape in sorted(signature.shapes.items())
     ]
     return " ".join([*arrays, *(f"{name}={value!r}" for name, value in sorted(signature.scalars.items()))])

@@ -246,7 +246,8 @@ def _class_key(task: Task) -> object:
     if signature is None:
         return None
     # By identity: hashing an operation takes longer than all the rest, and the cost class keeps it alive.
-    return id(task.operation), _items(signature.shapes), _items(signature.dtypes), _items(signature.scalars)
+    arrays = _items(signature.shapes), _items(signature.dtypes), signature.constants
+    return id(task.operation), *arrays, _items(signature.scalars)
 
 
 def _items(mapping: Mapping[str, object]) -> tuple[tuple[str, object], ...]:

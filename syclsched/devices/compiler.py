@@ -128,6 +128,7 @@ def signature_key(signature: Signature) -> Hashable:
         tuple(signature.shapes.items()),
         tuple(signature.dtypes.items()),
         tuple((name, type(value), value) for name, value in signature.scalars.items()),
+        signature.constants,
     )
 
 

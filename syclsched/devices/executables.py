@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 from syclsched.devices.arguments import BoundArray, flatten_scalar, scalar_dtype
@@ -43,6 +45,18 @@ class Executable(Protocol):
     @property
     def function(self) -> Callable[..., Any] | None:
         """The Python function of a host implementation; None for what is submitted."""
+        ...
+
+    def with_constants(self, arrays: Mapping[str, Any], uploads: tuple[Any, ...]) -> Executable:
+        """Return the same with some arguments given for good.
+
+        Parameters
+        ----------
+        arrays : Mapping[str, usm_ndarray or numpy.ndarray]
+            By parameter name; of NumPy for a function of the host.
+        uploads : tuple
+            What keeps them.
+        """
         ...
 
     def bind(self, arguments: Mapping[str, Argument]) -> Submission:
@@ -154,6 +168,7 @@ class KernelExecutable:
         "function",
         "global_range",
         "local_range",
+        "uploads",
     )
 
     def __init__(
@@ -176,16 +191,32 @@ class KernelExecutable:
         self._descriptors = descriptors
         self._scalars = {p.name: scalar_dtype(p, signature) for p in operation.parameters if not p.is_array}
         self._array_count = len(operation.arrays)
+        #: What keeps the constants among its arguments.
+        self.uploads: tuple[Any, ...] = ()
         # In order: the name of an array, or a scalar ready to be passed.
         self._parts: list[str | list[Any]] = [
             p.name if p.is_array else self._flat_scalar(p.name, signature.scalars[p.name]) for p in operation.parameters
         ]
         self._names = [p.name for p in operation.parameters]
 
+    def with_constants(self, arrays: Mapping[str, Any], uploads: tuple[Any, ...]) -> KernelExecutable:
+        """Return the same with some arguments given for good; see `Executable.with_constants`."""
+        made = copy.copy(self)
+        made.uploads = (*self.uploads, *uploads)
+        made._array_count -= len(arrays)
+        made._parts = [
+            self._flat_array(arrays[part]) if isinstance(part, str) and part in arrays else part for part in self._parts
+        ]
+        return made
+
     @property
     def arguments_count(self) -> int:
         """How many arguments the kernel takes, if arrays are passed as bare pointers."""
         return sum(1 if isinstance(part, str) else len(part) for part in self._parts)
+
+    def _flat_array(self, array: Argument) -> list[Any]:
+        bound = array if isinstance(array, BoundArray) else BoundArray(array)
+        return bound.flat if self._descriptors else bound.pointer
 
     def _flat_scalar(self, name: str, value: Scalar) -> list[Any]:
         return flatten_scalar(name, value, self._scalars[name], complex_as_parts=self._descriptors)
@@ -207,10 +238,7 @@ class KernelExecutable:
             if not isinstance(part, str):
                 flat += part
                 continue
-            array = arguments[part]
-            if not isinstance(array, BoundArray):
-                array = BoundArray(array)
-            flat += array.flat if self._descriptors else array.pointer
+            flat += self._flat_array(arguments[part])
         return KernelSubmission(self._kernel, flat, self.global_range, self.local_range)
 
 
@@ -221,16 +249,22 @@ class LibraryExecutable:
     call: Callable[[Any, Mapping[str, Argument], list[Any]], Any]
     scalars: Mapping[str, Scalar]
     where: str
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    uploads: tuple[Any, ...] = ()
 
     @property
     def function(self) -> None:
         """None: it is submitted."""
         return None
 
+    def with_constants(self, arrays: Mapping[str, Any], uploads: tuple[Any, ...]) -> LibraryExecutable:
+        """Return the same with some arguments given for good; see `Executable.with_constants`."""
+        return replace(self, constants={**self.constants, **arrays}, uploads=(*self.uploads, *uploads))
+
     def bind(self, arguments: Mapping[str, Argument]) -> Submission:
         """Keep the arguments; see `Executable.bind`."""
         arrays = {name: a.array if isinstance(a, BoundArray) else a for name, a in arguments.items()}
-        return LibrarySubmission(self.call, {**self.scalars, **arrays}, self.where)
+        return LibrarySubmission(self.call, {**self.scalars, **self.constants, **arrays}, self.where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +281,15 @@ class SequenceExecutable:
         """None: it is submitted."""
         return None
 
+    def with_constants(self, arrays: Mapping[str, Any], uploads: tuple[Any, ...]) -> SequenceExecutable:
+        """Return the same with some arguments given for good to every step; see `Executable.with_constants`."""
+        made = []
+        for step, wiring in self.steps:
+            own = {mine: arrays[whole] for mine, whole in wiring if whole in arrays}
+            left = tuple((mine, whole) for mine, whole in wiring if whole not in arrays)
+            made.append((step.with_constants(own, uploads) if own else step, left))
+        return SequenceExecutable(made)
+
     def bind(self, arguments: Mapping[str, Argument]) -> Submission:
         """Bind every step; see `Executable.bind`."""
         if not self.steps:
@@ -262,6 +305,10 @@ class HostExecutable:
 
     function: Callable[..., Any]
     where: str
+
+    def with_constants(self, arrays: Mapping[str, Any], uploads: tuple[Any, ...]) -> HostExecutable:
+        """Return the same with some arguments given for good; see `Executable.with_constants`."""
+        return HostExecutable(partial(self.function, **arrays), self.where)
 
     def bind(self, arguments: Mapping[str, Argument]) -> Submission:
         """Refuse: a host function is called, not submitted."""

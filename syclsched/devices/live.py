@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any, Literal
 
+from syclsched.devices.constants import Uploads
 from syclsched.devices.discovery import distrust
 from syclsched.devices.facts import DeviceFacts, FoundDevice, find_devices
 from syclsched.devices.pool import MemoryInfo
@@ -112,6 +113,8 @@ class LiveDevices:
         self._closed = self._left_behind = False
         #: Where memory comes from.
         self.pools = Pools(platform, self.allocator_queue)
+        #: What puts constants there.
+        self.uploads = Uploads(self.allocator_queue, self.pools.kind)
 
     def sycl_device(self, name: str) -> Any:
         """Return the ``dpctl.SyclDevice`` of a device.

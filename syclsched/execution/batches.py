@@ -106,8 +106,7 @@ class Commands:
     def _bind(self, node: Node) -> Submission:
         """Return what an instruction launches, with its arguments."""
         queue, work = self._queues[node.lane], self._work[node.id]
-        arguments = {name: self._buffer(buffer).bound(node.lane, queue) for name, buffer in work.buffers.items()}
-        return self._executables[node.id].bind(arguments)
+        return self._executables[node.id].bind(work.bound(node.lane, queue, self._buffer))
 
     def _make(self, node: Node) -> Command | None:
         instruction, work = node.instruction, self._work.get(node.id)

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from syclsched.devices.constants import uploaded_bytes
 from syclsched.devices.submission_library import load_library
 from syclsched.errors import ExecutionError, SyclschedError
 from syclsched.execution.buffers import NumpyArray
@@ -83,7 +84,7 @@ class Runner:
         self.plan, self._prepared = prepared.plan, prepared
         self._devices = frozenset(lane.device for lane in prepared.plan.lanes)
         queues = queues_of(prepared.plan, live)
-        self._executables = compile_work(self._prepared.program, self._prepared.work, queues)
+        self._executables = compile_work(self._prepared.program, self._prepared.work, queues, live.uploads)
         library = load_library()
         self.why_not_replayed = (
             "the package was built without its C parts, or they are switched off"
@@ -108,6 +109,11 @@ class Runner:
     def replayed(self) -> bool:
         """Whether runs are handed to the devices from C; `why_not_replayed` says why not."""
         return self._ring is not None
+
+    @property
+    def constant_bytes(self) -> dict[str, int]:
+        """Bytes of constants in device memory by memory space, in the form in which implementations take them."""
+        return uploaded_bytes(self._executables.values())
 
     def run(self, inputs: Mapping[str, Any] | None = None) -> Run:
         """Start a run with new data, and return at once.

@@ -48,7 +48,7 @@ class LiveBuffer:
         self.block = block
         #: Whether somebody else has the memory now: one answer for the whole and its parts.
         self._shared = [False]
-        self._views: dict[int, BoundArray] = {}
+        self._views: dict[int | tuple[int, tuple[int, ...]], BoundArray] = {}
         self._parts: dict[RowRange, LiveBuffer] = {}
 
     def part(self, start: int, stop: int) -> LiveBuffer:
@@ -87,7 +87,7 @@ class LiveBuffer:
         if self.block is not None and not self._shared[0]:
             self.block.give_back()
 
-    def bound(self, lane: int, queue: Any) -> BoundArray:
+    def bound(self, lane: int, queue: Any, shape: tuple[int, ...] | None = None) -> BoundArray:
         """Return it as an argument for a lane's queue, without a copy.
 
         Parameters
@@ -96,15 +96,18 @@ class LiveBuffer:
             Index of the lane; hashing it is cheaper than hashing the queue.
         queue : dpctl.SyclQueue
             Of that lane.
+        shape : tuple of int, optional
+            If not its own.
         """
-        view = self._views.get(lane)
+        key = lane if shape is None else (lane, shape)
+        view = self._views.get(key)
         if view is None:
-            view = self._views[lane] = BoundArray(self.usm_array(queue))
+            view = self._views[key] = BoundArray(self.usm_array(queue, shape))
         return view
 
-    def usm_array(self, queue: Any) -> Any:
-        """Return it as `usm_ndarray` on a queue, without a copy."""
-        return memory.as_usm_array(self.storage, self.array.shape, self.array.dtype, queue)
+    def usm_array(self, queue: Any, shape: tuple[int, ...] | None = None) -> Any:
+        """Return it as `usm_ndarray` on a queue, without a copy; its own shape if none is given."""
+        return memory.as_usm_array(self.storage, self.array.shape if shape is None else shape, self.array.dtype, queue)
 
     def numpy(self, *, writable: bool) -> NumpyArray:
         """Return it as NumPy array, without a copy.
@@ -187,6 +190,11 @@ class BufferTable:
         self._blocks: list[Block] = []
         self._laid_out: dict[int, LiveBuffer] = {}
         self._last: dict[Buffer, int] = {}
+
+    @property
+    def uploads(self) -> Any:
+        """What puts constants where USM memory comes from."""
+        return self._live.uploads
 
     def add_input(self, name: str, data: NumpyArray, *, private: bool) -> None:
         """Put an input in the host's space.

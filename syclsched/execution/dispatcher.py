@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from syclsched.devices.commands import Command
+from syclsched.devices.constants import uploaded_bytes
 from syclsched.devices.executables import Executable, submits_itself
 from syclsched.devices.submission_library import load_library
 from syclsched.devices.submission_loop import SubmissionLoop
@@ -200,7 +201,8 @@ class Dispatcher(Followed):
 
     def _prepare(self) -> None:
         """Compile everything, get memory, make the lanes, and read the clocks, before the first submission."""
-        self._executables = compile_work(self.program, self._work, self._queues)
+        self._executables = compile_work(self.program, self._work, self._queues, self.buffers.uploads)
+        self.counts.constant_bytes = uploaded_bytes(self._executables.values())
         self.buffers.prepare(self._room.prepared.values(), self._users())
         self._lanes = LaneSet(
             self.program.plan,

@@ -12,6 +12,7 @@ import numpy as np
 from syclsched.devices import faultpoints
 from syclsched.devices.command_list import CommandList
 from syclsched.devices.commands import Command
+from syclsched.devices.constants import uploaded_bytes
 from syclsched.devices.joined import join_key
 from syclsched.devices.performance import LocalQueues, Performance, local_queues
 from syclsched.devices.submission_loop import SubmissionLoop
@@ -60,6 +61,11 @@ class Ring:
         self._make = partial(Generation, prepared, executables, library, queues, live, self.worker, self._clocks)
         self.generations: list[Generation] = [self._make()]
         self._clocks.generations = self.generations
+
+    @property
+    def constant_bytes(self) -> dict[str, int]:
+        """Bytes of constants by memory space; all generations read the same."""
+        return self.generations[0].constant_bytes
 
     def grow(self, count: int) -> None:
         """Have at least so many generations.
@@ -172,6 +178,8 @@ class Generation:
     ) -> None:
         self._prepared = prepared
         self._executables = executables
+        #: Bytes of constants by memory space.
+        self.constant_bytes = uploaded_bytes(executables.values())
         self._with_status = {number: piece for number, piece in prepared.work.items() if piece.status is not None}
         plan, program = prepared.plan, prepared.program
         lanes = by_index(plan, queues)
@@ -240,6 +248,7 @@ class Generation:
             self._clocks.maps,
             record=record,
         )
+        made.counts.constant_bytes = self.constant_bytes
         if isinstance(made, PerformedReplay) and self._performance is not None:
             made.performance = self._performance
         return cast(AnyReplay, made)

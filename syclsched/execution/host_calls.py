@@ -41,7 +41,7 @@ def host_call(
 
     if not task.retries:
         return call
-    modes = {p.name: p.mode for p in work.operation.arrays if p.mode is not None}
+    modes = {p.name: p.mode for p in work.arrays if p.mode is not None}
     updated = [arguments[name] for name, mode in modes.items() if mode.reads and mode.writes]
 
     def persist() -> object:

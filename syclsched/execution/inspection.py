@@ -49,7 +49,7 @@ class UndeclaredWrites:
     def before(self, instruction: Instruction, work: Work) -> None:
         """Add up everything that the task must leave as it is."""
         written: dict[Buffer, list[Extent]] = {}
-        for parameter in work.operation.arrays:
+        for parameter in work.arrays:
             if parameter.mode is not None and parameter.mode.writes:
                 live = self._buffers[work.buffers[parameter.name]]
                 memory = self._buffers.memory_of(work.buffers[parameter.name])
@@ -92,7 +92,7 @@ class UndeclaredWrites:
     def _declared(self, work: Work, memory: Buffer) -> str:
         names = [
             work.buffers[p.name][0]
-            for p in work.operation.arrays
+            for p in work.arrays
             if p.mode is not None and p.mode.writes and self._buffers.memory_of(work.buffers[p.name]) == memory
         ]
         return ", ".join(names)
@@ -112,7 +112,7 @@ class UnwrittenReads:
 
     def before(self, instruction: Instruction, work: Work) -> None:
         """Look for the pattern in what the task reads."""
-        for parameter in work.operation.arrays:
+        for parameter in work.arrays:
             if parameter.mode is None or not parameter.mode.reads:
                 continue
             live = self._buffers[work.buffers[parameter.name]]
@@ -148,14 +148,14 @@ class NotFinite:
         """Count what is not finite in what the task updates: it will not be there afterwards."""
         self._inputs = {
             p.name: int((~_finite(self._buffers[work.buffers[p.name]])).sum())
-            for p in work.operation.arrays
+            for p in work.arrays
             if p.mode is not None and p.mode.reads and p.mode.writes
         }
 
     def after(self, instruction: Instruction, work: Work) -> TaskFailedError | None:
         """Look at what the task wrote."""
         what = []
-        for parameter in work.operation.arrays:
+        for parameter in work.arrays:
             if parameter.mode is None or not parameter.mode.writes:
                 continue
             live = self._buffers[work.buffers[parameter.name]]
@@ -173,7 +173,7 @@ class NotFinite:
 
     def _inputs_state(self, work: Work) -> list[str]:
         found = []
-        for parameter in work.operation.arrays:
+        for parameter in work.arrays:
             if parameter.mode is None or not parameter.mode.reads:
                 continue
             live = self._buffers[work.buffers[parameter.name]]

@@ -240,7 +240,7 @@ class DeviceLane:
         return submit_fence(self.queue, depends)
 
     def _launch(self, lane: int, work: Work, executable: Executable, depends: list[Any]) -> Any:
-        arguments = {name: self._buffers[buffer].bound(lane, self.queue) for name, buffer in work.buffers.items()}
+        arguments = work.bound(lane, self.queue, self._buffers.__getitem__)
         submission = executable.bind(arguments)
         if not work.implementation.is_kernel:
             # A kernel's scalars are copied when it is submitted and its arrays are the run's; a library's may not be.
@@ -378,10 +378,11 @@ def host_arguments(work: Work, buffers: BufferTable | Mapping[Buffer, Any]) -> d
         Arrays that are only read are read-only, so that a function cannot write to an input.
     """
     arguments: dict[str, Any] = work.scalars
-    for parameter in work.operation.arrays:
+    shapes = work.shapes
+    for parameter in work.arrays:
         assert parameter.mode is not None
         view = buffers[work.buffers[parameter.name]].numpy(writable=parameter.mode.writes)
-        arguments[parameter.name] = view
+        arguments[parameter.name] = view.reshape(shapes[parameter.name]) if parameter.name in shapes else view
     return arguments
 
 

@@ -93,6 +93,8 @@ class Counts:
     peak_bytes: dict[str, int] = field(default_factory=dict)
     #: Most bytes held for them: with padding, what was got before its time, and what lay between them.
     held_bytes: dict[str, int] = field(default_factory=dict)
+    #: Bytes of constants in the form in which implementations take them, by memory space.
+    constant_bytes: dict[str, int] = field(default_factory=dict)
     #: Tasks whose host function raised and was called again, as often as it was.
     retried: list[str] = field(default_factory=list)
 
@@ -138,6 +140,7 @@ def make_trace(plan: Plan, records: Mapping[int, Record], clocks: Mapping[str, C
         submissions=counts.submissions,
         peak_bytes=dict(counts.peak_bytes),
         held_bytes=dict(counts.held_bytes),
+        constant_bytes=dict(counts.constant_bytes),
     )
 
 

@@ -109,6 +109,11 @@ class Run:
         dispatcher.start()
 
     @property
+    def constant_bytes(self) -> dict[str, int]:
+        """Bytes of constants in device memory by memory space, in the form in which implementations take them."""
+        return dict(self.counts.constant_bytes)
+
+    @property
     def plan(self) -> Plan:
         """What is run; of a run that decides as it goes what has happened, once it is over."""
         return self._dispatcher.program.plan if self._recovering is None else self._recovering.plan

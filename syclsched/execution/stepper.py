@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from syclsched.devices.constants import uploaded_bytes
 from syclsched.devices.executables import Executable
 from syclsched.errors import DeadlineError, ExecutionError, MemoryLimitError, SyclschedError, TaskFailedError
 from syclsched.execution.buffers import BufferTable
@@ -163,7 +164,8 @@ class Stepper(Followed):
                 self.when_finished = None
 
     def _prepare(self) -> None:
-        self._executables = compile_work(self.program, self._work, self._queues)
+        self._executables = compile_work(self.program, self._work, self._queues, self.buffers.uploads)
+        self.counts.constant_bytes = uploaded_bytes(self._executables.values())
         self._lanes = LaneSet(
             self.program.plan,
             self._queues,

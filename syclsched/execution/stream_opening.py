@@ -14,6 +14,7 @@ from syclsched.execution.stream import Inputs, Stream, Way
 from syclsched.execution.stream_flight import DispatchedFlight, Flight, StagedFlight, check_room, most_in_flight
 from syclsched.execution.stream_prediction import Forecast, forecast
 from syclsched.execution.stream_rounds import interleaved, one_by_one
+from syclsched.planning.constants import room_beside
 
 if TYPE_CHECKING:
     from syclsched.execution.bound import Runner
@@ -71,12 +72,13 @@ def _way_of(runner: Runner, prepared: Prepared, ring: Ring | None, in_flight: in
     """Return how generations go, with memory for them."""
     plan, program = prepared.plan, prepared.program
     nbytes = dict(plan.peak_bytes if prepared.layout is None else prepared.layout.nbytes)
+    room = room_beside(plan.platform, plan.constant_bytes)
     rounds = interleaved(program) if ring is not None and in_flight != 1 else None
     if in_flight is None:
         wanted = _DOUBLE if rounds is None else rounds.stages + 1
-        most, _ = most_in_flight(plan.platform, nbytes)
+        most, _ = most_in_flight(room, nbytes)
         in_flight = max(1, wanted if most is None else min(wanted, most))
-    check_room(plan.platform, nbytes, in_flight, plan.name)
+    check_room(room, nbytes, in_flight, plan.name)
     flight: Flight
     predict: Callable[[], Forecast | None]
     if ring is None:

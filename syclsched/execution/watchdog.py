@@ -157,20 +157,27 @@ class Watchdog:
     def _run(self) -> None:
         idle = 0
         while True:
-            watches = [(r, r.watch) for r in list(unfinished) if r.watch is not None and r.hung is None]
-            idle = 0 if watches else idle + 1
-            for resources, watch in watches:
-                try:
-                    watch.look(time.monotonic())
-                except Exception:  # one run's trouble must not end the watch over the others
-                    _LOGGER.exception("the watchdog could not look at %r", resources.engine)
-                    resources.watch = None
-            tick_s = min([TICK_S, *(watch.tick_s for _, watch in watches)])
-            del watches  # what it holds must not live until the next look
+            tick_s = _look_at_all()
+            idle = 0 if tick_s is not None else idle + 1
             with self._changed:
                 self._asleep = idle > _IDLE_LOOKS and not any(_is_watched(resources) for resources in list(unfinished))
-                self._changed.wait(None if self._asleep else tick_s)
+                self._changed.wait(None if self._asleep else tick_s or TICK_S)
                 self._asleep = False
+
+
+def _look_at_all() -> float | None:
+    """Look at all runs; return after how many seconds to look again, None if there is no run.
+
+    A function of its own, as what it holds must not live until the next look.
+    """
+    watches = [(r, r.watch) for r in list(unfinished) if r.watch is not None and r.hung is None]
+    for resources, watch in watches:
+        try:
+            watch.look(time.monotonic())
+        except Exception:  # one run's trouble must not end the watch over the others
+            _LOGGER.exception("the watchdog could not look at %r", resources.engine)
+            resources.watch = None
+    return min([TICK_S, *(watch.tick_s for _, watch in watches)]) if watches else None
 
 
 def _is_watched(resources: Resources) -> bool:

@@ -3,17 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
 from syclsched.devices.compiler import compile_task, signature_key
+from syclsched.devices.constants import Uploads
 from syclsched.devices.executables import Executable
 from syclsched.errors import IncompletePlanError, PlanError
 from syclsched.execution.program import Buffer, Program
 from syclsched.model.access import rows_name
 from syclsched.model.graph import TaskGraph
-from syclsched.model.operation import Implementation, Operation, Scalar, Signature
+from syclsched.model.operation import Implementation, Operation, Parameter, Scalar, Shape, Signature
 from syclsched.model.plan import Instruction, Lane, PlannedRows
 from syclsched.model.task import Task
 
@@ -44,6 +45,33 @@ class Work:
     signature: Signature
     buffers: dict[str, Buffer]
     writes_nothing: bool
+
+    @property
+    def arrays(self) -> tuple[Parameter, ...]:
+        """The parameters that are given arrays of the graph: all but constants."""
+        return tuple(p for p in self.operation.arrays if p.name in self.buffers)
+
+    @property
+    def shapes(self) -> dict[str, Shape]:
+        """By parameter name, the shape of what is passed under another than its own."""
+        return {name: self.signature.shapes[name] for name in self.task.reshaped}
+
+    def bound(self, lane: int, queue: Any, buffer: Callable[[Buffer], Any]) -> dict[str, Any]:
+        """Return the arrays it is passed on a lane, by parameter name.
+
+        Parameters
+        ----------
+        lane : int
+            Index of the lane.
+        queue : dpctl.SyclQueue
+            The lane's.
+        buffer : callable
+            Returns the `LiveBuffer` of a buffer.
+        """
+        if not self.task.reshaped:
+            return {name: buffer(each).bound(lane, queue) for name, each in self.buffers.items()}
+        shapes = self.shapes
+        return {name: buffer(each).bound(lane, queue, shapes.get(name)) for name, each in self.buffers.items()}
 
     @property
     def scalars(self) -> dict[str, Scalar]:
@@ -132,8 +160,10 @@ def _work(program: Program, lane: Lane, instruction: Instruction, graph: TaskGra
     return Work(task, task.operation, implementation, task.signature, buffers, nothing)
 
 
-def compile_work(program: Program, work: dict[int, Work], queues: dict[str, Any]) -> dict[int, Executable]:
-    """Compile everything a plan launches, each distinct piece once.
+def compile_work(
+    program: Program, work: dict[int, Work], queues: dict[str, Any], uploads: Uploads
+) -> dict[int, Executable]:
+    """Compile everything a plan launches, each distinct piece once, and put its constants where it runs.
 
     Parameters
     ----------
@@ -143,6 +173,8 @@ def compile_work(program: Program, work: dict[int, Work], queues: dict[str, Any]
         From `resolve_work`.
     queues : dict of str to dpctl.SyclQueue
         By lane name; host lanes have none.
+    uploads : Uploads
+        The open devices'.
 
     Returns
     -------
@@ -153,19 +185,29 @@ def compile_work(program: Program, work: dict[int, Work], queues: dict[str, Any]
     ------
     CapabilityError, ExecutionError
         From the compiler, naming operation, implementation and device.
+    MemoryLimitError
+        If there is no memory for constants.
     """
     made: dict[Hashable, Executable] = {}
+    key: tuple[Hashable, ...]
     found: dict[int, Executable] = {}
     for lane in program.plan.lanes:
         queue = queues.get(lane.name)
-        limits = None if queue is None else program.plan.platform.device(lane.device).limits
+        device = program.plan.platform.device(lane.device)
+        limits = None if queue is None else device.limits
         for instruction in lane.instructions:
             piece = work.get(instruction.id)
             if piece is None:
                 continue
             # Operations are compared by identity here: hashing one costs more than the rest of the key.
             key = (id(piece.operation), piece.implementation.name, lane.device, signature_key(piece.signature))
+            constants = piece.task.constants
+            if constants:
+                key = (*key, tuple((name, each.number) for name, each in constants.items()))
             if key not in made:
-                made[key] = compile_task(piece.operation, piece.implementation, piece.signature, queue, limits)
+                compiled = compile_task(piece.operation, piece.implementation, piece.signature, queue, limits)
+                made[key] = uploads.bind(
+                    compiled, piece.operation, piece.implementation, piece.signature, constants, queue, device.space
+                )
             found[instruction.id] = made[key]
     return found

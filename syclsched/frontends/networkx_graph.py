@@ -156,7 +156,7 @@ def from_networkx(
 def _attributes(task: Task) -> dict[str, Any]:
     scalars = {} if task.signature is None else dict(task.signature.scalars)
     found: dict[str, Any] = {"kind": task.kind, "family": task.family, "priority": task.priority}
-    found["arguments"] = {**task.arguments, **scalars}
+    found["arguments"] = {**task.arguments, **task.constants, **scalars}
     found["accesses"] = {a.array: a.mode.value for a in task.accesses}
     if task.operation is not None:
         found["operation"] = task.operation

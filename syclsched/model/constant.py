@@ -8,6 +8,7 @@ gets it once, in the form its implementations want, and keeps it for as long as 
 from __future__ import annotations
 
 import hashlib
+from itertools import count
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -17,6 +18,7 @@ from syclsched.errors import ArgumentError
 from syclsched.model.access import RowRange
 
 _KINDS = frozenset("biufc")
+_numbers = count()
 
 
 class Constant:
@@ -43,15 +45,18 @@ class Constant:
         Size in bytes.
     name : str or None
         What it is called.
+    number : int
+        Nobody else's in this process.
     """
 
-    __slots__ = ("__weakref__", "_digest", "_parts", "data", "dtype", "name", "nbytes", "shape")
+    __slots__ = ("__weakref__", "_digest", "_parts", "data", "dtype", "name", "nbytes", "number", "shape")
 
     data: np.ndarray[Any, np.dtype[Any]]
     shape: tuple[int, ...]
     dtype: str
     nbytes: int
     name: str | None
+    number: int
     _digest: str | None
     _parts: WeakValueDictionary[RowRange, Constant]
 
@@ -64,6 +69,7 @@ class Constant:
         put("dtype", view.dtype.name)
         put("nbytes", int(view.nbytes))
         put("name", name)
+        put("number", next(_numbers))
         put("_digest", None)
         put("_parts", WeakValueDictionary())
 

@@ -8,7 +8,7 @@ first compiled.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -276,6 +276,10 @@ class Implementation:
         arrays, which are uploaded. Done once for the same constants, signature, implementation and device, and kept for
         as long as something uses it. Without it constants are uploaded as they are. Not for kind ``host``. What a
         ``numba-dpex`` kernel is passed must keep its dtype and number of dimensions.
+    form : callable or None, optional
+        ``form(signature, queue) -> hashable`` says what ``prepare`` would make: what was made of the same constants is
+        shared wherever this is equal, whatever the implementation and the rest of the signature. So weights that are
+        packed alike for several sizes of the input are there once. It must name the layout in full, and who it is for.
     """
 
     name: str
@@ -287,6 +291,7 @@ class Implementation:
     revision: str = "1"
     parts: tuple[str, ...] = ()
     prepare: Prepare | None = None
+    form: Callable[[Signature, Any], Hashable] | None = None
 
     @property
     def is_kernel(self) -> bool:

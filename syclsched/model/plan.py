@@ -317,6 +317,8 @@ class Plan(_Referable):
         the original graph, and its names are those of the original.
     original_fingerprint : str or None
         Of the graph before that; None if it was not rewritten.
+    constant_bytes : dict of str to int
+        What constants take of each space, as they are, besides the peaks: an implementation may want another form.
     format : str
         The format's name and version.
     """
@@ -342,7 +344,14 @@ class Plan(_Referable):
     interval_s: NonNegative = 0.0
     recipe: Recipe = field(default_factory=Recipe)
     original_fingerprint: Name | None = None
+    constant_bytes: dict[str, Count] = field(default_factory=dict)
     format: Literal["syclsched-plan/1"] = PLAN_FORMAT
+
+    @property
+    def needed_bytes(self) -> dict[str, int]:
+        """What a run needs of each space at its peak: arrays and constants."""
+        spaces = {**self.peak_bytes, **self.constant_bytes}
+        return {space: self.peak_bytes.get(space, 0) + self.constant_bytes.get(space, 0) for space in spaces}
 
     @property
     def gap(self) -> float | None:

@@ -179,14 +179,16 @@ def _families(plan: Plan) -> list[str]:
 
 
 def _memory(plan: Plan) -> list[str]:
-    if not plan.peak_bytes:
+    if not plan.peak_bytes and not plan.constant_bytes:
         return []
+    constants = [f"{_clean(space, 20)} {format_bytes(n)}" for space, n in sorted(plan.constant_bytes.items())]
     capacity = {s.name: s.capacity_bytes for s in plan.platform.spaces}
     lines = ["Peak memory"]
     for space, nbytes in sorted(plan.peak_bytes.items())[:MAX_ROWS]:
         of = f" of {format_bytes(capacity[space])}" if capacity.get(space) else ""
         lines.append(f"  {_clean(space, 20):<20} {format_bytes(nbytes):>11}{of}")
-    return lines + _more(len(plan.peak_bytes) - MAX_ROWS)
+    lines += _more(len(plan.peak_bytes) - MAX_ROWS)
+    return [*lines, f"  and of constants: {_some(constants)}"] if constants else lines
 
 
 def _counters(plan: Plan) -> list[str]:

@@ -93,6 +93,8 @@ class Trace:
         Most bytes of arrays at once, per space.
     held_bytes : dict of str to int
         Most bytes held for them, per space: with padding, and what was got before its time.
+    constant_bytes : dict of str to int
+        Bytes of constants, per space, in the form in which implementations take them; there before and after.
     simulated : bool
         True if it comes from a simulation.
     recoveries : tuple of Recovery
@@ -114,6 +116,7 @@ class Trace:
     submissions: Count = 0
     peak_bytes: dict[str, Count] = field(default_factory=dict)
     held_bytes: dict[str, Count] = field(default_factory=dict)
+    constant_bytes: dict[str, Count] = field(default_factory=dict)
     simulated: bool = False
     recoveries: tuple[Recovery, ...] = ()
     format: Literal["syclsched-trace/1"] = TRACE_FORMAT

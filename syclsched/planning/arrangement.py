@@ -61,6 +61,8 @@ class Arrangement:
         Per space.
     counters : Counters
         What synchronisation it needs.
+    constant_bytes : dict of str to int
+        What constants take, per space.
     """
 
     known: GraphRecord
@@ -75,6 +77,7 @@ class Arrangement:
     waits: Ints
     peak_bytes: dict[str, int]
     counters: Counters
+    constant_bytes: dict[str, int]
 
     @cached_property
     def _by_lane(self) -> Ints:
@@ -138,6 +141,7 @@ class Arrangement:
             arrays=self.known.arrays,
             tasks=self.known.tasks,
             schedule=self.schedule,
+            constant_bytes=self.constant_bytes,
             lanes=tuple(
                 lane_later(Lane(key.name, key.device, key.kind), partial(self._instructions, n))
                 for n, key in enumerate(self.lanes)

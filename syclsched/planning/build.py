@@ -15,6 +15,7 @@ from syclsched.model.plan import Counters, Option, Plan
 from syclsched.model.platform import Platform
 from syclsched.model.schedule import Assignment, Schedule
 from syclsched.planning.arrangement import Arrangement
+from syclsched.planning.constants import constant_bytes, room_beside
 from syclsched.planning.evicting import EvictingPass
 from syclsched.planning.fences import count_fences
 from syclsched.planning.footprint import Footprint
@@ -108,6 +109,9 @@ class Asked(NamedTuple):
     schedule: Schedule
     durations_s: Mapping[str, float]
     assignments: Sequence[Assignment]
+    #: What constants take, by space; and the platform with the memory that is left.
+    constant_bytes: Mapping[str, int]
+    room: Platform
 
 
 class Drafted(NamedTuple):
@@ -121,12 +125,14 @@ class Drafted(NamedTuple):
 def asked(graph: TaskGraph, platform: Platform, schedule: Schedule, durations_s: Mapping[str, float]) -> Asked:
     """Return what a plan is made of."""
     known = record(graph)
-    return Asked(known, graph.name, platform, schedule, durations_s, global_order(known, schedule))
+    order = global_order(known, schedule)
+    taken = constant_bytes(known.constants, ((each.task, each.device) for each in order), platform)
+    return Asked(known, graph.name, platform, schedule, durations_s, order, taken, room_beside(platform, taken))
 
 
 def drafted(given: Asked, *, limited: bool = False, remaking: bool = False) -> Drafted:
     """Return the steps; within memory if it is limited, as `EvictingPass` makes them, which says what remaking is."""
-    known, platform = given.known, given.platform
+    known, platform = given.known, given.room
     if limited:
         draft = EvictingPass(known, platform, given.durations_s, remaking=remaking).run(given.assignments)
     else:
@@ -177,7 +183,7 @@ def finished(given: Asked, drafted: Drafted) -> Arrangement:
     lane = lane_of_step[rows.step]
     wait_starts, waits = reduce_waits(lane, edge_starts, edges, rows.phase == WORK, len(used))
     peak = footprint.peak_bytes(order)
-    check_capacity(peak, platform)
+    check_capacity(peak, given.room)
     copies = draft.steps.copies
     return Arrangement(
         known,
@@ -201,6 +207,7 @@ def finished(given: Asked, drafted: Drafted) -> Arrangement:
             copied_bytes=int(draft.steps.nbytes[copies].sum()),
             recomputed=int(np.count_nonzero(draft.steps.again)),
         ),
+        dict(given.constant_bytes),
     )
 
 

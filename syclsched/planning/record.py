@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from syclsched.model.access import Access, AccessMode
+from syclsched.model.constant import Constant
 from syclsched.model.dependencies import Dependency
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import PlannedAccess, PlannedArray, PlannedRows, PlannedTask
@@ -46,6 +47,8 @@ class GraphRecord:
         How: index into `MODES`.
     nbytes : ndarray of int64
         Size of each array.
+    constants : Mapping[str, tuple of Constant]
+        Those each task is given, for tasks that are given some.
     """
 
     fingerprint: str
@@ -61,6 +64,7 @@ class GraphRecord:
     access_array: Ints
     access_mode: Codes
     nbytes: Ints
+    constants: Mapping[str, tuple[Constant, ...]]
 
     def whole(self) -> dict[str, str]:
         """Return the array each segment belongs to."""
@@ -137,6 +141,7 @@ def _record(graph: TaskGraph, state: _State) -> GraphRecord:
         access_array=touching,
         access_mode=np.array(modes, np.uint8),
         nbytes=np.array([a.nbytes for a in arrays], np.int64),
+        constants={task.name: tuple(task.constants.values()) for task in graph.tasks if task.constants},
     )
 
 

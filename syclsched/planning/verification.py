@@ -20,6 +20,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan, PlannedArray
 from syclsched.model.segments import Segment, joined_rows
 from syclsched.planning import proof
+from syclsched.planning.constants import constant_bytes, launched, room_beside
 from syclsched.planning.liveness import check_capacity, peak_bytes
 from syclsched.planning.numbers import HOST_CALL, LAUNCH, WRITING, ReadPlan, read_plan
 from syclsched.planning.record import record
@@ -62,7 +63,7 @@ def verify(plan: Plan, graph: TaskGraph | None = None) -> None:
         _refuse(read, finding)
     _repeated(read, finding)
     _complete(read, finding)
-    _memory(read)
+    _memory(read, planned)
 
 
 def _same_graph(plan: Plan, graph: TaskGraph) -> TaskGraph:
@@ -106,14 +107,22 @@ def _implementations(read: ReadPlan, graph: TaskGraph) -> None:
             )
 
 
-def _memory(read: ReadPlan) -> None:
+def _memory(read: ReadPlan, graph: TaskGraph | None) -> None:
     plan = read.plan
     peak = peak_bytes(read.numbers, [space.name for space in plan.platform.spaces])
     if peak != plan.peak_bytes:
         raise MemoryLimitError(
             f"the plan claims peaks {dict(plan.peak_bytes)}, its instructions have {peak}", where=f"plan {plan.name!r}"
         )
-    check_capacity(peak, plan.platform)
+    constants = plan.constant_bytes
+    if graph is not None:
+        constants = constant_bytes(record(graph).constants, launched(plan), plan.platform)
+        if constants != plan.constant_bytes:
+            raise MemoryLimitError(
+                f"the plan claims {dict(plan.constant_bytes)} for constants, its instructions need {constants}",
+                where=f"plan {plan.name!r}",
+            )
+    check_capacity(peak, room_beside(plan.platform, constants))
 
 
 def _repeated(read: ReadPlan, finding: proof.Finding) -> None:

@@ -21,6 +21,11 @@ Array = np.ndarray[Any, np.dtype[Any]]
 class Queues(Protocol):
     """What is needed of `syclsched.devices.live.LiveDevices`."""
 
+    @property
+    def uploads(self) -> Any:
+        """What puts constants where devices read them."""
+        ...
+
     def queue(self, device: str, kind: Literal["compute", "copy"] = "compute", index: int = 0) -> Any:
         """Return an in-order queue with profiling."""
         ...

@@ -172,8 +172,12 @@ def _data(graph: TaskGraph, task: Task, sample_data: SampleData | None) -> dict[
     data = {}
     for parameter in task.operation.arrays:
         value = sample_data(task, parameter.name) if sample_data is not None else None
-        if value is None and parameter.mode is not AccessMode.WRITE:
+        if parameter.name in task.constants:
+            value = task.constants[parameter.name].data
+        elif value is None and parameter.mode is not AccessMode.WRITE:
             value = given.get(task.arguments[parameter.name])
+            if value is not None and parameter.name in task.reshaped:
+                value = _to_numpy(value).reshape(task.signature.shapes[parameter.name])
             rows = task.rows.get(parameter.name)
             if value is not None and rows is not None:
                 value = value[rows[0] : rows[1]]
@@ -254,6 +258,11 @@ def _time_on_device(
         kind: UsmKind = "shared" if "usm_shared_allocations" in case.device.aspects else "device"
         pristine = {name: bench.array(data[name], kind) for name in written}
         executable = compile_task(operation, case.implementation, signature, bench.queue, case.device.limits)
+        constants = case.task.constants
+        executable = live.uploads.bind(
+            executable, operation, case.implementation, signature, constants, bench.queue, case.device.space
+        )
+        data = {name: value for name, value in data.items() if name not in constants}
         # In a run other tasks come between two that touch the same data, so the caches hold little of it.
         size = sum(value.nbytes for value in data.values())
         sets = [

@@ -9,11 +9,12 @@ from typing import Any
 
 from syclsched.errors import GraphError
 from syclsched.kernels.rows import TAKE_ROWS, put_rows
+from syclsched.model.constant import Constant
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Scalar
 from syclsched.model.profile import MAX_NAME
 from syclsched.model.recipe import Cut, Recipe, chunk_name
-from syclsched.model.task import LogicalArray, Task
+from syclsched.model.task import LogicalArray, ReshapedArray, Task
 from syclsched.rewrites.held import Held, Names
 from syclsched.rewrites.record import Rewrite, RewriteCounters
 from syclsched.rewrites.regions import chunk_operation, touches
@@ -114,14 +115,21 @@ class _Cutter:
         assert signature is not None
         assert operation.split is not None
         by_rows: dict[str, Sequence[LogicalArray]] = {}
-        whole: dict[str, LogicalArray] = {}
+        whole: dict[str, LogicalArray | ReshapedArray | Constant] = {}
+        rows_of: dict[str, Constant] = {}
         for parameter in operation.arrays:
             assert parameter.mode is not None
+            constant = task.constants.get(parameter.name)
+            if constant is not None:
+                (rows_of if parameter.name in operation.split.rows else whole)[parameter.name] = constant
+                continue
             name = task.arguments[parameter.name]
             if parameter.name in operation.split.rows:
                 by_rows[parameter.name] = self._chunks(name, number, read=parameter.mode.reads)
             else:
-                whole[parameter.name] = self._whole(name, read=True)
+                array = self._whole(name, read=True)
+                seen = signature.shapes[parameter.name]
+                whole[parameter.name] = array.reshaped(seen) if parameter.name in task.reshaped else array
         names, by = [], chunk_operation(operation)
         for index, (start, stop) in enumerate(pairwise(self._bounds[number])):
             scalars: dict[str, Scalar] = dict(signature.scalars)
@@ -130,7 +138,8 @@ class _Cutter:
             arrays = {parameter: chunks[index] for parameter, chunks in by_rows.items()}
             name = self._names.fresh(chunk_name(task.name, start, stop))
             names.append(name)
-            given = {**arrays, **whole, **scalars}
+            parts = {parameter: constant.part((start, stop)) for parameter, constant in rows_of.items()}
+            given = {**arrays, **whole, **parts, **scalars}
             self._new.kernel(
                 by, name=name, priority=task.priority, deadline_s=task.deadline_s, retries=task.retries, **given
             )

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from syclsched.errors import GraphError
 from syclsched.model.access import Access
+from syclsched.model.constant import Constant
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Operation, Scalar, Signature, Step
 from syclsched.model.ordering import topological_order
@@ -62,8 +63,9 @@ def merge(graph: TaskGraph, merges: Iterable[Merge]) -> Rewrite:
 
 
 def mergeable(task: Task) -> bool:
-    """Return whether a task can become a step: not a barrier, a sequence, or one that touches parts of arrays."""
-    return task.operation is not None and not task.rows and not any(i.parts for i in task.operation.implementations)
+    """Return whether a task can become a step: no barrier, no sequence, and it takes arrays as they are."""
+    as_they_are = not task.rows and not task.reshaped
+    return task.operation is not None and as_they_are and not any(i.parts for i in task.operation.implementations)
 
 
 def _groups(graph: TaskGraph, merges: tuple[Merge, ...]) -> dict[str, int]:
@@ -117,6 +119,7 @@ def _merged_task(tasks: list[Task], found: Merge, operations: dict[object, Opera
     """Return the task that does some tasks in turn; equal ones share their operation, as the cost model likes it."""
     steps: list[Step] = []
     arrays: dict[str, str] = {}  # parameter by array
+    parameter_of: dict[Constant, str] = {}
     scalars: dict[str, Scalar] = {}
     shapes, dtypes = {}, {}
     for index, task in enumerate(tasks):
@@ -128,7 +131,11 @@ def _merged_task(tasks: list[Task], found: Merge, operations: dict[object, Opera
                 whole = f"{parameter.name}_{index}"
                 scalars[whole] = task.signature.scalars[parameter.name]
             else:
-                whole = arrays.setdefault(task.arguments[parameter.name], f"a{len(arrays)}")
+                given = task.constants.get(parameter.name)
+                if given is None:
+                    whole = arrays.setdefault(task.arguments[parameter.name], f"a{len(arrays)}")
+                else:
+                    whole = parameter_of.setdefault(given, f"c{len(parameter_of)}")
                 shapes[whole] = task.signature.shapes[parameter.name]
                 dtypes[whole] = task.signature.dtypes[parameter.name]
             wiring.append((parameter.name, whole))
@@ -138,16 +145,19 @@ def _merged_task(tasks: list[Task], found: Merge, operations: dict[object, Opera
         operations[key] = sequence_operation(steps, found.implementations)
     operation = operations[key]
     array_of = {parameter: array for array, parameter in arrays.items()}
+    constants = {parameter: constant for constant, parameter in parameter_of.items()}
+    touching = [p for p in operation.arrays if p.name in array_of]
     return Task(
         name=found.name,
         kind="host" if all(t.kind == "host" for t in tasks) else "kernel",
-        accesses=tuple(Access(array_of[p.name], p.mode) for p in operation.arrays if p.mode is not None),
+        accesses=tuple(Access(array_of[p.name], p.mode) for p in touching if p.mode is not None),
         operation=operation,
-        arguments={p.name: array_of[p.name] for p in operation.arrays},
-        signature=Signature(shapes, dtypes, scalars),
+        arguments={p.name: array_of[p.name] for p in touching},
+        signature=Signature(shapes, dtypes, scalars, frozenset(constants)),
         priority=max(t.priority for t in tasks),
         deadline_s=_together_s(tasks),
         retries=max(t.retries for t in tasks),
+        constants=constants,
     )
 
 

@@ -116,6 +116,8 @@ def rows_to_cut(task: Task) -> int:
         return 0
     if not _written(operation) <= set(operation.split.rows) or not chunk_operation(operation).implementations:
         return 0
+    if task.reshaped.intersection(operation.split.rows):
+        return 0  # rows of the array may be no rows of what the task sees
     extents = {signature.shapes[name][:1] for name in operation.split.rows}
     (extent,) = extents if len(extents) == 1 else ((),)
     return extent[0] if extent else 0
@@ -168,9 +170,10 @@ def traffic_of(graph: TaskGraph, region: Region) -> Traffic:
         assert task.operation is not None
         by_rows = _arrays_by_rows(task)
         for parameter in task.operation.arrays:
-            array = task.arguments[parameter.name]
+            if parameter.name in task.constants:
+                continue
             if task.operation.split is None or parameter.name not in task.operation.split.rows:
-                shared.setdefault(array)
+                shared.setdefault(task.arguments[parameter.name])
         for access in task.accesses:
             if access.array in by_rows and access.mode.reads and access.array not in written:
                 read.setdefault(access.array)
@@ -198,7 +201,8 @@ def _root(parent: dict[str, str], name: str) -> str:
 def _arrays_by_rows(task: Task) -> frozenset[str]:
     assert task.operation is not None
     split = task.operation.split
-    return frozenset() if split is None else frozenset(task.arguments[name] for name in split.rows)
+    cut = () if split is None else split.rows
+    return frozenset(task.arguments[name] for name in cut if name in task.arguments)
 
 
 def _written(operation: Operation) -> set[str]:

@@ -99,6 +99,7 @@ def simulate(plan: Plan, *, noise: Noise | None = None, events: Sequence[Event] 
         barriers=plan.counters.barriers,
         submissions=int(np.count_nonzero(~never & ~on_host[lane_of])),
         peak_bytes=dict(plan.peak_bytes),
+        constant_bytes=dict(plan.constant_bytes),
         simulated=True,
     )
     return trace_later(trace, partial(_spans, plan, steps, shown, lane_of, given_up_s))

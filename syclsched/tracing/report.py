@@ -190,6 +190,7 @@ class Report:
     copies_undone: int = 0
     held_bytes: Mapping[str, int] = field(default_factory=dict)
     planned_peak_bytes: Mapping[str, int] = field(default_factory=dict)
+    constant_bytes: Mapping[str, int] = field(default_factory=dict)
     lanes: tuple[LaneRow, ...] = ()
     path: CriticalPath = field(default_factory=CriticalPath)
 
@@ -252,6 +253,7 @@ def make_report(trace: Trace, plan: Plan | None = None) -> Report:
         failed=work.count("failed"),
         cancelled=work.count("cancelled"),
         peak_bytes=dict(trace.peak_bytes),
+        constant_bytes=dict(trace.constant_bytes),
         held_bytes=dict(trace.held_bytes),
         planned_peak_bytes={} if plan is None else dict(plan.peak_bytes),
         lower_bound_s=0.0 if plan is None or several else plan.lower_bound_s,

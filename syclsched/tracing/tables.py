@@ -157,6 +157,9 @@ def _summary(report: Report) -> RenderableType:
         grid.add_row(heading, Text(text))
     if peaks:
         grid.add_row("Peak memory", Text("; ".join(peaks)))
+    constants = [f"{space} {format_bytes(n)}" for space, n in sorted(report.constant_bytes.items()) if n]
+    if constants:
+        grid.add_row("Constants", Text("; ".join(constants)))
     if not report.complete:
         copies_undone = f"; {plural(report.copies_undone, 'copy', 'copies')}" if report.copies_undone else ""
         grid.add_row(

@@ -7,11 +7,13 @@ use any more goes before what lies elsewhere, too, and that before what must be 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from syclsched.errors import MemoryLimitError
 from syclsched.execution.live.coherence import Directory
+from syclsched.execution.live.layout import Layout
 
 #: Memory of an array in a space, both by index.
 Block = tuple[int, int]
@@ -161,3 +163,33 @@ class Capacity:
         array, space = block
         current = any(self._directory.is_valid(p, space) and self._wanted(p) for p in self._parts[array])
         return (1 if current else 0, self._used[block])
+
+
+def beside_constants(layout: Layout, limits: Sequence[int], constant_bytes: Mapping[str, int]) -> list[int]:
+    """Return what constants leave of the spaces' capacities.
+
+    Parameters
+    ----------
+    layout : Layout
+        Names of the spaces.
+    limits : sequence of int
+        Capacities, by index of space; 0 if one is not known, which stays so.
+    constant_bytes : Mapping[str, int]
+        By name.
+
+    Raises
+    ------
+    MemoryLimitError
+        If they leave nothing.
+    """
+    found = []
+    for space, limit in zip(layout.spaces, limits, strict=True):
+        taken = constant_bytes.get(space, 0)
+        if limit and taken >= limit:
+            raise MemoryLimitError(
+                f"constants take {taken} bytes, there are {limit}",
+                where=f"memory space {space!r}",
+                hint="Allow more memory, or leave the device out",
+            )
+        found.append(limit - taken if limit else 0)
+    return found

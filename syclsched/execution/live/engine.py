@@ -17,11 +17,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
+from syclsched.devices.constants import uploaded_bytes
 from syclsched.errors import DeadlineError, ExecutionError, PolicyError, SyclschedError
 from syclsched.execution.buffers import BufferTable
 from syclsched.execution.clock import ClockMap, moved_on, now_ns, read_anchors
 from syclsched.execution.lanes import Completion, HostLane
-from syclsched.execution.live.capacity import Block
+from syclsched.execution.live.capacity import Block, beside_constants
 from syclsched.execution.live.carrier import COPY_SLOTS, Carrier
 from syclsched.execution.live.express import Express, one_space
 from syclsched.execution.live.happened import Log, plan_of
@@ -275,7 +276,9 @@ class LiveEngine:
     def _prepare(self) -> None:
         """Compile everything, make the lanes, and read the clocks."""
         layout = self._layout
-        self._work.compile(self._queues)
+        self._work.compile(self._queues, self._table.uploads)
+        self.counts.constant_bytes = uploaded_bytes(self._work.executables())
+        self._limits = beside_constants(layout, self._limits, self.counts.constant_bytes)
         self._submitter = Submitter(
             layout.lanes,
             self._queues,

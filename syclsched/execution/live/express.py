@@ -187,9 +187,7 @@ class Express:
             if work.status is not None:
                 self._carrier.pieces_of_work[task] = work
             queue_here = self._submitter.queue(lane)
-            submission = executable.bind(
-                {name: self._table[buffer].bound(lane, queue_here) for name, buffer in work.buffers.items()}
-            )
+            submission = executable.bind(work.bound(lane, queue_here, self._table.__getitem__))
             command = command_of(self._loop, task, lane, (), submission)
         if command is None or isinstance(command, CommandSequence):
             return None

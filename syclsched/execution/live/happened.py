@@ -17,6 +17,7 @@ from syclsched.execution.records import Record
 from syclsched.model.access import AccessMode
 from syclsched.model.plan import BufferUse, Counters, Instruction, InstructionKind, Lane, Plan
 from syclsched.model.schedule import Assignment, Schedule
+from syclsched.planning.constants import constant_bytes, launched
 
 
 @dataclass(slots=True)
@@ -136,7 +137,8 @@ def plan_of(
         peak_bytes=peak,
         counters=_counters(layout, lanes),
     )
-    return plan, records
+    taken = constant_bytes(layout.record.constants, launched(plan), plan.platform)
+    return replace(plan, constant_bytes=taken), records
 
 
 def _place_allocations(log: Log, layout: Layout) -> None:

@@ -276,7 +276,5 @@ class Submitter:
             return self.loop.fence(order.slot, order.lane, order.waits)
         if not (work.implementation.is_kernel or work.implementation.kind == "sequence"):
             return None  # it submits for itself
-        submission = executable.bind(
-            {name: self._buffers[buffer].bound(order.lane, queue) for name, buffer in work.buffers.items()}
-        )
+        submission = executable.bind(work.bound(order.lane, queue, self._buffers.__getitem__))
         return command_of(self.loop, order.slot, order.lane, order.waits, submission)

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from syclsched.devices.compiler import compile_task, signature_key
+from syclsched.devices.constants import Uploads
 from syclsched.devices.executables import Executable, submits_itself
 from syclsched.errors import PlanError
 from syclsched.execution.live.layout import Layout
@@ -56,18 +57,22 @@ class TaskWork:
             found.append(made)
         return found
 
-    def compile(self, queues: Mapping[int, Any]) -> None:
+    def compile(self, queues: Mapping[int, Any], uploads: Uploads) -> None:
         """Compile every task for every device that can run it, each distinct piece once.
 
         Parameters
         ----------
         queues : Mapping[int, dpctl.SyclQueue]
             By index of lane.
+        uploads : Uploads
+            The open devices'.
 
         Raises
         ------
         CapabilityError, ExecutionError
             From the compiler, naming operation, implementation and device.
+        MemoryLimitError
+            If there is no memory for constants.
         """
         layout = self._layout
         queue_of = {layout.lanes[lane].number: queue for lane, queue in queues.items()}
@@ -78,11 +83,21 @@ class TaskWork:
             for device, implementation in enumerate(self._implementations[number]):
                 if implementation is None:
                     continue
-                key = (id(task.operation), implementation.name, device, signature_key(task.signature))
+                constants = tuple((name, each.number) for name, each in task.constants.items())
+                key = (id(task.operation), implementation.name, device, signature_key(task.signature), constants)
                 if key not in made:
                     queue = queue_of.get(device)
                     limits = None if queue is None else layout.devices[device].limits
-                    made[key] = compile_task(task.operation, implementation, task.signature, queue, limits)
+                    compiled = compile_task(task.operation, implementation, task.signature, queue, limits)
+                    made[key] = uploads.bind(
+                        compiled,
+                        task.operation,
+                        implementation,
+                        task.signature,
+                        task.constants,
+                        queue,
+                        layout.devices[device].space,
+                    )
                 self._executables[number][device] = made[key]
 
     @property

@@ -66,6 +66,7 @@ def merge(courses: Sequence[Course], recoveries: Sequence[Recovery]) -> Trace:
         submissions=sum(t.submissions for t in traces),
         peak_bytes=_most([t.peak_bytes for t in traces]),
         held_bytes=_most([t.held_bytes for t in traces]),
+        constant_bytes=_most([t.constant_bytes for t in traces]),
         recoveries=tuple(recoveries),
     )
 
@@ -82,6 +83,7 @@ def total(counts: Sequence[Counts]) -> Counts:
         dispatch_ns=sum(c.dispatch_ns for c in counts),
         peak_bytes=peaks,
         held_bytes=held,
+        constant_bytes=_most([c.constant_bytes for c in counts]),
         retried=[task for c in counts for task in c.retried],
     )
 

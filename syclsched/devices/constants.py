@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Constants in device memory: uploaded once, in the form an implementation wants, and shared by all that use it.
+
+A form of some constants is kept for as long as something that was compiled with it is there; and besides, on a context
+that outlives the open devices, for as long as the constants are: so that the next run of the same weights finds it.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from typing import Any, Final
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+import numpy as np
+
+from syclsched.devices import memory
+from syclsched.devices.compiler import signature_key
+from syclsched.devices.executables import Executable, KernelExecutable, LibraryExecutable, SequenceExecutable
+from syclsched.devices.memory import UsmKind
+from syclsched.errors import ExecutionError, MemoryLimitError, SyclschedError
+from syclsched.model.constant import Constant
+from syclsched.model.operation import Implementation, Operation, Signature
+from syclsched.model.sequence import parts_of
+
+
+class Upload:
+    """A form of some constants in the memory of a space.
+
+    Parameters
+    ----------
+    arrays : Mapping[str, usm_ndarray]
+        By parameter name.
+    space : str
+        Name of the memory space.
+    """
+
+    __slots__ = ("__weakref__", "arrays", "nbytes", "space")
+
+    def __init__(self, arrays: Mapping[str, Any], space: str) -> None:
+        self.arrays = dict(arrays)
+        self.space = space
+        self.nbytes = sum(int(array.nbytes) for array in self.arrays.values())
+
+
+_AS_IT_IS: Final = "as it is"
+
+#: By what they are: of which constants, in what form, in which context, for which device.
+_found: WeakValueDictionary[Hashable, Upload] = WeakValueDictionary()
+#: Those kept for as long as the first of their constants is there.
+_kept: WeakKeyDictionary[Constant, dict[Hashable, Upload]] = WeakKeyDictionary()
+_lock = threading.RLock()
+
+
+def release_unused() -> int:
+    """Give back forms of constants that nothing uses at the moment; return how many bytes that was."""
+    with _lock:
+        before = sum(upload.nbytes for upload in _found.values())
+        _kept.clear()
+        return before - sum(upload.nbytes for upload in _found.values())
+
+
+def uploaded_bytes(executables: Iterable[Executable | None]) -> dict[str, int]:
+    """Return the bytes of constants that compiled work uses, by name of the memory space; each form counts once.
+
+    Parameters
+    ----------
+    executables : iterable of Executable or None
+        What was compiled.
+    """
+    uploads = {id(upload): upload for executable in executables for upload in _uploads(executable)}
+    found: dict[str, int] = {}
+    for upload in uploads.values():
+        found[upload.space] = found.get(upload.space, 0) + upload.nbytes
+    return found
+
+
+def _uploads(executable: Executable | None) -> Iterator[Upload]:
+    if isinstance(executable, (KernelExecutable, LibraryExecutable)):
+        yield from executable.uploads
+    elif isinstance(executable, SequenceExecutable):
+        for step, _ in executable.steps:
+            yield from _uploads(step)
+
+
+class Uploads:
+    """Puts constants where the devices of a platform can read them.
+
+    Parameters
+    ----------
+    allocator_queue : callable
+        Returns the queue that USM memory of a space is to be allocated on, by name.
+    kind : callable
+        Returns the kind of memory a space is made of, by name.
+    """
+
+    def __init__(self, allocator_queue: Callable[[str], Any], kind: Callable[[str], str]) -> None:
+        self._allocator_queue = allocator_queue
+        self._kind = kind
+
+    def bind(
+        self,
+        executable: Executable,
+        operation: Operation,
+        implementation: Implementation,
+        signature: Signature,
+        constants: Mapping[str, Constant],
+        queue: Any,
+        space: str,
+    ) -> Executable:
+        """Return compiled work with its constants, which need not be among its arguments any more.
+
+        Parameters
+        ----------
+        executable : Executable
+            From `compile_task`, with the same operation, implementation and signature.
+        operation, implementation, signature
+            What it is.
+        constants : Mapping[str, Constant]
+            By parameter name.
+        queue : dpctl.SyclQueue or None
+            Any queue of the device and context it will run on; None for the host.
+        space : str
+            The device's memory space.
+
+        Raises
+        ------
+        MemoryLimitError
+            If there is no memory for them.
+        ExecutionError
+            If the implementation cannot prepare them.
+        """
+        if not constants:
+            return executable
+        if queue is None:
+            return executable.with_constants({name: each.data for name, each in constants.items()}, ())
+        if isinstance(executable, SequenceExecutable):
+            return self._bind_steps(executable, operation, implementation, signature, constants, queue, space)
+        where = f"operation {operation.name!r}, implementation {implementation.name!r}, memory space {space!r}"
+        if implementation.prepare is None:
+            plain = {name: self._plain(name, each, queue, space) for name, each in constants.items()}
+            arrays = {name: upload.arrays[_AS_IT_IS] for name, upload in plain.items()}
+            return executable.with_constants(arrays, tuple(plain.values()))
+        prepared = self._prepared(implementation, signature, constants, queue, space, where)
+        missing = constants.keys() - prepared.arrays.keys()
+        if missing and isinstance(executable, KernelExecutable):
+            raise ExecutionError(f"prepare() returned nothing for {', '.join(sorted(missing))}", where=where)
+        return executable.with_constants(prepared.arrays, (prepared,))
+
+    def _bind_steps(
+        self,
+        executable: SequenceExecutable,
+        operation: Operation,
+        implementation: Implementation,
+        signature: Signature,
+        constants: Mapping[str, Constant],
+        queue: Any,
+        space: str,
+    ) -> Executable:
+        parts = [part for part in parts_of(operation, implementation, signature) if not part.writes_nothing]
+        steps = []
+        for part, (step, wiring) in zip(parts, executable.steps, strict=True):
+            own = {mine: constants[whole] for mine, whole in wiring if whole in constants}
+            bound = self.bind(step, part.operation, part.implementation, part.signature, own, queue, space)
+            steps.append((bound, tuple((mine, whole) for mine, whole in wiring if whole not in constants)))
+        return SequenceExecutable(steps)
+
+    def _plain(self, name: str, constant: Constant, queue: Any, space: str) -> Upload:
+        owner = self._allocator_queue(space)
+        where = f"constant {constant.name or name!r}"
+
+        def make() -> dict[str, Any]:
+            return {_AS_IT_IS: self._uploaded(constant.data, owner, space, where)}
+
+        return self._get((constant,), _AS_IT_IS, owner, space, make)
+
+    def _prepared(
+        self,
+        implementation: Implementation,
+        signature: Signature,
+        constants: Mapping[str, Constant],
+        queue: Any,
+        space: str,
+        where: str,
+    ) -> Upload:
+        prepare = implementation.prepare
+        assert prepare is not None
+
+        def make() -> dict[str, Any]:
+            made = prepare(signature, queue, {name: each.data for name, each in constants.items()})
+            owner = self._allocator_queue(space)
+            return {
+                name: self._uploaded(np.ascontiguousarray(each), owner, space, where)
+                if isinstance(each, np.ndarray)
+                else each
+                for name, each in made.items()
+            }
+
+        try:
+            form: Hashable = ("signature", prepare, signature_key(signature))
+            if implementation.form is not None:
+                form = ("form", tuple(constants), implementation.form(signature, queue))
+            return self._get(tuple(constants.values()), form, queue, space, make)
+        except (SyclschedError, MemoryError):
+            raise
+        except Exception as error:
+            what = f"its constants could not be prepared: {type(error).__name__}: {error}"
+            raise ExecutionError(what, where=where) from error
+
+    def _get(
+        self,
+        constants: tuple[Constant, ...],
+        form: Hashable,
+        queue: Any,
+        space: str,
+        make: Callable[[], dict[str, Any]],
+    ) -> Upload:
+        key = (tuple(each.number for each in constants), form, queue.sycl_context, queue.sycl_device, space)
+        with _lock:
+            found = _found.get(key)
+            if found is None:
+                found = Upload(self._made(make), space)
+                _found[key] = found
+            if queue.sycl_context == queue.sycl_device.sycl_platform.default_context:
+                _kept.setdefault(constants[0], {})[key] = found
+            return found
+
+    @staticmethod
+    def _made(make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        try:
+            return make()
+        except (MemoryLimitError, MemoryError):
+            if not release_unused():
+                raise
+            return make()
+
+    def _uploaded(self, value: np.ndarray[Any, Any], queue: Any, space: str, where: str) -> Any:
+        """Return a NumPy array as `usm_ndarray` in a space."""
+        kind: UsmKind = "device" if self._kind(space) == "device" else "shared"
+        try:
+            made = memory.allocate(queue, value.nbytes, kind)
+        except MemoryLimitError as error:
+            raise MemoryLimitError(
+                f"there is no memory for its {value.nbytes} bytes",
+                where=f"{where}, memory space {space!r}",
+                hint="Give memory back, plan with a memory limit, or leave the device out",
+            ) from error
+        if math.prod(value.shape):
+            queue.memcpy_async(made, memory.as_bytes(value), value.nbytes, []).wait()
+        return memory.as_usm_array(made, tuple(value.shape), value.dtype.name, queue)
