@@ -7,12 +7,16 @@ import hashlib
 from functools import partial
 from typing import Any
 
-from syclsched.errors import SyclschedError
+from syclsched.errors import ArgumentError, SyclschedError
 from syclsched.kernels.common import ITEM_BYTES
 from syclsched.kernels.tensor import expression as language
+from syclsched.kernels.tensor.emit import emit
 from syclsched.kernels.tensor.expression import Expression, typed
+from syclsched.kernels.tensor.lines import Walk, broadcast_strides, walk, walk_launch, write_walk
 from syclsched.kernels.tensor.making import array_bytes, elements, make, read, written
-from syclsched.model.operation import Operation, Signature, Work
+from syclsched.kernels.tensor.source import kernels
+from syclsched.kernels.tensor.writer import Writer
+from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Work
 
 #: Longer names are cut and told apart by a digest: they stand in reports and in the table of measured costs.
 _LONGEST_NAME = 100
@@ -50,24 +54,40 @@ def elementwise(expression: Expression, inputs: int) -> Operation:
 
 def _make(expression: Expression, inputs: int) -> Operation:
     names = tuple(f"x{i}" for i in range(inputs))
+    beyond = max(language.inputs_of(expression), default=-1)
+    if beyond >= inputs:
+        raise ArgumentError(
+            f"there is no input {beyond}, only {inputs}", where=f"expression {language.text(expression)}"
+        )
     name = f"elementwise {language.text(expression)}"
     if len(name) > _LONGEST_NAME:
         name = f"{name[: _LONGEST_NAME - 12]}... {hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    parameters = (written(), *(read(each) for each in names))
+    axes = tuple(sorted(language.axes_of(expression)))
     return make(
         name,
-        (written(), *(read(each) for each in names)),
+        parameters,
         partial(_host, expression=expression, names=names),
-        partial(_check, expression=expression, names=names),
+        partial(_check, expression=expression, names=names, axes=axes),
         work=partial(_work, operators=max(1, language.operators_in(expression)), names=names),
+        kernels=kernels(
+            parameters,
+            partial(_write, expression=expression, names=names, axes=axes),
+            partial(_launch, names=names, axes=axes),
+        ),
     )
 
 
-def _check(signature: Signature, *, expression: Expression, names: tuple[str, ...]) -> str | None:
+def _check(
+    signature: Signature, *, expression: Expression, names: tuple[str, ...], axes: tuple[int, ...]
+) -> str | None:
     shape = signature.shapes["y"]
     for name in names:
         given = signature.shapes[name]
         if len(given) > len(shape) or any(n not in (1, m) for n, m in zip(given[::-1], shape[::-1], strict=False)):
             return f"{name} of shape {given} cannot be broadcast to {shape}"
+    if axes and -axes[0] > len(shape):
+        return f"there is no axis {axes[0]} in {shape}"
     try:
         typed(expression, tuple(signature.dtypes[name] for name in names), signature.dtypes["y"])
     except SyclschedError as error:
@@ -87,3 +107,27 @@ def _host(*, expression: Expression, names: tuple[str, ...], y: Any, **inputs: A
     given = [inputs[name] for name in names]
     root = typed(expression, tuple(each.dtype.name for each in given), y.dtype.name)
     y[...] = evaluate_typed(root, given, y.shape)
+
+
+def _walk(signature: Signature, names: tuple[str, ...], axes: tuple[int, ...]) -> Walk:
+    """Return the way through the result: beside the inputs runs, for every axis asked for, the index along it."""
+    shape = signature.shapes["y"]
+    strides = [broadcast_strides(signature.shapes[name], shape) for name in names]
+    strides += [tuple(int(at == axis + len(shape)) for at in range(len(shape))) for axis in axes]
+    return walk(shape, strides)
+
+
+def _write(w: Writer, *, expression: Expression, names: tuple[str, ...], axes: tuple[int, ...]) -> None:
+    dtypes = w.signature.dtypes
+    root = typed(expression, tuple(dtypes[name] for name in names), dtypes["y"])
+
+    def body(at: str, others: list[str]) -> None:
+        inputs = {i: w.load(name, others[i]) for i, name in enumerate(names)}
+        places = dict(zip(axes, others[len(names) :], strict=True))
+        w.store("y", at, emit(w, root, inputs, places))
+
+    write_walk(w, _walk(w.signature, names, axes), body)
+
+
+def _launch(signature: Signature, limits: DeviceLimits, *, names: tuple[str, ...], axes: tuple[int, ...]) -> Launch:
+    return walk_launch(_walk(signature, names, axes), limits)

@@ -96,7 +96,8 @@ def _pow(a: Array, b: Array) -> Array:
         return np.power(a.astype("float64"), b.astype("float64")).astype(a.dtype)
     exponent = b.astype("int64") if b.dtype != np.uint64 else b
     positive = np.power(a, np.where(exponent < 0, 0, exponent).astype(a.dtype if a.dtype.kind == "u" else "int64"))
-    negative = np.where(a == 1, 1, np.where(a + a.dtype.type(1) == 0, np.where(exponent % 2 == 0, 1, -1), 0))
+    minus_one = (a < 0) & (a + a.dtype.type(1) == 0)
+    negative = np.where(a == 1, 1, np.where(minus_one, np.where(exponent % 2 == 0, 1, -1), 0))
     return np.where(exponent < 0, negative, positive).astype(a.dtype)
 
 

@@ -222,11 +222,13 @@ def substitute(expression: Expression, inputs: dict[int, Expression]) -> Express
     return (expression[0], *parameters, *(substitute(each, inputs) for each in operands))
 
 
-def uses_index(expression: Expression) -> bool:
-    """Return whether what an expression gives depends on where an element is."""
+def axes_of(expression: Expression) -> frozenset[int]:
+    """Return the axes along which an expression asks where an element is."""
     if isinstance(expression, int):
-        return False
-    return expression[0] == "index" or any(uses_index(each) for each in split(expression)[1])
+        return frozenset()
+    if expression[0] == "index":
+        return frozenset({expression[1]})
+    return frozenset().union(*(axes_of(each) for each in split(expression)[1]))
 
 
 def operators_in(expression: Expression) -> int:

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Walking over an array and others at strides beside it, without a division for each element.
+
+Axes that all arrays run through alike become one. What is left is lines along the last axis; a work-group takes a piece
+of the line's length and goes from line to line, so that only the line's number is taken apart into indices. Where the
+lines are shorter than a vector register, each element's number is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from syclsched.kernels.common import GROUPS_PER_UNIT, VECTOR_ITEMS, ceil_div, group_size, line_launch
+from syclsched.kernels.tensor.writer import Writer
+from syclsched.model.operation import DeviceLimits, Launch, Shape
+
+#: Groups a unit gets where each goes over many lines: few, because each has its own to start with.
+_GROUPS = 4 * GROUPS_PER_UNIT
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """A contiguous array, and how others are met on the way through it.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Extents, none of them 1.
+    strides : tuple of tuple of int
+        For every other array, how many elements further it is along each axis; may be 0 or negative.
+    """
+
+    shape: Shape
+    strides: tuple[tuple[int, ...], ...]
+
+    @property
+    def elements(self) -> int:
+        """How many elements there are."""
+        return math.prod(self.shape)
+
+    @property
+    def by_element(self) -> bool:
+        """Whether each element's number is taken apart."""
+        return len(self.shape) <= 1 or self.shape[-1] < VECTOR_ITEMS
+
+
+def contiguous_strides(shape: Shape) -> tuple[int, ...]:
+    """Return the strides, in elements, of a C-contiguous array."""
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return tuple(reversed(strides))
+
+
+def broadcast_strides(given: Shape, shape: Shape) -> tuple[int, ...]:
+    """Return the strides of a contiguous array along the axes of a shape it is broadcast to."""
+    own = contiguous_strides(given)
+    missing = len(shape) - len(given)
+    return (0,) * missing + tuple(0 if n == 1 else s for n, s in zip(given, own, strict=True))
+
+
+def walk(shape: Shape, strides: Sequence[tuple[int, ...]]) -> Walk:
+    """Return a walk with as few axes as possible.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of the contiguous array.
+    strides : sequence of tuple of int
+        Of each other array, along those axes.
+
+    Returns
+    -------
+    Walk
+        Axes of extent 1 are left out, and neighbours that can be gone through in one are one.
+    """
+    extents: list[int] = []
+    steps: list[list[int]] = []  # one list of all arrays' strides for each axis that is left
+    for axis, extent in enumerate(shape):
+        if extent == 1:
+            continue
+        here = [each[axis] for each in strides]
+        if extents and all(before == now * extent for before, now in zip(steps[-1], here, strict=True)):
+            extents[-1] *= extent
+            steps[-1] = here
+        else:
+            extents.append(extent)
+            steps.append(here)
+    return Walk(tuple(extents), tuple(tuple(axis[i] for axis in steps) for i in range(len(strides))))
+
+
+def write_walk(w: Writer, way: Walk, body: Callable[[str, list[str]], None], starts: Sequence[int] = ()) -> None:
+    """Write a kernel that does something for every element.
+
+    Parameters
+    ----------
+    w : Writer
+        Where to.
+    way : Walk
+        The elements.
+    body : callable
+        Given the index of an element and those of the others beside it, writes what is done.
+    starts : sequence of int, optional
+        Where each other array begins; 0 if not given.
+    """
+    begin = list(starts) or [0] * len(way.strides)
+    if way.by_element:
+        i = w.index(w.item)
+        with w.when(f"{i} < {way.elements}"):
+            places = _apart(w, i, way.shape)
+            body(i, [w.index(_sum(start, places, steps)) for start, steps in zip(begin, way.strides, strict=True)])
+        return
+    *outer, inner = way.shape
+    rows = math.prod(outer)
+    lines = w.index(w.div(f"({inner} + {w.width} - 1)", w.width))
+    j = w.index(f"{w.group} % {lines} * {w.width} + {w.local}")
+    each = w.index(w.div(f"({rows} + {w.div(w.groups, lines)} - 1)", w.div(w.groups, lines)))
+    first = w.index(f"{w.div(w.group, lines)} * {each}")
+    last = w.index(w.select(f"({first} + {each} < {rows})", f"{first} + {each}", f"{rows}"))
+    with w.when(f"{j} < {inner}"), w.loop(first, last) as row:
+        places = _apart(w, row, tuple(outer))
+        others = []
+        for start, steps in zip(begin, way.strides, strict=True):
+            base = w.index(_sum(start, places, steps[:-1]))
+            others.append(w.index(_sum(0, [base, j], (1, steps[-1]))))
+        body(w.index(f"{row} * {inner} + {j}"), others)
+
+
+def _apart(w: Writer, number: str, shape: Shape) -> list[str]:
+    """Take the number of an element apart into its indices."""
+    places: list[str] = []
+    for extent in reversed(shape[1:]):
+        rest = w.index(w.div(number, str(extent)))
+        places.append(w.index(f"{number} - {rest} * {extent}"))
+        number = rest
+    return [number, *reversed(places)] if shape else []
+
+
+def _sum(start: int, places: Sequence[str], steps: Sequence[int]) -> str:
+    parts = [] if start == 0 else [str(start)]
+    parts += [place if step == 1 else f"{place} * ({step})" for place, step in zip(places, steps, strict=True) if step]
+    return " + ".join(parts) or "0"
+
+
+def walk_launch(way: Walk, limits: DeviceLimits) -> Launch:
+    """Return the index space of what `write_walk` writes.
+
+    Parameters
+    ----------
+    way : Walk
+        The elements.
+    limits : DeviceLimits
+        The device's.
+
+    Returns
+    -------
+    Launch
+        One-dimensional, in whole groups; as many as keep all compute units busy, each with many lines.
+    """
+    if not way.elements:
+        return Launch((0,), (1,))
+    if way.by_element:
+        return line_launch(limits, way.elements)
+    *outer, inner = way.shape
+    rows = math.prod(outer)
+    size = group_size(limits, inner, rows=rows)
+    lines = ceil_div(inner, size)
+    blocks = min(rows, ceil_div(_GROUPS * limits.compute_units, lines))
+    return Launch((blocks * lines * size,), (size,))

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels put into Python as numba-dpex compiles it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+from syclsched.kernels.common import NUMBA_DTYPES
+from syclsched.kernels.tensor.writer import UNSIGNED, Writer
+from syclsched.model.operation import Parameter, Signature
+
+
+def numba_writer(signature: Signature, parameters: tuple[Parameter, ...]) -> Writer:
+    """Return a `Writer` whose ``finish`` gives a ``numba_dpex.kernel``."""
+    return _NumbaWriter(signature, parameters)
+
+
+class _NumbaWriter(Writer):
+    """Writes Python as numba-dpex compiles it; dtypes are called as functions, ``float32(x)``."""
+
+    group, groups, local, width = "group", "groups", "local_id", "width"
+    item = "(group * width + local_id)"
+
+    def __init__(self, signature: Signature, parameters: tuple[Parameter, ...]) -> None:
+        super().__init__(signature, parameters)
+        self._constants: dict[tuple[str, str], str] = {}
+        self._values: dict[str, tuple[str, str]] = {}
+
+    def _at(self, array: str, index: str) -> str:
+        # Nothing checks an index against its axis, and the array is contiguous: the last axis reaches every element.
+        rank = len(self.signature.shapes[array])
+        return f"{array}[{', '.join([*['0'] * (rank - 1), index]) if rank else '()'}]"
+
+    def index(self, expression: str) -> str:
+        name = self.fresh("i")
+        self.line(f"{name} = {expression}")
+        return name
+
+    def value(self, dtype: str, expression: str) -> str:
+        name = self.fresh()
+        self.assign(name, dtype, expression)
+        return name
+
+    def variable(self, dtype: str | None, expression: str) -> str:
+        name = self.fresh("v")
+        self.assign(name, dtype, expression)
+        return name
+
+    def assign(self, name: str, dtype: str | None, expression: str) -> None:
+        if dtype in (None, "bool"):
+            self.line(f"{name} = {expression}")
+        else:
+            self.line(f"{name} = {dtype}({expression})")
+
+    def store(self, array: str, index: str, value: str) -> None:
+        self.line(f"{self._at(array, index)} = {value}")
+
+    def private(self, dtype: str, size: int) -> str:
+        name = self.fresh("a")
+        self.line(f"{name} = PrivateArray({size}, {'uint8' if dtype == 'bool' else dtype})")
+        return name
+
+    @contextmanager
+    def loop(self, start: str, stop: str, step: str = "1") -> Iterator[str]:
+        name = self.fresh("k")
+        with self.block(f"for {name} in range({start}, {stop}, {step}):"):
+            yield name
+
+    def when(self, condition: str) -> Any:
+        return self.block(f"if {condition}:")
+
+    def repeat(self, condition: str) -> Any:
+        return self.block(f"while {condition}:")
+
+    def load(self, array: str, index: str) -> str:
+        return self._at(array, index)
+
+    def constant(self, value: Any, dtype: str) -> str:
+        if dtype == "bool":
+            return "True" if value else "False"
+        key = (dtype, repr(value))
+        return self._constants.setdefault(key, f"c{len(self._constants)}")
+
+    def cast(self, dtype: str, value: str, given: str) -> str:
+        if dtype == "bool":
+            return value if given == "bool" else f"({value} != 0)"
+        if given.startswith("float") and dtype in UNSIGNED:
+            wrapped = f"{dtype}(int64({value}))"
+            return f"({wrapped} if {value} < 0 else uint64({value}))" if dtype == "uint64" else wrapped
+        return f"{dtype}({value})"
+
+    def select(self, condition: str, yes: str, no: str) -> str:
+        return f"({yes} if {condition} else {no})"
+
+    def call(self, function: str, *operands: str) -> str:
+        return f"math.{function}({', '.join(operands)})"
+
+    def div(self, a: str, b: str) -> str:
+        return f"({a} // {b})"
+
+    def both(self, *conditions: str) -> str:
+        return f"({' and '.join(conditions)})" if conditions else "True"
+
+    def either(self, *conditions: str) -> str:
+        return f"({' or '.join(conditions)})" if conditions else "False"
+
+    def negate(self, condition: str) -> str:
+        return f"(not {condition})"
+
+    def truncated(self, a: str, b: str, dtype: str) -> str:
+        if dtype in UNSIGNED:
+            return f"({a} // {b})"
+        floor = self.value(dtype, f"{a} // {b}")
+        rest = self.value(dtype, f"{a} - {floor} * {b}")
+        return f"({floor} + 1 if {rest} != 0 and ({a} < 0) != ({b} < 0) else {floor})"
+
+    def rounded(self, x: str, dtype: str) -> str:
+        floor = self.value(dtype, f"math.floor({x})")
+        rest = self.value(dtype, f"{x} - {floor}")
+        half = self.constant(0.5, dtype)
+        even = self.value(dtype, f"math.floor({floor} * {half})")
+        odd = self.value(dtype, f"{floor} - {even} - {even}")
+        one = self.constant(1.0, dtype)
+        return f"({floor} + {one} if {rest} > {half} or ({rest} == {half} and {odd} == {one}) else {floor})"
+
+    def finish(self) -> Any:
+        names = [p.name for p in self.parameters]
+        text = "\n".join(
+            [
+                f"def kernel_(item, {', '.join(names)}):",
+                "  group = item.get_group().get_group_id(0)",
+                "  groups = item.get_group().get_group_range(0)",
+                "  local_id = item.get_local_id(0)",
+                "  width = item.get_local_range(0)",
+                *self.lines,
+                "",
+            ]
+        )
+        return _python_kernel(text, tuple((name, *key) for key, name in self._constants.items()))
+
+
+@lru_cache(maxsize=1024)
+def _python_kernel(text: str, constants: tuple[tuple[str, str, str], ...]) -> Any:
+    """Return the numba-dpex kernel of a text, the same for the same text: numba keeps what it compiled with it."""
+    import numba_dpex
+    import numpy as np
+    from numba_dpex.kernel_api import PrivateArray
+
+    known: dict[str, Any] = {name: getattr(np, name) for name in NUMBA_DTYPES if name != "bool"}
+    known |= {"math": math, "PrivateArray": PrivateArray, "nan": math.nan, "inf": math.inf}
+    # A constant's text is the repr of a number; the text of a kernel is made of such and of operators known here.
+    known |= {
+        name: np.dtype(dtype).type(float(number) if dtype.startswith("float") else int(number))
+        for name, dtype, number in constants
+    }
+    exec(compile(text, "<syclsched generated kernel>", "exec"), known)
+    return numba_dpex.kernel(known["kernel_"], error_model="numpy")

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels put into OpenCL C 1.2, which every OpenCL device takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from syclsched.kernels.common import C_TYPES
+from syclsched.kernels.tensor.writer import UNSIGNED, Writer, working
+from syclsched.model.operation import OpenCLSource, Parameter, Signature
+
+
+def opencl_writer(signature: Signature, parameters: tuple[Parameter, ...]) -> Writer:
+    """Return a `Writer` whose ``finish`` gives an `OpenCLSource`."""
+    return _OpenCLWriter(signature, parameters)
+
+
+class _OpenCLWriter(Writer):
+    """Writes OpenCL C 1.2."""
+
+    group, groups, local, width = "group", "groups", "local_id", "width"
+    item = "(group * width + local_id)"
+
+    @property
+    def _index_type(self) -> str:
+        return "long" if self.wide else "int"
+
+    @staticmethod
+    def _type(dtype: str) -> str:
+        return "bool" if dtype == "bool" else C_TYPES[working(dtype)]
+
+    def index(self, expression: str) -> str:
+        name = self.fresh("i")
+        self.line(f"const {self._index_type} {name} = {expression};")
+        return name
+
+    def value(self, dtype: str, expression: str) -> str:
+        name = self.fresh()
+        self.line(f"const {self._type(dtype)} {name} = {expression};")
+        return name
+
+    def variable(self, dtype: str | None, expression: str) -> str:
+        name = self.fresh("v")
+        self.line(f"{self._index_type if dtype is None else self._type(dtype)} {name} = {expression};")
+        return name
+
+    def assign(self, name: str, dtype: str | None, expression: str) -> None:
+        self.line(f"{name} = {expression};")
+
+    def store(self, array: str, index: str, value: str) -> None:
+        half = self.signature.dtypes[array] == "float16"
+        self.line(f"vstore_half_rte({value}, {index}, {array});" if half else f"{array}[{index}] = {value};")
+
+    def private(self, dtype: str, size: int) -> str:
+        name = self.fresh("a")
+        self.line(f"{self._type(dtype)} {name}[{size}];")
+        return name
+
+    @contextmanager
+    def loop(self, start: str, stop: str, step: str = "1") -> Iterator[str]:
+        name = self.fresh("k")
+        with self.block(f"for ({self._index_type} {name} = {start}; {name} < {stop}; {name} += {step}) {{", "}"):
+            yield name
+
+    def when(self, condition: str) -> Any:
+        return self.block(f"if ({condition}) {{", "}")
+
+    def repeat(self, condition: str) -> Any:
+        return self.block(f"while ({condition}) {{", "}")
+
+    def load(self, array: str, index: str) -> str:
+        dtype = self.signature.dtypes[array]
+        if dtype == "float16":
+            return f"vload_half({index}, {array})"
+        return f"({array}[{index}] != 0)" if dtype == "bool" else f"{array}[{index}]"
+
+    def constant(self, value: Any, dtype: str) -> str:
+        kind = working(dtype)
+        if kind == "bool":
+            return "true" if value else "false"
+        if kind in ("float32", "float64"):
+            return _c_float(float(value), kind)
+        if kind == "uint64":
+            return f"{int(value)}UL"
+        if kind == "int64":
+            return f"{int(value)}L" if value > -(2**63) else f"({int(value) + 1}L - 1)"
+        return f"(({C_TYPES[kind]}){int(value)})"
+
+    def cast(self, dtype: str, value: str, given: str) -> str:
+        if dtype == "bool":
+            return value if given == "bool" else f"({value} != 0)"
+        if dtype == "float16":
+            return f"half_rounded((float)({value}))"
+        if given.startswith("float") and dtype in UNSIGNED:
+            wrapped = f"({C_TYPES[dtype]})(long)({value})"
+            return f"({value} < 0 ? {wrapped} : (ulong)({value}))" if dtype == "uint64" else wrapped
+        return f"({C_TYPES[dtype]})({value})"
+
+    def select(self, condition: str, yes: str, no: str) -> str:
+        return f"({condition} ? {yes} : {no})"
+
+    def call(self, function: str, *operands: str) -> str:
+        return f"{function}({', '.join(operands)})"
+
+    def div(self, a: str, b: str) -> str:
+        return f"({a} / {b})"
+
+    def both(self, *conditions: str) -> str:
+        return f"({' && '.join(conditions)})" if conditions else "true"
+
+    def either(self, *conditions: str) -> str:
+        return f"({' || '.join(conditions)})" if conditions else "false"
+
+    def negate(self, condition: str) -> str:
+        return f"(!{condition})"
+
+    def truncated(self, a: str, b: str, dtype: str) -> str:
+        return f"({a} / {b})"
+
+    def rounded(self, x: str, dtype: str) -> str:
+        return f"rint({x})"
+
+    def finish(self) -> OpenCLSource:
+        dtypes = self.signature.dtypes
+        arguments = ", ".join(
+            f"__global {'' if p.mode is not None and p.mode.writes else 'const '}{C_TYPES[dtypes[p.name]]}* restrict "
+            f"{p.name}"
+            for p in self.parameters
+        )
+        body = "\n".join(self.lines)
+        head = (
+            "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n"
+            if "float64" in dtypes.values() or "double" in body
+            else ""
+        )
+        if "half_rounded" in body:
+            head += (
+                "static float half_rounded(float x) {\n"
+                "  ushort bits;\n  vstore_half_rte(x, 0, (half*)&bits);\n  return vload_half(0, (half*)&bits);\n}\n"
+            )
+        first = f"  const {self._index_type} group = get_group_id(0), groups = get_num_groups(0);\n"
+        second = f"  const {self._index_type} local_id = get_local_id(0), width = get_local_size(0);\n"
+        return OpenCLSource(f"{head}__kernel void kernel_({arguments}) {{\n{first}{second}{body}\n}}\n", "kernel_")
+
+
+def _c_float(value: float, dtype: str) -> str:
+    import numpy as np
+
+    if math.isnan(value):
+        return "NAN" if dtype == "float32" else "(double)NAN"
+    number = np.dtype(dtype).type(value)
+    if math.isinf(number):
+        text = "INFINITY" if dtype == "float32" else "(double)INFINITY"
+        return text if number > 0 else f"(-{text})"
+    digits = repr(float(number)) if dtype == "float64" else str(number)
+    return (
+        f"({digits}{'f' if dtype == 'float32' else ''})"
+        if number < 0
+        else f"{digits}{'f' if dtype == 'float32' else ''}"
+    )

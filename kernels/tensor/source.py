@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The implementations of an operation whose kernel is written with a `Writer`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from syclsched.kernels.common import NUMBA_DPEX, NUMBA_DTYPES, OPENCL_C
+from syclsched.kernels.tensor.numba_writer import numba_writer
+from syclsched.kernels.tensor.opencl_writer import opencl_writer
+from syclsched.kernels.tensor.writer import Writer
+from syclsched.model.operation import DeviceLimits, Implementation, Launch, Parameter, Requirements, Signature
+
+#: Writes one kernel.
+Body = Callable[[Writer], None]
+LaunchFunction = Callable[[Signature, DeviceLimits], Launch]
+
+
+def kernels(
+    parameters: tuple[Parameter, ...],
+    body: Callable[[Writer], None],
+    launch: LaunchFunction,
+    *,
+    efficiency: float = 0.5,
+    revision: str = "1",
+) -> tuple[Implementation, ...]:
+    """Return the implementations of an operation in both languages.
+
+    Parameters
+    ----------
+    parameters : tuple of Parameter
+        The operation's, all arrays.
+    body : callable
+        Writes the kernel, given a `Writer`.
+    launch : callable
+        The index space: one dimension, in groups.
+    efficiency, revision
+        See `Implementation`.
+
+    Returns
+    -------
+    tuple of Implementation
+        OpenCL C first: it compiles in half the time.
+    """
+    return (
+        Implementation(
+            "opencl-c",
+            "opencl-c",
+            partial(_load, writer=opencl_writer, parameters=parameters, body=body),
+            launch,
+            OPENCL_C,
+            efficiency=efficiency,
+            revision=revision,
+        ),
+        Implementation(
+            "numba-dpex",
+            "numba-dpex",
+            partial(_load, writer=numba_writer, parameters=parameters, body=body),
+            launch,
+            Requirements(packages=NUMBA_DPEX.packages, dtypes=NUMBA_DTYPES),
+            efficiency=efficiency,
+            revision=revision,
+        ),
+    )
+
+
+def _load(signature: Signature, *, writer: Callable[..., Writer], parameters: tuple[Parameter, ...], body: Body) -> Any:
+    making = writer(signature, parameters)
+    body(making)
+    return making.finish()

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels written once, for two languages: OpenCL C, and Python for numba-dpex.
+
+A kernel is written as calls of a `Writer`. Expressions are text; what differs between the languages (selection,
+division, loads, constants), a method of the writer puts into words. Indices are never negative unless a kernel takes
+care of it. float16 is read as float32 and rounded when stored; only OpenCL C has it.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from syclsched.model.operation import Parameter, Signature
+
+#: From here on indices need 64 bits; there is room for what is added to one before it is compared.
+_LARGE = 2**29
+
+UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
+
+
+class Writer(ABC):
+    """Writes a kernel over contiguous arrays.
+
+    Parameters
+    ----------
+    signature : Signature
+        Shapes and dtypes of the arrays.
+    parameters : tuple of Parameter
+        The operation's, all arrays.
+    """
+
+    #: What the language calls the number of this work-item's group, of the groups, of the work-item in its group, of
+    #: the work-items in a group, and of the work-item.
+    group: str
+    groups: str
+    local: str
+    width: str
+    item: str
+
+    def __init__(self, signature: Signature, parameters: tuple[Parameter, ...]) -> None:
+        self.signature = signature
+        self.parameters = parameters
+        self.lines: list[str] = []
+        self._depth = 1
+        self._names = 0
+        self.wide = max(map(math.prod, signature.shapes.values()), default=0) >= _LARGE
+
+    def fresh(self, stem: str = "t") -> str:
+        """Return a name that was not used."""
+        self._names += 1
+        return f"{stem}{self._names}"
+
+    def line(self, text: str) -> None:
+        """Add a line as it is."""
+        self.lines.append("  " * self._depth + text)
+
+    @contextmanager
+    def block(self, head: str, end: str | None = None) -> Iterator[None]:
+        """Indent what is written inside."""
+        self.line(head)
+        self._depth += 1
+        yield
+        self._depth -= 1
+        if end is not None:
+            self.line(end)
+
+    @abstractmethod
+    def index(self, expression: str) -> str:
+        """Name an index that does not change."""
+
+    @abstractmethod
+    def value(self, dtype: str, expression: str) -> str:
+        """Name a number that does not change."""
+
+    @abstractmethod
+    def variable(self, dtype: str | None, expression: str) -> str:
+        """Name a number that changes; without a dtype, an index."""
+
+    @abstractmethod
+    def assign(self, name: str, dtype: str | None, expression: str) -> None:
+        """Change a variable."""
+
+    @abstractmethod
+    def store(self, array: str, index: str, value: str) -> None:
+        """Write a number, of the array's dtype, to an array."""
+
+    @abstractmethod
+    def private(self, dtype: str, size: int) -> str:
+        """Declare an array of the work-item's own: ``name[i]`` can be read and, as a variable, assigned."""
+
+    @abstractmethod
+    def loop(self, start: str, stop: str, step: str = "1") -> Any:
+        """Open a loop upwards over indices; gives the index's name."""
+
+    @abstractmethod
+    def when(self, condition: str) -> Any:
+        """Open a block that is done if a condition holds."""
+
+    @abstractmethod
+    def repeat(self, condition: str) -> Any:
+        """Open a block that is done while a condition holds."""
+
+    @abstractmethod
+    def load(self, array: str, index: str) -> str:
+        """Read a number from an array."""
+
+    @abstractmethod
+    def constant(self, value: Any, dtype: str) -> str:
+        """Put a number into words."""
+
+    @abstractmethod
+    def cast(self, dtype: str, value: str, given: str) -> str:
+        """Convert a number to a dtype from a given one."""
+
+    @abstractmethod
+    def select(self, condition: str, yes: str, no: str) -> str:
+        """Choose one of two."""
+
+    @abstractmethod
+    def call(self, function: str, *operands: str) -> str:
+        """Call a function of the C library, by its name there."""
+
+    @abstractmethod
+    def div(self, a: str, b: str) -> str:
+        """Divide indices."""
+
+    @abstractmethod
+    def both(self, *conditions: str) -> str:
+        """Say that all conditions hold."""
+
+    @abstractmethod
+    def either(self, *conditions: str) -> str:
+        """Say that one of the conditions holds."""
+
+    @abstractmethod
+    def negate(self, condition: str) -> str:
+        """Say that a condition does not hold."""
+
+    @abstractmethod
+    def truncated(self, a: str, b: str, dtype: str) -> str:
+        """Divide whole numbers by one that is not 0, rounding to 0."""
+
+    @abstractmethod
+    def rounded(self, x: str, dtype: str) -> str:
+        """Round a number to the nearest whole, of two to the even one."""
+
+    @abstractmethod
+    def finish(self) -> Any:
+        """Return what an implementation's ``load`` returns."""
+
+
+def working(dtype: str) -> str:
+    """Return the dtype that is reckoned in for arrays of a dtype."""
+    return "float32" if dtype == "float16" else dtype
