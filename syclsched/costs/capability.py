@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 from collections.abc import Iterator
 from functools import cache
@@ -72,6 +73,10 @@ def _missing(task: Task, implementation: Implementation, device: Device) -> Iter
     for package in needs.packages:
         if not installed(package):
             yield f"Python package {package} is not installed"
+    if needs.refuses is not None and task.signature is not None:
+        refused = needs.refuses(task.signature)
+        if refused is not None:
+            yield f"implementation does not take it: {refused}"
 
 
 def _missing_for_dtypes(
@@ -102,12 +107,13 @@ def _missing_for_dtype(dtype: str, what: str, device: Device) -> Iterator[str]:
 
 @cache
 def installed(package: str) -> bool:
-    """Return whether a Python package can be imported, without importing it.
+    """Return whether a Python package can be imported, without importing it, or is a distribution of libraries only.
 
     Parameters
     ----------
     package : str
-        Dotted import name. The packages above it are imported, as `importlib.util.find_spec` does.
+        Dotted import name. The packages above it are imported, as `importlib.util.find_spec` does. Or the name of a
+        distribution that brings no package, such as ``onednn``.
 
     Returns
     -------
@@ -115,6 +121,9 @@ def installed(package: str) -> bool:
         Remembered for the life of the process.
     """
     try:
-        return importlib.util.find_spec(package) is not None
-    except ModuleNotFoundError:  # of a package above it
+        if importlib.util.find_spec(package) is not None:
+            return True
+        importlib.metadata.distribution(package)
+    except (ModuleNotFoundError, importlib.metadata.PackageNotFoundError):  # the former of a package above it
         return False
+    return True

@@ -115,7 +115,10 @@ class Requirements:
         ``cpu``, ``gpu``, ``accelerator``; empty for any. An implementation of kind ``host`` runs on
         the host device only and need not say so.
     packages : tuple of str, optional
-        Python packages that must be installed.
+        Python packages, or distributions without one, that must be installed.
+    refuses : Callable[[Signature], str | None] or None, optional
+        Returns why it does not take a signature: shapes or attributes a library has nothing for; None if it does. Asked
+        while a plan is made, so it must be quick and must not load anything.
     """
 
     aspects: tuple[str, ...] = ()
@@ -123,6 +126,7 @@ class Requirements:
     backends: tuple[str, ...] = ()
     device_kinds: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
+    refuses: Callable[[Signature], str | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

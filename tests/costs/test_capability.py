@@ -74,6 +74,7 @@ def test_a_double_scalar_needs_fp64_in_a_kernel_but_not_in_a_library_call() -> N
         (Requirements(device_kinds=("accelerator",)), "kind is gpu, not accelerator"),
         (Requirements(packages=("no_such_package.at_all",)), "Python package no_such_package.at_all is not installed"),
         (Requirements(dtypes=("int32",)), "implementation does not take float32 (array 'x'), only int32"),
+        (Requirements(refuses=lambda s: f"x is {s.shapes['x']}"), "implementation does not take it: x is (8,)"),
     ],
 )
 def test_what_an_implementation_requires_is_named(requires: Requirements, why: str) -> None:
@@ -81,7 +82,7 @@ def test_what_an_implementation_requires_is_named(requires: Requirements, why: s
 
 
 def test_requirements_that_are_met_are_no_obstacle() -> None:
-    requires = Requirements(("fp64",), ("float64",), ("opencl",), ("cpu",), ("json",))
+    requires = Requirements(("fp64",), ("float64",), ("opencl",), ("cpu",), ("json",), lambda _: None)
     assert unsupported(task("float64"), implementation(requires=requires), CPU) is None
 
 
@@ -107,3 +108,8 @@ def test_installed_does_not_import() -> None:
     assert installed("json")
     assert not installed("no_such_package")
     assert not installed("json.no_such_module")
+
+
+def test_a_distribution_without_a_package_is_installed_too() -> None:
+    # Libraries only: nothing of that name can be imported.
+    assert installed("intel-opencl-rt")

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A primitive bound to arrays: submitted from Python, or handed out to be called by compiled code."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, Final
+
+from syclsched.errors import ExecutionError
+from syclsched.kernels.onednn import names
+from syclsched.kernels.onednn.engines import Stream, engine_of, stream_of
+from syclsched.kernels.onednn.handles import Handle
+from syclsched.kernels.onednn.primitives import Primitive, primitive_of
+from syclsched.kernels.onednn.requests import Argument, Request
+from syclsched.kernels.onednn.status import check, explain
+
+#: Sets of arrays a loaded primitive stays bound to.
+_BOUND: Final = 64
+
+
+class ExecutionArgument(ctypes.Structure):
+    """OneDNN's ``dnnl_exec_arg_t``."""
+
+    _fields_ = [("index", ctypes.c_int), ("memory", ctypes.c_void_p)]
+
+
+def execution_arguments(memories: Mapping[int, Handle]) -> Any:
+    """Return memory objects by argument number as oneDNN takes them; they must outlive it."""
+    pairs = [ExecutionArgument(index, memory.pointer) for index, memory in memories.items()]
+    return (ExecutionArgument * len(pairs))(*pairs)
+
+
+class BoundPrimitive:
+    """A primitive with memory objects on its arrays and a stream to run on.
+
+    Parameters
+    ----------
+    primitive : Primitive
+        What runs.
+    stream : Stream
+        Where.
+    pointers : Mapping[int, int]
+        USM pointer of every argument, by oneDNN's number.
+    """
+
+    def __init__(self, primitive: Primitive, stream: Stream, pointers: Mapping[int, int]) -> None:
+        self.primitive = primitive
+        self.stream = stream
+        scratch = stream.arena.piece(primitive.scratchpad_bytes)
+        handles = {index: self._memory(index, pointer) for index, pointer in pointers.items()}
+        if scratch is not None:
+            handles[names.SCRATCHPAD] = self._memory(names.SCRATCHPAD, scratch._pointer)
+        self._keep = (scratch, tuple(handles.values()))
+        self.count = len(handles)
+        self.arguments = execution_arguments(handles)
+        self.event: Any = None
+
+    def _memory(self, index: int, pointer: int) -> Handle:
+        engine = self.primitive.engine
+        library = engine.library
+        return Handle(library, "memory").make(
+            library.dnnl_sycl_interop_memory_create,
+            self.primitive.descriptor(index),
+            engine.handle.pointer,
+            names.IN_USM,
+            ctypes.c_void_p(pointer),
+            what="memory",
+        )
+
+    @property
+    def words(self) -> tuple[int, int, int, int]:
+        """What ``dnnl_primitive_execute`` takes."""
+        primitive, stream = self.primitive.handle.pointer.value, self.stream.handle.pointer.value
+        assert primitive is not None and stream is not None
+        return primitive, stream, self.count, ctypes.addressof(self.arguments)
+
+    def submit(self) -> Any:
+        """Submit it and return the event of its end."""
+        import dpctl
+
+        event = dpctl.SyclEvent()
+        status = self.primitive.engine.library.dnnl_sycl_interop_primitive_execute(
+            self.primitive.handle.pointer,
+            self.stream.handle.pointer,
+            self.count,
+            self.arguments,
+            None,
+            ctypes.c_void_p(event.addressof_ref()),
+        )
+        check(status, self.primitive.request.kind)
+        self.event = event
+        return event
+
+    @property
+    def is_running(self) -> bool:
+        """Whether what was submitted last may still use its memory objects."""
+        import dpctl
+
+        return self.event is not None and self.event.execution_status != dpctl.event_status_type.complete
+
+
+class LoadedPrimitive:
+    """What ``load`` of a oneDNN implementation returns.
+
+    Parameters
+    ----------
+    request : Request or None
+        The primitive; None where there is nothing to compute.
+    """
+
+    def __init__(self, request: Request | None) -> None:
+        self.request = request
+        self._lock = threading.Lock()
+        self._bound: OrderedDict[Any, BoundPrimitive] = OrderedDict()
+        self._retired: list[BoundPrimitive] = []
+
+    def __call__(self, queue: Any, arguments: Mapping[str, Any], depends: list[Any]) -> Any:
+        """Submit; see `submit`."""
+        return self.submit(queue, arguments, depends)
+
+    def submit(self, queue: Any, arguments: Mapping[str, Any], depends: list[Any]) -> Any:
+        """Submit to a queue.
+
+        Parameters
+        ----------
+        queue : dpctl.SyclQueue
+            Where. In order, or else every submission gets working memory of its own.
+        arguments : Mapping[str, usm_ndarray or BoundArray]
+            The arrays, C-contiguous; packed ones for what was prepared.
+        depends : list of dpctl.SyclEvent
+            What must have finished first.
+
+        Returns
+        -------
+        dpctl.SyclEvent
+            Completes with the work.
+
+        Raises
+        ------
+        CapabilityError, ExecutionError
+            With oneDNN's status, if it does not make or run the primitive.
+        """
+        from syclsched.devices.fences import submit_fence
+
+        if self.request is None:
+            return submit_fence(queue, depends)
+        if depends:
+            submit_fence(queue, depends)
+        with self._lock:
+            return self._bind_again(queue, arguments).submit()
+
+    def native(self, queue: Any, arguments: Mapping[str, Any]) -> Any:
+        """Return the submission as a call that compiled code can make; None where there is nothing to compute.
+
+        Parameters
+        ----------
+        queue : dpctl.SyclQueue
+            The in-order queue that it will be submitted to.
+        arguments : Mapping[str, usm_ndarray or BoundArray]
+            The arrays.
+
+        Returns
+        -------
+        NativeCall or None
+            ``dnnl_primitive_execute`` with its arguments; keeps what they point to.
+        """
+        from syclsched.model.operation import NativeCall
+
+        if self.request is None:
+            return None
+        bound = self._bind(queue, arguments)
+        function = bound.primitive.engine.library.address("dnnl_primitive_execute")
+        return NativeCall(function, bound.words, keep=(self, bound), explain=explain)
+
+    def _bind(self, queue: Any, arguments: Mapping[str, Any]) -> BoundPrimitive:
+        assert self.request is not None
+        stream = stream_of(queue)
+        primitive = primitive_of(stream.engine, self.request)
+        return BoundPrimitive(primitive, stream, self._pointers(arguments))
+
+    def _bind_again(self, queue: Any, arguments: Mapping[str, Any]) -> BoundPrimitive:
+        """Return what is bound to these arrays already, or bind it; memory objects in use outlive being forgotten."""
+        key = (queue, tuple(self._pointers(arguments).values()))
+        bound = self._bound.get(key)
+        # Off order, two submissions at once would share working memory.
+        if bound is not None and (queue.is_in_order or not bound.is_running):
+            self._bound.move_to_end(key)
+            return bound
+        if bound is not None:
+            self._retired.append(bound)
+        bound = self._bound[key] = self._bind(queue, arguments)
+        while len(self._bound) > _BOUND:
+            self._retired.append(self._bound.popitem(last=False)[1])
+        self._retired = [each for each in self._retired if each.is_running]
+        return bound
+
+    def _pointers(self, arguments: Mapping[str, Any]) -> dict[int, int]:
+        assert self.request is not None
+        return {a.index: pointer_of(arguments[a.parameter], a) for a in self.request.everything()}
+
+
+def pointer_of(array: Any, argument: Argument) -> int:
+    """Return the USM pointer of an array passed to a primitive.
+
+    Raises
+    ------
+    ExecutionError
+        If it is of another dtype than the primitive was made for.
+    """
+    found = getattr(array, "array", array)  # a BoundArray keeps what it stands for
+    if argument.tensor.strides is not None and str(found.dtype) != argument.tensor.dtype:
+        raise ExecutionError(f"array {argument.parameter!r} is {found.dtype}, not {argument.tensor.dtype}")
+    return int(found._pointer)
+
+
+def implementation_of(queue: Any, request: Request) -> str:
+    """Return the name of what oneDNN chooses for a request on a queue's device."""
+    return primitive_of(engine_of(queue), request).implementation

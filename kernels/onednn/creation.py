@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a primitive descriptor of each kind is made of a request: the one table of oneDNN's creating functions."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from syclsched.kernels.onednn import names
+from syclsched.kernels.onednn.engines import Engine
+from syclsched.kernels.onednn.handles import Handle
+from syclsched.kernels.onednn.post_ops import Eltwise, PostOp
+from syclsched.kernels.onednn.requests import Request
+from syclsched.kernels.onednn.status import check
+from syclsched.kernels.onednn.tensors import Tensor
+
+_Dims = ctypes.c_int64 * names.MAX_DIMENSIONS
+_NONE: Final = ctypes.c_void_p()
+
+
+def dims(values: tuple[int, ...]) -> Any:
+    """Return extents as oneDNN's fixed array."""
+    return _Dims(*values)
+
+
+def descriptor(engine: Engine, tensor: Tensor) -> Handle:
+    """Return a memory descriptor of a tensor.
+
+    Raises
+    ------
+    CapabilityError
+        If oneDNN has no such tensor: too many dimensions, a dtype it does not know.
+    """
+    library = engine.library
+    handle = Handle(library, "memory_desc")
+    what = f"memory descriptor of {tensor.dtype} {tensor.dims}"
+    count, data_type = len(tensor.dims), names.DATA_TYPES.get(tensor.dtype, 0)
+    if tensor.strides is None:
+        create = library.dnnl_memory_desc_create_with_tag
+        return handle.make(create, count, dims(tensor.dims), data_type, names.FORMAT_ANY, what=what)
+    create = library.dnnl_memory_desc_create_with_strides
+    return handle.make(create, count, dims(tensor.dims), data_type, dims(tensor.strides), what=what)
+
+
+def attributes(engine: Engine, post_ops: tuple[PostOp, ...]) -> Handle:
+    """Return the attributes of a primitive: its working memory is the caller's, its arithmetic strict, its post-ops."""
+    library = engine.library
+    handle = Handle(library, "primitive_attr").make(library.dnnl_primitive_attr_create, what="attributes")
+    check(library.dnnl_primitive_attr_set_scratchpad_mode(handle.pointer, names.USER_SCRATCHPAD), "scratchpad mode")
+    # The environment could allow bfloat16 for float32 otherwise.
+    check(library.dnnl_primitive_attr_set_fpmath_mode(handle.pointer, names.STRICT_MATH), "math mode")
+    if post_ops:
+        chain = Handle(library, "post_ops").make(library.dnnl_post_ops_create, what="post-ops")
+        for op in post_ops:
+            _append(engine, chain, op)
+        check(library.dnnl_primitive_attr_set_post_ops(handle.pointer, chain.pointer), "post-ops")
+    return handle
+
+
+def _append(engine: Engine, chain: Handle, op: PostOp) -> None:
+    library = engine.library
+    if isinstance(op, Eltwise):
+        numbers = ctypes.c_float(op.alpha), ctypes.c_float(op.beta)
+        status = library.dnnl_post_ops_append_eltwise(chain.pointer, names.ELTWISE[op.algorithm], *numbers)
+        check(status, f"post-op {op.algorithm}")
+    else:
+        other = descriptor(engine, op.other)
+        status = library.dnnl_post_ops_append_binary(chain.pointer, names.BINARY[op.algorithm], other.pointer)
+        check(status, f"post-op {op.algorithm}")
+
+
+class Descriptors:
+    """The memory descriptors of a request, made while its primitive is."""
+
+    def __init__(self, engine: Engine, request: Request) -> None:
+        self._made = {a.index: descriptor(engine, a.tensor) for a in request.arguments}
+
+    def __getitem__(self, index: int) -> Any:
+        """Return the descriptor of an argument; oneDNN's null if the request has none."""
+        handle = self._made.get(index)
+        return _NONE if handle is None else handle.pointer
+
+    def sources(self) -> Any:
+        """Return an array of the descriptors of numbered sources."""
+        found = [self._made[i].pointer.value for i in sorted(self._made) if i >= names.MULTIPLE_SRC]
+        return (ctypes.c_void_p * len(found))(*found)
+
+
+#: ``(descriptors, settings) -> arguments after the engine and before the attributes``.
+_Arguments = Callable[[Descriptors, tuple[Any, ...]], tuple[Any, ...]]
+
+
+def _convolution(d: Descriptors, s: tuple[Any, ...]) -> tuple[Any, ...]:
+    strides, dilations, begins, ends = s
+    data = d[names.SRC], d[names.WEIGHTS], d[names.BIAS], d[names.DST]
+    algorithm = names.CONVOLUTION_DIRECT
+    return (names.FORWARD_INFERENCE, algorithm, *data, dims(strides), dims(dilations), dims(begins), dims(ends))
+
+
+def _deconvolution(d: Descriptors, s: tuple[Any, ...]) -> tuple[Any, ...]:
+    strides, dilations, begins, ends = s
+    data = d[names.SRC], d[names.WEIGHTS], d[names.BIAS], d[names.DST]
+    algorithm = names.DECONVOLUTION_DIRECT
+    return (names.FORWARD_INFERENCE, algorithm, *data, dims(strides), dims(dilations), dims(begins), dims(ends))
+
+
+def _matmul(d: Descriptors, s: tuple[Any, ...]) -> tuple[Any, ...]:
+    return d[names.SRC], d[names.WEIGHTS], d[names.BIAS], d[names.DST]
+
+
+def _pooling(d: Descriptors, s: tuple[Any, ...]) -> tuple[Any, ...]:
+    algorithm, strides, kernel, dilations, begins, ends = s
+    windows = dims(strides), dims(kernel), dims(dilations), dims(begins), dims(ends)
+    return (names.FORWARD_INFERENCE, algorithm, d[names.SRC], d[names.DST], *windows)
+
+
+def _lrn(d: Descriptors, s: tuple[Any, ...]) -> tuple[Any, ...]:
+    size, alpha, beta, bias = s
+    numbers = ctypes.c_int64(size), ctypes.c_float(alpha), ctypes.c_float(beta), ctypes.c_float(bias)
+    return (names.FORWARD_INFERENCE, names.LRN_ACROSS_CHANNELS, d[names.SRC], d[names.DST], *numbers)
+
+
+def _batch_normalization(d: Descriptors, s: tuple[Any, ...]) -> tuple[Any, ...]:
+    epsilon, flags = s
+    return names.FORWARD_INFERENCE, d[names.SRC], d[names.DST], ctypes.c_float(epsilon), ctypes.c_uint(flags)
+
+
+def _layer_normalization(d: Descriptors, s: tuple[Any, ...]) -> tuple[Any, ...]:
+    epsilon, flags = s
+    return names.FORWARD_INFERENCE, d[names.SRC], d[names.DST], _NONE, ctypes.c_float(epsilon), ctypes.c_uint(flags)
+
+
+def _group_normalization(d: Descriptors, s: tuple[Any, ...]) -> tuple[Any, ...]:
+    groups, epsilon, flags = s
+    numbers = ctypes.c_int64(groups), ctypes.c_float(epsilon), ctypes.c_uint(flags)
+    return (names.FORWARD_INFERENCE, d[names.SRC], d[names.DST], *numbers)
+
+
+def _softmax(d: Descriptors, s: tuple[Any, ...]) -> tuple[Any, ...]:
+    algorithm, axis = s
+    return names.FORWARD_INFERENCE, algorithm, d[names.SRC], d[names.DST], axis
+
+
+def _resampling(d: Descriptors, s: tuple[Any, ...]) -> tuple[Any, ...]:
+    (algorithm,) = s
+    return names.FORWARD_INFERENCE, algorithm, _NONE, d[names.SRC], d[names.DST]
+
+
+def _concat(d: Descriptors, s: tuple[Any, ...]) -> tuple[Any, ...]:
+    (axis,) = s
+    sources = d.sources()
+    return d[names.DST], len(sources), axis, sources
+
+
+def _reduction(d: Descriptors, s: tuple[Any, ...]) -> tuple[Any, ...]:
+    (algorithm,) = s
+    return algorithm, d[names.SRC], d[names.DST], ctypes.c_float(0), ctypes.c_float(0)
+
+
+def _binary(d: Descriptors, s: tuple[Any, ...]) -> tuple[Any, ...]:
+    (algorithm,) = s
+    return algorithm, d[names.SRC], d[names.SRC_1], d[names.DST]
+
+
+def _eltwise(d: Descriptors, s: tuple[Any, ...]) -> tuple[Any, ...]:
+    algorithm, alpha, beta = s
+    numbers = ctypes.c_float(alpha), ctypes.c_float(beta)
+    return (names.FORWARD_INFERENCE, algorithm, d[names.SRC], d[names.DST], *numbers)
+
+
+#: Kind of request -> the creating function's name and its arguments.
+CREATORS: Final[Mapping[str, tuple[str, _Arguments]]] = {
+    "convolution": ("convolution_forward", _convolution),
+    "deconvolution": ("deconvolution_forward", _deconvolution),
+    "matmul": ("matmul", _matmul),
+    "pooling": ("pooling_forward", _pooling),
+    "lrn": ("lrn_forward", _lrn),
+    "batch_normalization": ("batch_normalization_forward", _batch_normalization),
+    "layer_normalization": ("layer_normalization_forward", _layer_normalization),
+    "group_normalization": ("group_normalization_forward", _group_normalization),
+    "softmax": ("softmax_forward", _softmax),
+    "resampling": ("resampling_forward", _resampling),
+    "concat": ("concat", _concat),
+    "reduction": ("reduction", _reduction),
+    "binary": ("binary", _binary),
+    "eltwise": ("eltwise_forward", _eltwise),
+}
+
+
+def create(engine: Engine, request: Request) -> Handle:
+    """Return the primitive descriptor of a request.
+
+    Raises
+    ------
+    CapabilityError
+        If oneDNN has no such primitive.
+    """
+    library = engine.library
+    handle = Handle(library, "primitive_desc")
+    attr = attributes(engine, request.post_ops)
+    descriptors = Descriptors(engine, request)
+    if request.kind == "reorder":
+        ends = descriptors[names.SRC], engine.handle.pointer, descriptors[names.DST], engine.handle.pointer
+        return handle.make(library.dnnl_reorder_primitive_desc_create, *ends, attr.pointer, what="reorder")
+    function, arguments = CREATORS[request.kind]
+    create_one = getattr(library, f"dnnl_{function}_primitive_desc_create")
+    given = arguments(descriptors, request.settings)
+    return handle.make(create_one, engine.handle.pointer, *given, attr.pointer, what=request.kind)

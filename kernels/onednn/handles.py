@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects of oneDNN's that are destroyed with the last reference to them, and small caches of such."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar
+
+from syclsched.kernels.onednn.library import Library
+from syclsched.kernels.onednn.status import check
+
+Made = TypeVar("Made")
+
+
+class Handle:
+    """A pointer to an object of the library's, which it destroys when it goes.
+
+    Parameters
+    ----------
+    library : Library
+        Whose it is.
+    kind : str
+        ``memory_desc``, ``engine``, ``stream``, ...
+    """
+
+    __slots__ = ("_destroy", "pointer")
+
+    def __init__(self, library: Library, kind: str) -> None:
+        self.pointer = ctypes.c_void_p()
+        self._destroy = getattr(library, f"dnnl_{kind}_destroy")
+
+    def make(self, create: Callable[..., int], *arguments: Any, what: str) -> Handle:
+        """Let a function of the library create the object.
+
+        Raises
+        ------
+        CapabilityError, ExecutionError
+            If it does not; with oneDNN's status.
+        """
+        check(create(ctypes.byref(self.pointer), *arguments), what)
+        return self
+
+    def __del__(self) -> None:
+        # At the end of the process the library may have gone before.
+        if self.pointer.value is not None and not sys.is_finalizing():
+            self._destroy(self.pointer)
+
+
+class Cache(Generic[Made]):
+    """The things made last, by key; safe for threads.
+
+    Parameters
+    ----------
+    capacity : int
+        How many are kept.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self._lock = threading.RLock()
+        self._made: OrderedDict[Hashable, Made] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def get(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """Return what was made for an equal key, or make it: one thread at a time."""
+        with self._lock:
+            if key in self._made:
+                self._made.move_to_end(key)
+                return self._made[key]
+            made = self._made[key] = make()
+            while len(self._made) > self.capacity:
+                self._made.popitem(last=False)
+            return made
+
+    def clear(self) -> None:
+        """Forget all."""
+        with self._lock:
+            self._made.clear()

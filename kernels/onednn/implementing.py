@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the description of a signature to an `Implementation`: what every operation's module here ends with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from math import prod
+from typing import Any, Final
+
+from syclsched.errors import CapabilityError
+from syclsched.kernels.onednn.library import DISTRIBUTION
+from syclsched.kernels.onednn.requests import Request
+from syclsched.kernels.onednn.tensors import Tensor
+from syclsched.model.operation import Implementation, Requirements, Signature
+
+NAME: Final = "onednn"
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What a signature becomes.
+
+    Parameters
+    ----------
+    request : Request or None
+        The primitive; None where the result has no elements.
+    sources : Mapping[str, Tensor], optional
+        For every constant that is packed: how its C-contiguous array lies, in the primitive's logical order.
+    factors : Mapping[str, float], optional
+        Constants that are multiplied by a number beforehand.
+    """
+
+    request: Request | None
+    sources: Mapping[str, Tensor] = field(default_factory=dict)
+    factors: Mapping[str, float] = field(default_factory=dict)
+
+
+Describe = Callable[[Signature], Described]
+NOTHING: Final = Described(None)
+
+
+def refuse(reason: str) -> CapabilityError:
+    """Return the error of a signature that oneDNN has nothing for."""
+    return CapabilityError(reason, where="oneDNN")
+
+
+def is_empty(signature: Signature) -> bool:
+    """Return whether there is nothing to compute.
+
+    Raises
+    ------
+    CapabilityError
+        If there is something to compute of nothing.
+    """
+    if prod(signature.shapes["y"]) == 0:
+        return True
+    for name, shape in signature.shapes.items():
+        if prod(shape) == 0:
+            raise refuse(f"{name} has no elements")
+    return False
+
+
+def implementation(
+    describe: Describe, *, efficiency: float, dtypes: tuple[str, ...] = ("float32",), revision: str = "1"
+) -> Implementation:
+    """Return the implementation whose signatures are described so.
+
+    Parameters
+    ----------
+    describe : Callable[[Signature], Described]
+        Raises `CapabilityError` for what oneDNN does not do; loads nothing.
+    efficiency : float
+        Prior guess of the fraction of the roofline.
+    dtypes : tuple of str, optional
+        What it takes. Not float64, which oneDNN does not compute in on CPUs.
+    revision : str, optional
+        See `Implementation`.
+    """
+    return Implementation(
+        NAME,
+        "library",
+        partial(_load, describe=describe),
+        requires=Requirements(
+            dtypes=dtypes,
+            # It refuses the FPGA emulator: "bad engine kind".
+            device_kinds=("cpu", "gpu"),
+            packages=(DISTRIBUTION,),
+            refuses=partial(_refuses, describe=describe),
+        ),
+        efficiency=efficiency,
+        revision=revision,
+        prepare=partial(_prepare, describe=describe),
+    )
+
+
+def _refuses(signature: Signature, *, describe: Describe) -> str | None:
+    try:
+        if not is_empty(signature):
+            describe(signature)
+    except CapabilityError as error:
+        return error.what
+    return None
+
+
+def _described(signature: Signature, describe: Describe) -> Described:
+    return NOTHING if is_empty(signature) else describe(signature)
+
+
+def _load(signature: Signature, *, describe: Describe) -> Any:
+    from syclsched.kernels.onednn.calls import LoadedPrimitive
+
+    return LoadedPrimitive(_described(signature, describe).request)
+
+
+def _prepare(signature: Signature, queue: Any, constants: Mapping[str, Any], *, describe: Describe) -> Any:
+    from syclsched.kernels.onednn.packing import prepare
+
+    described = _described(signature, describe)
+    scaled = {
+        name: values * values.dtype.type(described.factors[name]) if name in described.factors else values
+        for name, values in constants.items()
+    }
+    return prepare(described.request, described.sources, queue, scaled)

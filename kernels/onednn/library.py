@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find oneDNN's SYCL build where pip put it and load it, after the SYCL runtime and of its generation."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import re
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+from syclsched.errors import CapabilityError
+
+#: What is installed: the distribution and its library.
+DISTRIBUTION: Final = "onednn"
+LIBRARY: Final = "libdnnl.so.3"
+_INSTALL: Final = "pip install 'syclsched[onnx]' installs it; without it other implementations are taken"
+
+
+_lock = threading.Lock()
+_loaded: Library | None = None
+
+
+class Library:
+    """The loaded library: its functions, called with the GIL released.
+
+    Parameters
+    ----------
+    path : str
+        Its file.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._functions = ctypes.CDLL(path)
+        self._functions.dnnl_primitive_desc_query_md.restype = ctypes.c_void_p
+        self._functions.dnnl_memory_desc_get_size.restype = ctypes.c_size_t
+        self._functions.dnnl_memory_desc_get_size.argtypes = [ctypes.c_void_p]
+        for name in (
+            "primitive_desc",
+            "primitive",
+            "memory",
+            "memory_desc",
+            "engine",
+            "stream",
+            "primitive_attr",
+            "post_ops",
+        ):
+            destroy = getattr(self._functions, f"dnnl_{name}_destroy")
+            destroy.argtypes = [ctypes.c_void_p]
+        if "ONEDNN_VERBOSE" not in os.environ and "DNNL_VERBOSE" not in os.environ:
+            # By default it prints to stdout what it refuses; the caller gets that as an error.
+            self._functions.dnnl_set_verbose(0)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return one of its functions."""
+        return getattr(self._functions, name)
+
+    def address(self, name: str) -> int:
+        """Return the address of one of its functions."""
+        address = ctypes.cast(getattr(self._functions, name), ctypes.c_void_p).value
+        assert address is not None
+        return address
+
+
+def load() -> Library:
+    """Load the SYCL runtime, then oneDNN; at once if that was done before.
+
+    Returns
+    -------
+    Library
+        The one of this process.
+
+    Raises
+    ------
+    CapabilityError
+        If it is not installed, is built for another SYCL runtime than dpctl's, or cannot be loaded.
+    RuntimeMissingError
+        If there is no SYCL runtime.
+    """
+    global _loaded
+    with _lock:
+        if _loaded is None:
+            from syclsched import oneapi
+
+            oneapi.load()
+            _loaded = _open(find())
+        return _loaded
+
+
+def find(locate: Callable[[], str | None] | None = None) -> str:
+    """Return the path of the library.
+
+    Parameters
+    ----------
+    locate : Callable, optional
+        Returns its path or None; by default, what the installed distribution's own record and ``LD_LIBRARY_PATH`` say.
+
+    Raises
+    ------
+    CapabilityError
+        If it is nowhere.
+    """
+    path = (locate or _locate)()
+    if path is None:
+        raise CapabilityError(f"{LIBRARY} is not there", where="oneDNN", hint=_INSTALL)
+    return path
+
+
+def _locate() -> str | None:
+    from syclsched.oneapi.libraries import distribution_source, find_library, sources
+
+    return find_library(LIBRARY, (distribution_source((DISTRIBUTION,)), *sources(os.environ)))
+
+
+def needed_runtime(path: str) -> str | None:
+    """Return the SYCL library that a library is linked against, from its string table; None if it says none."""
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+        found = re.search(rb"\0(libsycl\.so\.\d+)\0", view)
+        return found.group(1).decode() if found else None
+
+
+def _open(path: str) -> Library:
+    from syclsched.oneapi.libraries import loaded_path
+
+    needed = needed_runtime(path)
+    if needed is None:
+        raise CapabilityError(
+            f"{path} is no SYCL build", where="oneDNN", hint="The distribution onednn-cpu-* is another one"
+        )
+    runtime = loaded_path("libsycl.so")
+    if runtime is not None and not os.path.basename(os.path.realpath(runtime)).startswith(needed):
+        # A second SYCL runtime in one process ends it.
+        raise CapabilityError(
+            f"{path} needs {needed}, and {os.path.basename(runtime)} is loaded", where="oneDNN", hint=_INSTALL
+        )
+    try:
+        return Library(path)
+    except (OSError, AttributeError) as error:
+        raise CapabilityError(f"it cannot be loaded: {error}", where="oneDNN") from error

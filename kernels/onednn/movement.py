@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Data moved: transposed, or put one after another."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import prod
+
+from syclsched.kernels.onednn import names
+from syclsched.kernels.onednn.implementing import Described, implementation, refuse
+from syclsched.kernels.onednn.requests import Argument, Request
+from syclsched.kernels.onednn.tensors import Shape, plain
+from syclsched.model.operation import Implementation, Signature
+
+#: Elements that are moved as they are.
+MOVED = ("float32", "int32")
+
+
+def concat(*, axis: int, count: int) -> Implementation:
+    """Return oneDNN's concatenation: parameters y, x0, x1, ..."""
+    return implementation(partial(_concat, axis=axis, count=count), efficiency=0.5, dtypes=MOVED)
+
+
+def _concat(signature: Signature, *, axis: int, count: int) -> Described:
+    dtype = signature.dtypes["y"]
+
+    def lines(name: str) -> Shape:
+        shape = signature.shapes[name]
+        return prod(shape[:axis]), prod(shape[axis:])
+
+    parts = tuple(Argument(f"x{i}", names.MULTIPLE_SRC + i, plain(lines(f"x{i}"), dtype)) for i in range(count))
+    return Described(Request("concat", (*parts, Argument("y", names.DST, plain(lines("y"), dtype))), (1,)))
+
+
+def transpose(*, permutation: Shape) -> Implementation:
+    """Return oneDNN's reorder from one order of axes to another: parameters y and x."""
+    return implementation(partial(_transpose, permutation=permutation), efficiency=0.3, dtypes=MOVED)
+
+
+def _transpose(signature: Signature, *, permutation: Shape) -> Described:
+    dtype = signature.dtypes["y"]
+    shape, order = merged(signature.shapes["x"], permutation)
+    if len(shape) > names.MAX_DIMENSIONS:
+        raise refuse(f"there are at most {names.MAX_DIMENSIONS} axes")
+    x = plain(shape, dtype).permuted(order)
+    y = plain(x.dims, dtype)
+    return Described(Request("reorder", (Argument("x", names.SRC, x), Argument("y", names.DST, y))))
+
+
+def merged(shape: Shape, permutation: Shape) -> tuple[Shape, Shape]:
+    """Return a transposition with as few axes as possible: those that stay together made one, those of one left out.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of the source.
+    permutation : tuple of int
+        Axis ``i`` of the result is axis ``permutation[i]`` of the source.
+
+    Returns
+    -------
+    shape : tuple of int
+        At least one axis.
+    permutation : tuple of int
+        The same elements in the same order.
+    """
+    runs: list[list[int]] = []
+    for axis in (a for a in permutation if shape[a] != 1):
+        if runs and all(shape[a] == 1 for a in range(runs[-1][-1] + 1, axis)) and axis > runs[-1][-1]:
+            runs[-1].append(axis)
+        else:
+            runs.append([axis])
+    if not runs:
+        return (1,), (0,)
+    places = sorted(range(len(runs)), key=lambda i: runs[i][0])
+    extents = tuple(prod(shape[a] for a in runs[i]) for i in places)
+    return extents, tuple(places.index(i) for i in range(len(runs)))

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Constants brought into the layout a primitive wants, once."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from syclsched.kernels.onednn import names
+from syclsched.kernels.onednn.calls import execution_arguments
+from syclsched.kernels.onednn.creation import descriptor
+from syclsched.kernels.onednn.engines import stream_of
+from syclsched.kernels.onednn.handles import Handle
+from syclsched.kernels.onednn.primitives import primitive_of
+from syclsched.kernels.onednn.requests import Argument, Request
+from syclsched.kernels.onednn.status import check
+from syclsched.kernels.onednn.tensors import Tensor
+
+
+def prepare(
+    request: Request | None,
+    sources: Mapping[str, Tensor],
+    queue: Any,
+    constants: Mapping[str, np.ndarray[Any, Any]],
+) -> dict[str, Any]:
+    """Return what a primitive is given in place of constants.
+
+    Parameters
+    ----------
+    request : Request or None
+        The primitive.
+    sources : Mapping[str, Tensor]
+        How the constants that it wants packed lie in their C-contiguous arrays, in the primitive's logical order.
+    queue : dpctl.SyclQueue
+        Of the device.
+    constants : Mapping[str, numpy.ndarray]
+        All constants of the task.
+
+    Returns
+    -------
+    dict of str to usm_ndarray
+        Packed, as bytes, or as it is.
+
+    Raises
+    ------
+    CapabilityError, ExecutionError
+        As `primitives.primitive_of`.
+    """
+    found: dict[str, Any] = {}
+    for name, values in constants.items():
+        uploaded = _upload(np.ascontiguousarray(values), queue)
+        wanted = None if request is None else next((a for a in request.arguments if a.parameter == name), None)
+        if request is None or wanted is None or wanted.tensor.strides is not None:
+            found[name] = uploaded
+        else:
+            found[name] = _pack(request, wanted, sources[name], uploaded, queue)
+    return found
+
+
+def _upload(values: np.ndarray[Any, Any], queue: Any) -> Any:
+    import dpctl.tensor as dpt
+
+    if not values.flags.writeable:
+        values = values.copy()  # dpctl copies from writeable memory only
+    return dpt.asarray(values, sycl_queue=queue, usm_type="device")
+
+
+def _pack(request: Request, wanted: Argument, source: Tensor, uploaded: Any, queue: Any) -> Any:
+    """Reorder an array into the layout the primitive chose; returns when it is done."""
+    import dpctl.tensor as dpt
+
+    stream = stream_of(queue)
+    engine, library = stream.engine, stream.engine.library
+    primitive = primitive_of(engine, request)
+    packed = dpt.zeros(primitive.size(wanted), dtype="uint8", sycl_queue=queue, usm_type="device")
+    given = descriptor(engine, source)
+    target = primitive.descriptor(wanted.index)
+    description = Handle(library, "primitive_desc").make(
+        library.dnnl_reorder_primitive_desc_create,
+        *(given.pointer, engine.handle.pointer, target, engine.handle.pointer, None),
+        what=f"packing of {wanted.parameter!r}",
+    )
+    reorder = Handle(library, "primitive").make(library.dnnl_primitive_create, description.pointer, what="reorder")
+    ends = []
+    for md, array in ((given.pointer, uploaded), (target, packed)):
+        memory = Handle(library, "memory")
+        pointer = ctypes.c_void_p(int(array._pointer))
+        create = library.dnnl_sycl_interop_memory_create
+        ends.append(memory.make(create, md, engine.handle.pointer, names.IN_USM, pointer, what="memory"))
+    arguments = execution_arguments({names.SRC: ends[0], names.DST: ends[1]})
+    queue.wait()
+    check(
+        library.dnnl_primitive_execute(reorder.pointer, stream.handle.pointer, len(arguments), arguments),
+        f"packing of {wanted.parameter!r}",
+    )
+    queue.wait()
+    return packed

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What oneDNN does to a result before it stores it: element-wise functions and additions fused behind a primitive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from syclsched.kernels.onednn.tensors import Tensor
+
+_LARGEST = 3.4028234663852886e38
+
+
+@dataclass(frozen=True, slots=True)
+class Eltwise:
+    """An element-wise function with oneDNN's two numbers."""
+
+    algorithm: str
+    alpha: float = 0.0
+    beta: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """An operation with another tensor, broadcast to the result.
+
+    Parameters
+    ----------
+    algorithm : str
+        A key of `names.BINARY`.
+    other : Tensor
+        Its description.
+    parameter : str
+        The parameter of the operation that is it.
+    """
+
+    algorithm: str
+    other: Tensor
+    parameter: str
+
+
+PostOp = Eltwise | Binary
+
+
+def of_activation(activation: Sequence[tuple[str | float, ...]]) -> tuple[Eltwise, ...] | None:
+    """Return an activation as post-ops.
+
+    Parameters
+    ----------
+    activation : sequence of tuples
+        Name and numbers of each function in order; see `syclsched.kernels.nn.activation`.
+
+    Returns
+    -------
+    tuple of Eltwise or None
+        None if oneDNN has no such function, or means something else by it.
+    """
+    found: list[Eltwise] = []
+    for name, *numbers in activation:
+        made = _function(str(name), [float(n) for n in numbers])
+        if made is None:
+            return None
+        found += made
+    return tuple(found)
+
+
+def _function(name: str, numbers: list[float]) -> list[Eltwise] | None:
+    simple = {
+        "relu": Eltwise("relu"),
+        "sigmoid": Eltwise("logistic"),
+        "tanh": Eltwise("tanh"),
+        "gelu": Eltwise("gelu_erf"),
+        "gelu_tanh": Eltwise("gelu_tanh"),
+        "silu": Eltwise("swish", 1.0),
+        "hard_swish": Eltwise("hardswish", 1.0 / 6.0, 0.5),
+        "softplus": Eltwise("soft_relu", 1.0),
+        "mish": Eltwise("mish"),
+        "exp": Eltwise("exp"),
+        "sqrt": Eltwise("sqrt"),
+        "abs": Eltwise("abs"),
+        "neg": Eltwise("linear", -1.0),
+        "square": Eltwise("square"),
+        "log": Eltwise("log"),
+    }
+    if name in simple and not numbers:
+        return [simple[name]]
+    match name, numbers:
+        case "leaky_relu", [alpha]:
+            return [Eltwise("relu", alpha)]
+        case "elu", [alpha]:
+            return [Eltwise("elu", alpha)]
+        case "scale", [alpha]:
+            return [Eltwise("linear", alpha)]
+        case "shift", [beta]:
+            return [Eltwise("linear", 1.0, beta)]
+        case "selu", [alpha, gamma]:
+            return [Eltwise("elu", alpha), Eltwise("linear", gamma)]
+        case "hard_sigmoid", [alpha, beta]:
+            return [Eltwise("hardsigmoid", alpha, beta)]
+        case "clip", [low, high] if low <= high:
+            return [Eltwise("clip", max(low, -_LARGEST), min(high, _LARGEST))]
+        case _:
+            return None

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Primitives, made once for equal requests on one engine and kept, the ones used last."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Final
+
+from syclsched.kernels.onednn import names
+from syclsched.kernels.onednn.creation import create
+from syclsched.kernels.onednn.engines import Engine
+from syclsched.kernels.onednn.handles import Cache, Handle
+from syclsched.kernels.onednn.requests import Argument, Request
+from syclsched.kernels.onednn.status import check
+
+#: How many primitives are kept: those of several large models. One takes some 10 to 100 kB of generated code.
+CAPACITY: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """A primitive that can be run.
+
+    Parameters
+    ----------
+    engine : Engine
+        Where.
+    request : Request
+        What it was made of.
+    description, handle : Handle
+        OneDNN's descriptor, and the primitive.
+    implementation : str
+        Which of its implementations oneDNN chose, such as ``brg_conv_fwd:avx512_core``.
+    """
+
+    engine: Engine
+    request: Request
+    description: Handle
+    handle: Handle
+    implementation: str
+
+    def descriptor(self, index: int) -> ctypes.c_void_p:
+        """Return the memory descriptor of an argument, with the layout the library chose; owned by the primitive."""
+        pointer = self.description.pointer
+        query = self.engine.library.dnnl_primitive_desc_query_md
+        return ctypes.c_void_p(query(pointer, names.QUERY_ARGUMENT, index))
+
+    def size(self, argument: Argument) -> int:
+        """Return the bytes of an argument in the layout the library chose."""
+        return int(self.engine.library.dnnl_memory_desc_get_size(self.descriptor(argument.index)))
+
+    @property
+    def scratchpad_bytes(self) -> int:
+        """Bytes of working memory it must be given."""
+        query = self.engine.library.dnnl_primitive_desc_query_md
+        md = ctypes.c_void_p(query(self.description.pointer, names.QUERY_SCRATCHPAD, 0))
+        return int(self.engine.library.dnnl_memory_desc_get_size(md)) if md.value is not None else 0
+
+
+_primitives: Cache[Primitive] = Cache(CAPACITY)
+
+
+def primitive_of(engine: Engine, request: Request) -> Primitive:
+    """Return the primitive of a request on an engine.
+
+    Raises
+    ------
+    CapabilityError
+        If oneDNN has no such primitive; the message has its status.
+    """
+
+    def make() -> Primitive:
+        library = engine.library
+        description = create(engine, request)
+        handle = Handle(library, "primitive").make(
+            library.dnnl_primitive_create, description.pointer, what=f"primitive {request.kind}"
+        )
+        name = ctypes.c_char_p()
+        queried = library.dnnl_primitive_desc_query(
+            description.pointer, names.QUERY_IMPLEMENTATION, 0, ctypes.byref(name)
+        )
+        check(queried, "implementation's name")
+        return Primitive(engine, request, description, handle, (name.value or b"").decode())
+
+    return _primitives.get((engine.context, engine.device, request), make)
+
+
+def kept() -> int:
+    """Return how many primitives are kept."""
+    return len(_primitives)
+
+
+def forget() -> None:
+    """Drop all primitives that nobody else holds."""
+    _primitives.clear()

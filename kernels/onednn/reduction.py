@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sums, means and extrema along axes."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from syclsched.kernels.onednn import names
+from syclsched.kernels.onednn.implementing import Described, implementation, refuse
+from syclsched.kernels.onednn.requests import Argument, Request
+from syclsched.kernels.onednn.tensors import Shape, plain
+from syclsched.model.operation import Implementation, Signature
+
+
+def reduce(*, mode: str, axes: Shape) -> Implementation:
+    """Return oneDNN's reduction: parameters y and x."""
+    return implementation(partial(_reduce, mode=mode, axes=axes), efficiency=0.3)
+
+
+def _reduce(signature: Signature, *, mode: str, axes: Shape) -> Described:
+    shape, dtype = signature.shapes["x"], signature.dtypes["x"]
+    if mode not in names.REDUCTION:
+        raise refuse(f"there is no {mode}")
+    if all(shape[axis] == 1 for axis in axes):
+        raise refuse("nothing is reduced")
+    folded: list[tuple[int, bool]] = []
+    for axis, extent in enumerate(shape):
+        is_reduced = axis in axes
+        if folded and folded[-1][1] == is_reduced:
+            folded[-1] = (folded[-1][0] * extent, is_reduced)
+        else:
+            folded.append((extent, is_reduced))
+    if not folded[-1][1]:
+        raise refuse("the last axis is reduced, else it has its reference implementation only")
+    x = plain(tuple(extent for extent, _ in folded), dtype)
+    y = plain(tuple(1 if is_reduced else extent for extent, is_reduced in folded), dtype)
+    arguments = Argument("x", names.SRC, x), Argument("y", names.DST, y)
+    return Described(Request("reduction", arguments, (names.REDUCTION[mode],)))

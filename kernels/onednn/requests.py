@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A primitive described whole, as a hashable value: what is made once for equal descriptions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from syclsched.kernels.onednn.post_ops import Binary, PostOp
+from syclsched.kernels.onednn.tensors import Tensor
+
+Setting = str | int | float | tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One tensor that a primitive is given when it runs.
+
+    Parameters
+    ----------
+    parameter : str
+        The operation's parameter.
+    index : int
+        oneDNN's argument number.
+    tensor : Tensor
+        How its data lie; one of any layout is packed beforehand, by `packing.pack`.
+    """
+
+    parameter: str
+    index: int
+    tensor: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A primitive.
+
+    Parameters
+    ----------
+    kind : str
+        A key of `creation.CREATORS`.
+    arguments : tuple of Argument
+        What it reads and writes, in the order its kind says; those of post-ops follow from these.
+    settings : tuple
+        What else its kind takes, in order.
+    post_ops : tuple of PostOp, optional
+        What is fused behind it.
+    """
+
+    kind: str
+    arguments: tuple[Argument, ...]
+    settings: tuple[Setting, ...] = ()
+    post_ops: tuple[PostOp, ...] = ()
+
+    def tensor(self, index: int) -> Tensor | None:
+        """Return the tensor that is passed as an argument, or None if there is none."""
+        return next((a.tensor for a in self.arguments if a.index == index), None)
+
+    def everything(self) -> tuple[Argument, ...]:
+        """Return all arguments, those of post-ops among them."""
+        from syclsched.kernels.onednn.names import post_op_source
+
+        fused = (
+            Argument(op.parameter, post_op_source(index), op.other)
+            for index, op in enumerate(self.post_ops)
+            if isinstance(op, Binary)
+        )
+        return (*self.arguments, *fused)

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""oneDNN's statuses, and the errors they become."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from syclsched.errors import CapabilityError, ExecutionError
+
+NAMES: Final = {
+    0: "dnnl_success",
+    1: "dnnl_out_of_memory",
+    2: "dnnl_invalid_arguments",
+    3: "dnnl_unimplemented",
+    4: "dnnl_last_impl_reached",
+    5: "dnnl_runtime_error",
+    6: "dnnl_not_required",
+    7: "dnnl_invalid_graph",
+    8: "dnnl_invalid_graph_op",
+    9: "dnnl_invalid_shape",
+    10: "dnnl_invalid_data_type",
+}
+#: Statuses that say the library does not do it, not that something went wrong.
+_REFUSALS: Final = frozenset({2, 3, 4, 8, 9, 10})
+
+
+def explain(status: int) -> str:
+    """Return a status as oneDNN calls it."""
+    return f"oneDNN says {NAMES.get(status, f'status {status}')}"
+
+
+def check(status: int, what: str, *, where: str = "oneDNN") -> None:
+    """Raise if a call failed.
+
+    Parameters
+    ----------
+    status : int
+        What it returned.
+    what : str
+        The function or primitive, for the message.
+    where : str, optional
+        The operation.
+
+    Raises
+    ------
+    CapabilityError
+        If the library does not have it: another implementation can be taken.
+    ExecutionError
+        If it failed.
+    """
+    if status == 0:
+        return
+    message = f"{what}: {explain(status)}"
+    if status in _REFUSALS:
+        raise CapabilityError(message, where=where)
+    raise ExecutionError(message, where=where)

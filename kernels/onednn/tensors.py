@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors as oneDNN sees them: logical extents, a data type, and strides or its own choice of a layout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One tensor of a primitive.
+
+    Parameters
+    ----------
+    dims : tuple of int
+        Extents in oneDNN's logical order: batch, channels, spatial.
+    dtype : str
+        NumPy dtype name.
+    strides : tuple of int or None
+        In elements; None lets the library choose the layout, and `primitives.Primitive.sizes` tells what it chose.
+    """
+
+    dims: Shape
+    dtype: str
+    strides: Shape | None
+
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        return prod(self.dims)
+
+    def of_any_layout(self) -> Tensor:
+        """Return it with the layout left to the library."""
+        return replace(self, strides=None)
+
+    def permuted(self, axes: Sequence[int]) -> Tensor:
+        """Return the same data with axis ``axes[i]`` in place ``i``."""
+        strides = None if self.strides is None else tuple(self.strides[a] for a in axes)
+        return Tensor(tuple(self.dims[a] for a in axes), self.dtype, strides)
+
+    def padded_to(self, ndim: int) -> Tensor:
+        """Return it with extents of one in front, as broadcasting adds them."""
+        missing = ndim - len(self.dims)
+        strides = None if self.strides is None else (self.size or 1,) * missing + self.strides
+        return Tensor((1,) * missing + self.dims, self.dtype, strides)
+
+
+def contiguous_strides(shape: Shape) -> Shape:
+    """Return the strides of a C-contiguous array, in elements."""
+    strides = [1]
+    for extent in reversed(shape[1:]):
+        strides.append(strides[-1] * max(extent, 1))
+    return tuple(reversed(strides)) if shape else ()
+
+
+def plain(shape: Shape, dtype: str) -> Tensor:
+    """Return a C-contiguous array as it is; one without dimensions as one element."""
+    shape = shape or (1,)
+    return Tensor(shape, dtype, contiguous_strides(shape))
+
+
+def activations(shape: Shape, dtype: str, *, channels_last: bool) -> Tensor:
+    """Return a C-contiguous array (N, C, ...) or (N, ..., C) with its channels where oneDNN has them, second."""
+    tensor = plain(shape, dtype)
+    if not channels_last:
+        return tensor
+    return tensor.permuted((0, len(shape) - 1, *range(1, len(shape) - 1)))
