@@ -4,8 +4,7 @@
 A block's pixels lie in one line of the last spatial axis. Where all of them see the array at every place of the kernel,
 which most do, their numbers lie a constant apart. At the edges each number is asked whether it is there.
 
-Depthwise convolutions have no sums over channels: there a work-item makes one element, neighbours take neighbouring
-ones, and the compiler makes the vectors.
+Depthwise convolutions have no sums over channels; see `syclsched.kernels.nn.depthwise_opencl`.
 """
 
 from __future__ import annotations
@@ -14,23 +13,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from syclsched.kernels.common import line_launch
 from syclsched.kernels.nn import activation as act
-from syclsched.kernels.nn import panels
+from syclsched.kernels.nn import depthwise_opencl, panels
 from syclsched.kernels.nn.activation import Activation
-from syclsched.kernels.nn.geometry import Ints, Window, channels, size, spatial
+from syclsched.kernels.nn.geometry import Ints, Window, size, spatial, strides_of
 from syclsched.kernels.nn.panels import Block
 from syclsched.kernels.nn.source import header, nothing, sums
 from syclsched.model.operation import DeviceLimits, Launch, OpenCLSource, Signature
-
-
-def strides_of(extents: Ints, count: int, channels_last: bool) -> tuple[Ints, int, int]:
-    """Return how many elements apart neighbours along each spatial axis, channels, and elements of a batch lie."""
-    found, step = [], count if channels_last else 1
-    for extent in reversed(extents):
-        found.append(step)
-        step *= extent
-    return tuple(reversed(found)), (1 if channels_last else step), (step if channels_last else step * count)
 
 
 def is_depthwise(signature: Signature, groups: int) -> bool:
@@ -73,7 +62,7 @@ def launch(signature: Signature, limits: DeviceLimits, *, window: Window, groups
     if not size(signature.shapes["y"]):
         return Launch((1,), (1,))
     if is_depthwise(signature, groups):
-        return line_launch(limits, size(signature.shapes["y"]))
+        return depthwise_opencl.launch(signature, limits, last=last_)
     return panels.launch(limits, _items(signature, window, groups, last_))
 
 
@@ -81,9 +70,11 @@ def prepare(
     signature: Signature, queue: Any, constants: Mapping[str, Any], *, window: Window, groups: int, last_: bool
 ) -> Mapping[str, Any]:
     """Return the constants with the weights in panels."""
-    if "w" not in constants or not size(signature.shapes["y"]) or is_depthwise(signature, groups):
+    if "w" not in constants or not size(signature.shapes["y"]):
         return constants
     w = constants["w"]
+    if is_depthwise(signature, groups):
+        return {**constants, "w": depthwise_opencl.packed(w, last=last_)}
     outside, inside = w.shape[0] // groups, w.shape[1]
     # (groups, O, C, places) -> (groups, O, places, C): the order in which they are summed.
     terms = w.reshape(groups, outside, inside, -1).transpose(0, 1, 3, 2).reshape(groups, outside, -1)
@@ -108,8 +99,7 @@ def load(
     if not size(signature.shapes["y"]):
         return nothing("conv", parameters.replace("T*", "uchar*"))
     if is_depthwise(signature, groups):
-        body = _depthwise(signature, window, last_, activation, bias, residual)
-        return OpenCLSource(f"{header(dtype)}__kernel void conv({parameters}) {{\n{body}}}\n", "conv")
+        return depthwise_opencl.load(signature, parameters, window, last_, activation, bias, residual)
     block = _block(signature, window, groups, last_)
     body = _direct(signature, window, groups, last_, activation, bias, residual, block)
     head = header(dtype) + panels.preamble(block, dtype)
@@ -142,8 +132,7 @@ def _direct(
     out.append(f"  const int panel = id / {total}, g = panel / {count};\n  int rest = id % {total};")
     out.append(f"  const int o = min(panel % {count} * {block.columns}, {outside - block.columns});")
     out.append(f"  const int ox = min(rest % {blocks} * {block.rows}, {line - block.rows}); rest /= {blocks};")
-    for axis in reversed(axes):
-        out.append(f"  const int o{axis} = rest % {outputs[axis]}; rest /= {outputs[axis]};")
+    out.extend(f"  const int o{axis} = rest % {outputs[axis]}; rest /= {outputs[axis]};" for axis in reversed(axes))
     out.append(f"  x += (size_t)rest * {xn} + g * {inside * xc};")
     if is_packed:
         out.append(f"  w += (size_t)panel * {places * inside * block.columns};")
@@ -228,35 +217,4 @@ def _direct(
             out.append(f"  {act.opencl(activation, name, kind, 'AV')}")
             lanes = [f".s{lane:x}" for lane in range(block.width)] if block.width > 1 else [""]
             out.append("  " + " ".join(f"y[{here} + {lane * yc}] = {name}{part};" for lane, part in enumerate(lanes)))
-    return "\n".join(filter(str.strip, out)) + "\n"
-
-
-def _depthwise(
-    signature: Signature, window: Window, last: bool, activation: Activation, bias: bool, residual: bool
-) -> str:
-    y, x, w = (signature.shapes[name] for name in ("y", "x", "w"))
-    count, kernel, inputs, outputs = channels(x, last), w[2:], spatial(x, last), spatial(y, last)
-    xs, xc, xn = strides_of(inputs, count, last)
-    out = [f"  size_t id = get_global_id(0);\n  if (id >= {size(y)}) return;\n  size_t rest = id;"]
-    axes = [*range(len(kernel))]
-    if last:
-        out.append(f"  const int c = rest % {count}; rest /= {count};")
-    for axis in reversed(axes):
-        out.append(f"  const int o{axis} = rest % {outputs[axis]}; rest /= {outputs[axis]};")
-    if not last:
-        out.append(f"  const int c = rest % {count}; rest /= {count};")
-    out.append(f"  x += rest * {xn} + (size_t)c * {xc}; w += c * {size(kernel)};\n  A s = 0;")
-    for axis in axes:
-        at = f"o{axis} * {window.strides[axis]} - {window.begins[axis]} + k{axis} * {window.dilations[axis]}"
-        out.append(f"  for (int k{axis} = 0; k{axis} < {kernel[axis]}; ++k{axis}) {{ const int i{axis} = {at};")
-    place = "0"
-    for axis in axes:
-        place = f"({place}) * {kernel[axis]} + k{axis}"
-    there = " && ".join(f"(uint)i{axis} < {inputs[axis]}u" for axis in axes)
-    where = " + ".join(f"(size_t)i{axis} * {xs[axis]}" for axis in axes)
-    out.append(f"    if ({there}) s = fma((A)x[{where}], (A)w[{place}], s);")
-    out.append("  " + "}" * len(axes))
-    out.append("  s += b[c];" if bias else "")
-    out.append("  s += r[id];" if residual else "")
-    out.append(f"  {act.opencl(activation, 's', sums(signature.dtypes['y']))} y[id] = s;")
     return "\n".join(filter(str.strip, out)) + "\n"

@@ -152,3 +152,12 @@ def last(array: Any, channels_last: bool) -> Any:
 def size(shape: Sequence[int]) -> int:
     """Return the number of elements."""
     return math.prod(shape)
+
+
+def strides_of(extents: Ints, count: int, channels_last: bool) -> tuple[Ints, int, int]:
+    """Return how many elements apart neighbours along each spatial axis, channels, and elements of a batch lie."""
+    found, step = [], count if channels_last else 1
+    for extent in reversed(extents):
+        found.append(step)
+        step *= extent
+    return tuple(reversed(found)), (1 if channels_last else step), (step if channels_last else step * count)

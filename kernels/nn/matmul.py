@@ -6,7 +6,9 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import Any
 
+from syclsched.kernels.common import OPENCL_C
 from syclsched.kernels.nn import activation as act
+from syclsched.kernels.nn import matmul_opencl
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import Ints, size
 from syclsched.kernels.nn.norm import number
@@ -108,7 +110,17 @@ def _matmul(
         act.label(activation),
     ]
     attributes = {"transpose_a": transpose_a, "transpose_b": transpose_b}
-    host = partial(_load_host, alpha=alpha, beta=beta, activation=activation, **attributes)
+    scaled = {"alpha": alpha, "beta": beta, "activation": activation}
+    opencl = Implementation(
+        "opencl-c",
+        "opencl-c",
+        partial(matmul_opencl.load, bias=bias, residual=residual, **scaled, **attributes),
+        partial(matmul_opencl.launch, **attributes),
+        OPENCL_C,
+        efficiency=0.5,
+        prepare=partial(matmul_opencl.prepare, **attributes),
+    )
+    host = partial(_load_host, **scaled, **attributes)
     return Operation(
         name=" ".join(filter(None, names)),
         parameters=(
@@ -118,7 +130,10 @@ def _matmul(
             *([Parameter("c", AccessMode.READ, like="y")] if bias else []),
             *([Parameter("r", AccessMode.READ, like="y")] if residual else []),
         ),
-        implementations=(Implementation("numpy", "host", host, efficiency=0.4),),
+        implementations=(
+            opencl,
+            Implementation("numpy", "host", host, efficiency=0.4),
+        ),
         work=partial(_work, transpose_a=transpose_a, extra=(alpha != 1) + bias + residual + act.cost(activation)),
         check=partial(_check, bias=bias, residual=residual, **attributes),
     )

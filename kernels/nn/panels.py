@@ -73,10 +73,10 @@ def starts(extent: int, step: int) -> int:
     return ceil_div(extent, step)
 
 
-def launch(limits: DeviceLimits, items: int) -> Launch:
-    """Return an index space for blocks: groups small enough to be dealt out evenly."""
+def launch(limits: DeviceLimits, items: int, most: int = 16) -> Launch:
+    """Return an index space for blocks: groups small enough to be dealt out evenly, and of ``most`` at most."""
     size = 1
-    while size * 2 <= min(limits.max_work_group_size, 16) and items >= GROUPS * limits.compute_units * size * 2:
+    while size * 2 <= min(limits.max_work_group_size, most) and items >= GROUPS * limits.compute_units * size * 2:
         size *= 2
     return Launch((max(1, ceil_div(items, size)) * size,), (size,))
 

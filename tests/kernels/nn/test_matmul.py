@@ -70,6 +70,8 @@ def test_the_host_multiplies(case: Case) -> None:
 def test_devices_multiply(run: Any, name: str, case: Case) -> None:
     operation, arrays, wanted, dtype = case
     close(run(operation, name, arrays)["y"], wanted, dtype)
+    if operation.implementation(name).prepare is not None:
+        close(run(operation, name, arrays, constants=("b",))["y"], wanted, dtype)
 
 
 def told(operation: Operation, **shapes: tuple[int, ...]) -> str:
