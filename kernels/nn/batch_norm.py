@@ -11,6 +11,7 @@ from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import channels, last
 from syclsched.kernels.nn.norm import number, work
 from syclsched.kernels.nn.source import FLOATS, sums
+from syclsched.kernels.onednn import normalization as onednn
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Split
 
@@ -66,7 +67,10 @@ def _batch_norm(epsilon: float, channels_last: bool, activation: Activation) -> 
             Parameter("x", AccessMode.READ, like="y"),
             *(Parameter(name, AccessMode.READ, ndim=1, like="y") for name in NAMES),
         ),
-        implementations=(Implementation("numpy", "host", partial(_load_host, **attributes), efficiency=0.2),),
+        implementations=(
+            onednn.batch_norm(epsilon=epsilon, channels_last=channels_last, activation=activation),
+            Implementation("numpy", "host", partial(_load_host, **attributes), efficiency=0.2),
+        ),
         work=partial(work, flops=3.0 + act.cost(activation)),
         check=partial(_check, last_=channels_last),
         split=Split(rows=("y", "x")),

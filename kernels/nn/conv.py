@@ -13,6 +13,7 @@ from syclsched.kernels.nn import conv_opencl
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import Window, arranged, channels, last, size, spatial
 from syclsched.kernels.nn.source import BYTES, FLOATS, sums
+from syclsched.kernels.onednn import conv as onednn
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Split, Work
 
@@ -107,6 +108,15 @@ def _conv(
             *([Parameter("r", AccessMode.READ, ndim=ndim + 2, like="y")] if residual else []),
         ),
         implementations=(
+            onednn.conv(
+                strides=window.strides,
+                pads=window.pads,
+                dilations=window.dilations,
+                groups=groups,
+                channels_last=channels_last,
+                activation=activation,
+                residual=residual,
+            ),
             Implementation(
                 "opencl-c",
                 "opencl-c",

@@ -12,6 +12,7 @@ from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import Ints, Window, arranged, channels, last, size, spatial, spread, times
 from syclsched.kernels.nn.source import BYTES, FLOATS, sums
+from syclsched.kernels.onednn import conv as onednn
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Split, Work
 
@@ -126,6 +127,15 @@ def _conv_transpose(
             *([Parameter("b", AccessMode.READ, ndim=1, like="y")] if bias else []),
         ),
         implementations=(
+            onednn.conv_transpose(
+                strides=window.strides,
+                pads=window.pads,
+                dilations=window.dilations,
+                groups=groups,
+                channels_last=channels_last,
+                activation=activation,
+                output_padding=output_padding,
+            ),
             Implementation("numpy", "host", partial(_load_host, activation=activation, **attributes), efficiency=0.1),
         ),
         work=partial(_work, extra=bias + act.cost(activation)),

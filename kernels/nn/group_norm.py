@@ -12,6 +12,7 @@ from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import channels, last
 from syclsched.kernels.nn.norm import centred, number, work
 from syclsched.kernels.nn.source import FLOATS, sums
+from syclsched.kernels.onednn import normalization as onednn
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Split, Work
 
@@ -72,7 +73,10 @@ def _group_norm(groups: int, epsilon: float, channels_last: bool, activation: Ac
             Parameter("scale", AccessMode.READ, ndim=1, like="y"),
             Parameter("bias", AccessMode.READ, ndim=1, like="y"),
         ),
-        implementations=(Implementation("numpy", "host", load, efficiency=0.1),),
+        implementations=(
+            onednn.group_norm(groups=groups, epsilon=epsilon, channels_last=channels_last, activation=activation),
+            Implementation("numpy", "host", load, efficiency=0.1),
+        ),
         work=partial(_work, groups=groups, extra=act.cost(activation)),
         check=partial(_check, **attributes),
         split=Split(rows=("y", "x")),

@@ -9,6 +9,7 @@ from typing import Any
 from syclsched.kernels.nn.geometry import Ints, size
 from syclsched.kernels.nn.norm import centred, number, work
 from syclsched.kernels.nn.source import FLOATS, sums
+from syclsched.kernels.onednn import normalization as onednn
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Split, Work
 
@@ -59,7 +60,10 @@ def _layer_norm(axis: int, epsilon: float, bias: bool) -> Operation:
             Parameter("scale", AccessMode.READ, like="y"),
             *([Parameter("b", AccessMode.READ, like="y")] if bias else []),
         ),
-        implementations=(Implementation("numpy", "host", partial(_load_host, **attributes), efficiency=0.1),),
+        implementations=(
+            onednn.layer_norm(axis=axis, epsilon=epsilon),
+            Implementation("numpy", "host", partial(_load_host, **attributes), efficiency=0.1),
+        ),
         work=partial(_work, axis=axis, bias=bias),
         check=partial(_check, axis=axis, bias=bias),
         # Cut along axis 0, nothing must be normalised over it; a negative axis may be axis 0.

@@ -10,6 +10,7 @@ from syclsched.errors import ArgumentError
 from syclsched.kernels.nn.geometry import last
 from syclsched.kernels.nn.norm import number, work
 from syclsched.kernels.nn.source import FLOATS, sums
+from syclsched.kernels.onednn import normalization as onednn
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Split
 
@@ -50,7 +51,10 @@ def _lrn(alpha: float, beta: float, bias: float, size: int, channels_last: bool)
             Parameter("y", AccessMode.WRITE, dtypes=FLOATS),
             Parameter("x", AccessMode.READ, like="y"),
         ),
-        implementations=(Implementation("numpy", "host", partial(_load_host, **attributes), efficiency=0.1),),
+        implementations=(
+            onednn.lrn(alpha=alpha, beta=beta, bias=bias, size=size, channels_last=channels_last),
+            Implementation("numpy", "host", partial(_load_host, **attributes), efficiency=0.1),
+        ),
         work=partial(work, flops=2.0 * size + 20),
         check=_check,
         split=Split(rows=("y", "x")),

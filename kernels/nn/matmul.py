@@ -13,6 +13,7 @@ from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import Ints, size
 from syclsched.kernels.nn.norm import number
 from syclsched.kernels.nn.source import BYTES, FLOATS, sums
+from syclsched.kernels.onednn import matmul as onednn
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Work
 
@@ -131,6 +132,14 @@ def _matmul(
             *([Parameter("r", AccessMode.READ, like="y")] if residual else []),
         ),
         implementations=(
+            onednn.matmul(
+                transpose_a=transpose_a,
+                transpose_b=transpose_b,
+                alpha=alpha,
+                beta=beta,
+                residual=residual,
+                activation=activation,
+            ),
             opencl,
             Implementation("numpy", "host", host, efficiency=0.4),
         ),

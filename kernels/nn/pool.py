@@ -10,6 +10,7 @@ from typing import Any
 from syclsched.errors import ArgumentError
 from syclsched.kernels.nn.geometry import Ints, Window, channels, last, size, spatial, times
 from syclsched.kernels.nn.source import BYTES, FLOATS, sums
+from syclsched.kernels.onednn import pool as onednn
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Split, Work
 
@@ -92,6 +93,15 @@ def _pool(mode: str, kernel: Ints, window: Window, count_include_pad: bool, chan
             Parameter("x", AccessMode.READ, ndim=ndim, like="y"),
         ),
         implementations=(
+            onednn.pool(
+                mode=mode,
+                kernel=kernel,
+                strides=window.strides,
+                pads=window.pads,
+                dilations=window.dilations,
+                count_include_pad=count_include_pad,
+                channels_last=channels_last,
+            ),
             Implementation(
                 "numpy",
                 "host",

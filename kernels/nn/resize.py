@@ -17,6 +17,7 @@ from syclsched.errors import ArgumentError
 from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.norm import number
 from syclsched.kernels.nn.source import BYTES, FLOATS, sums
+from syclsched.kernels.onednn import resize as onednn
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Work
 
@@ -193,7 +194,10 @@ def _resize(resampling: Resampling, scales: tuple[float, ...], roi: tuple[float,
             Parameter("y", AccessMode.WRITE, dtypes=PICKED if resampling.mode == "nearest" else FLOATS),
             Parameter("x", AccessMode.READ, like="y"),
         ),
-        implementations=(Implementation("numpy", "host", host, efficiency=0.1),),
+        implementations=(
+            onednn.resize(mode=resampling.mode, axes=partial(axes, resampling=resampling, scales=scales, roi=roi)),
+            Implementation("numpy", "host", host, efficiency=0.1),
+        ),
         work=partial(_work, taps=taps),
         check=partial(_check, **attributes),
     )

@@ -9,6 +9,7 @@ from typing import Any
 from syclsched.kernels.nn.geometry import Ints, size
 from syclsched.kernels.nn.norm import work
 from syclsched.kernels.nn.source import FLOATS, sums
+from syclsched.kernels.onednn import softmax as onednn
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Split, Work
 
@@ -60,7 +61,10 @@ def _softmax_over(axis: int, log: bool) -> Operation:
             Parameter("y", AccessMode.WRITE, dtypes=FLOATS),
             Parameter("x", AccessMode.READ, like="y"),
         ),
-        implementations=(Implementation("numpy", "host", partial(_load_host, axis=axis, log=log), efficiency=0.1),),
+        implementations=(
+            onednn.softmax(axis=axis, log=log),
+            Implementation("numpy", "host", partial(_load_host, axis=axis, log=log), efficiency=0.1),
+        ),
         work=partial(_work, axis=axis),
         check=partial(_check, axis=axis),
         # Cut along axis 0, nothing must be summed over it; a negative axis may be axis 0.

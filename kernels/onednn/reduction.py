@@ -30,8 +30,8 @@ def _reduce(signature: Signature, *, mode: str, axes: Shape) -> Described:
             folded[-1] = (folded[-1][0] * extent, is_reduced)
         else:
             folded.append((extent, is_reduced))
-    if not folded[-1][1]:
-        raise refuse("the last axis is reduced, else it has its reference implementation only")
+    if not folded[-1][1] or len(folded) > 2:
+        raise refuse("only the last axes are reduced, else it has its reference implementation only")
     x = plain(tuple(extent for extent, _ in folded), dtype)
     y = plain(tuple(1 if is_reduced else extent for extent, is_reduced in folded), dtype)
     arguments = Argument("x", names.SRC, x), Argument("y", names.DST, y)

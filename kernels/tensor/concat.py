@@ -7,6 +7,7 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
+from syclsched.kernels.onednn import movement
 from syclsched.kernels.tensor.making import axis_error, expect, make, moving_work, read, written
 from syclsched.model.operation import Operation, Signature
 
@@ -40,6 +41,7 @@ def concat(axis: int, count: int) -> Operation:
         partial(_host, axis=axis, names=names),
         partial(_check, axis=axis, names=names),
         work=moving_work,
+        kernels=(movement.concat(axis=axis, count=count),),
     )
 
 

@@ -8,6 +8,7 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
+from syclsched.kernels.onednn import reduction
 from syclsched.kernels.tensor.making import array_bytes, axis_error, elements, expect, make, read, written
 from syclsched.model.operation import Operation, Shape, Signature, Work
 
@@ -49,6 +50,7 @@ def reduce(mode: str, axes: tuple[int, ...], keepdims: bool = False) -> Operatio
         partial(_host, mode=mode, axes=axes, keepdims=keepdims),
         partial(_check, mode=mode, axes=axes, keepdims=keepdims),
         work=_work,
+        kernels=(reduction.reduce(mode=mode, axes=axes),),
     )
 
 

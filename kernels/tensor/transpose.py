@@ -7,6 +7,7 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
+from syclsched.kernels.onednn import movement
 from syclsched.kernels.tensor.making import expect, make, moving_work, read, written
 from syclsched.model.operation import Operation, Signature
 
@@ -37,6 +38,7 @@ def transpose(permutation: tuple[int, ...]) -> Operation:
         partial(_host, permutation=permutation),
         partial(_check, permutation=permutation),
         work=moving_work,
+        kernels=(movement.transpose(permutation=permutation),),
     )
 
 
