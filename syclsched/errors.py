@@ -92,6 +92,44 @@ class FormatError(SyclschedError):
     """A file or document that is not what it claims: names the file, the place and the expectation."""
 
 
+class ModelError(FormatError):
+    """A machine-learning model that cannot be taken as it is: names the model, the place in it and the expectation."""
+
+
+class OpenDimensionError(ModelError):
+    """Extents of a model's inputs that the model leaves open were not given; ``names`` lists those dimensions.
+
+    Parameters
+    ----------
+    what, where, hint : str
+        See `SyclschedError`.
+    names : tuple of str
+        The open dimensions, as the model or ``input[axis]`` names them.
+    """
+
+    def __init__(self, what: str, *, names: tuple[str, ...], where: str | None = None, hint: str | None = None) -> None:
+        super().__init__(what, where=where, hint=hint)
+        self.names = names
+
+
+class ValueNeededError(ModelError):
+    """A shape in a model follows from the value of an input; ``inputs`` lists the inputs whose values settle it.
+
+    Parameters
+    ----------
+    what, where, hint : str
+        See `SyclschedError`.
+    inputs : tuple of str
+        Inputs of the model; with their values known, the model can be imported.
+    """
+
+    def __init__(
+        self, what: str, *, inputs: tuple[str, ...], where: str | None = None, hint: str | None = None
+    ) -> None:
+        super().__init__(what, where=where, hint=hint)
+        self.inputs = inputs
+
+
 class StorageError(SyclschedError):
     """A file or folder that cannot be read or written: missing, read-only, full."""
 
@@ -172,3 +210,10 @@ class WaitTimeoutError(ExecutionError):
 
 class MeasurementError(SyclschedError):
     """A measurement could not be made, or gave nothing that can be used."""
+
+
+# --- warnings -------------------------------------------------------------------------------------
+
+
+class HostOperatorWarning(UserWarning):
+    """Operators of a model that no device does: the host does them with onnx's reference implementation."""

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""If and Loop whose way is known beforehand: the graphs they hold become part of the network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from syclsched.frontends.onnx.model import ModelGraph, ModelNode
+
+if TYPE_CHECKING:
+    from syclsched.frontends.onnx.importing.scope import Meaning, Scope
+
+#: Rounds of a loop that are unrolled at most; longer ones are left to the host.
+LONGEST_LOOP: Final = 10_000
+
+
+def import_if(scope: Scope, node: ModelNode) -> Sequence[Meaning] | None:
+    """Import If with a known condition as the branch that is taken."""
+    condition = scope.b.known(scope.tensor(node.inputs[0]))
+    if condition is None:
+        return None
+    if condition.size != 1:
+        raise scope.b.wrong(f"its condition has {condition.size} elements, expected 1")
+    name = "then_branch" if condition.reshape(-1)[0] else "else_branch"
+    return scope.inline(_graph(scope, node, name), [], f"{node.name}/")
+
+
+def import_loop(scope: Scope, node: ModelNode) -> Sequence[Meaning] | None:
+    """Import Loop with a known number of rounds, one after another."""
+    body = _graph(scope, node, "body")
+    trips_name, condition_name = (*node.inputs, "", "")[:2]
+    trips = scope.b.known(scope.tensor(trips_name)) if trips_name else None
+    going = scope.b.known(scope.tensor(condition_name)) if condition_name else np.array(True)
+    if (trips_name and trips is None) or going is None:
+        return None
+    limit = LONGEST_LOOP if trips is None else int(trips.reshape(-1)[0])
+    if limit > LONGEST_LOOP:
+        return None
+    carried: list[Meaning] = [scope.meaning(name) if name else None for name in node.inputs[2:]]
+    gathered: list[list[str]] = [[] for _ in body.outputs[1 + len(carried) :]]
+    if len(body.inputs) != 2 + len(carried):
+        raise scope.b.wrong(f"its body has {len(body.inputs)} inputs, expected {2 + len(carried)}")
+    rounds = 0
+    while rounds < limit and bool(going.reshape(-1)[0]):
+        counter, still = scope.b.constant(np.array(rounds, np.int64)), scope.b.constant(going.reshape(()))
+        made = scope.inline(body, [counter, still, *carried], f"{node.name}/{rounds}/")
+        carried = made[1 : 1 + len(carried)]
+        for found, value in zip(gathered, made[1 + len(carried) :], strict=True):
+            if not isinstance(value, str):
+                return None
+            found.append(value)
+        condition = made[0]
+        known = scope.b.known(condition) if isinstance(condition, str) else None
+        if known is None:
+            return None  # how long it goes on follows from the inputs' values
+        going = known
+        rounds += 1
+        if trips is None and rounds == LONGEST_LOOP:
+            return None
+    scope.b.begin(scope.prefixed(node.name), node.label)
+    stacked: list[Meaning] = []
+    for values in gathered:
+        if not values:
+            return None
+        rows = [scope.b.reshape(value, (1, *scope.b.shape(value))) for value in values]
+        stacked.append(rows[0] if len(rows) == 1 else scope.b.emit("concat", rows, axis=0))
+    return [*carried, *stacked]
+
+
+def _graph(scope: Scope, node: ModelNode, name: str) -> ModelGraph:
+    found = node.attributes.get(name)
+    if not isinstance(found, ModelGraph):
+        raise scope.b.wrong(f"attribute {name!r} is missing")
+    return found
+
+
+#: Operator -> takes the scope and the node; returns what its outputs stand for, or None to leave it to the host.
+CONTROL: Final[dict[str, Callable[[Scope, ModelNode], Sequence[Meaning] | None]]] = {
+    "If": import_if,
+    "Loop": import_loop,
+}

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`import_model`: a model and shapes for its inputs become a network."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+from syclsched.errors import ModelError, OpenDimensionError
+from syclsched.frontends.onnx.importing.builder import Builder
+from syclsched.frontends.onnx.importing.scope import Scope
+from syclsched.frontends.onnx.limits import ModelLimits
+from syclsched.frontends.onnx.model import Declared, Model
+from syclsched.frontends.onnx.network import Network
+
+Shape = tuple[int, ...]
+
+_FAMILIES: Final = (
+    "activations",
+    "arithmetic",
+    "casts",
+    "constants",
+    "convolutions",
+    "gathering",
+    "matrices",
+    "normalisation",
+    "pooling",
+    "quantisation",
+    "reductions",
+    "resampling",
+    "shaping",
+    "slicing",
+    "sorting",
+)
+
+
+@cache
+def load_families() -> None:
+    """Import the modules that register importers."""
+    for family in _FAMILIES:
+        importlib.import_module(f"syclsched.frontends.onnx.importing.{family}")
+
+
+def import_model(
+    model: Model,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    *,
+    dimensions: Mapping[str, int] | None = None,
+    known: Mapping[str, Any] | None = None,
+    limits: ModelLimits | None = None,
+) -> Network:
+    """Bring a model to canonical nodes for given shapes of its inputs.
+
+    Parameters
+    ----------
+    model : Model
+        As `syclsched.frontends.onnx.reading.read_model` returns it.
+    shapes : Mapping[str, sequence of int], optional
+        Shapes of inputs by name; those of which the model says all extents need none.
+    dimensions : Mapping[str, int], optional
+        Extents by the names the model gives them: ``{"batch": 8}``.
+    known : Mapping[str, array-like], optional
+        Values of inputs that are the same in every run: they become constants, and are no inputs of the network.
+    limits : ModelLimits, optional
+        What is too large.
+
+    Returns
+    -------
+    Network
+        All shapes are known in it.
+
+    Raises
+    ------
+    OpenDimensionError
+        If extents are open that were not given.
+    ValueNeededError
+        If a shape follows from an input's value.
+    ModelError
+        If shapes do not fit, or the model needs something that is not supported; says which node.
+    """
+    load_families()
+    b = Builder(model.where, model.opset, model.opsets, limits or ModelLimits())
+    scope = Scope(b)
+    scope.add_constants(model.graph.initialisers)
+    declare_inputs(b, scope, model, dict(shapes or {}), dict(dimensions or {}), dict(known or {}))
+    scope.run(model.graph.nodes)
+    outputs = [(output.name, scope.tensor(output.name)) for output in model.outputs]
+    return b.finish(model.name, outputs)
+
+
+def declare_inputs(
+    b: Builder,
+    scope: Scope,
+    model: Model,
+    shapes: dict[str, Sequence[int]],
+    dimensions: dict[str, int],
+    known: dict[str, Any],
+) -> None:
+    """Declare a model's inputs, with all their extents."""
+    names = [declared.name for declared in model.inputs]
+    for what, given in (("shape", shapes), ("value", known)):
+        for name in given:
+            if name not in names:
+                raise ModelError(
+                    f"a {what} was given for {name!r}, which is no input",
+                    where=model.where,
+                    hint=f"Inputs: {', '.join(map(describe, model.inputs))}",
+                )
+    named = {d for declared in model.inputs for d in declared.dimensions or () if isinstance(d, str)}
+    for name, extent in dimensions.items():
+        if name not in named:
+            raise ModelError(
+                f"an extent was given for {name!r}, which is no open dimension",
+                where=model.where,
+                hint=f"Open: {', '.join(sorted(named)) or 'none'}",
+            )
+        _check_extent(extent, f"{model.where}, dimension {name!r}")
+    for declared in model.inputs:
+        where = f"{model.where}, input {declared.name!r}"
+        if declared.name in known:
+            array = np.array(known[declared.name], order="C")
+            if array.dtype.kind in "iuf" and declared.dtype is not None and not hasattr(known[declared.name], "dtype"):
+                array = array.astype(declared.dtype)
+            if declared.dtype not in (None, array.dtype.name):
+                raise ModelError(f"its value is {array.dtype}, expected {declared.dtype}", where=where)
+            _bind(declared, array.shape, dimensions, where)
+            scope.bind(declared.name, b.constant(array))
+        elif declared.name in shapes:
+            shape = tuple(shapes[declared.name])
+            for extent in shape:
+                _check_extent(extent, where)
+            _bind(declared, shape, dimensions, where)
+    missing: list[str] = []
+    for declared in model.inputs:
+        if declared.name in known:
+            continue
+        if declared.dtype is None:
+            raise ModelError("the model does not say its element type", where=f"{model.where}, input {declared.name!r}")
+        if declared.name in shapes:
+            shape = tuple(int(n) for n in shapes[declared.name])
+        elif declared.dimensions is None:
+            missing.append(declared.name)
+            continue
+        else:
+            extents = [dimensions.get(d) if isinstance(d, str) else d for d in declared.dimensions]
+            missing += [
+                d if isinstance(d, str) else f"{declared.name}[{axis}]"
+                for axis, (d, extent) in enumerate(zip(declared.dimensions, extents, strict=True))
+                if extent is None
+            ]
+            shape = tuple(extent for extent in extents if extent is not None)
+        if not missing:
+            b.add_input(declared.name, shape, declared.dtype)
+            scope.bind(declared.name, declared.name)
+    if missing:
+        names_open = tuple(dict.fromkeys(missing))
+        raise OpenDimensionError(
+            f"it leaves open {', '.join(map(repr, names_open))}",
+            names=names_open,
+            where=model.where,
+            hint=f"Give the inputs' shapes; it declares {', '.join(map(describe, model.inputs))}",
+        )
+
+
+def _check_extent(extent: object, where: str) -> None:
+    if isinstance(extent, bool) or not isinstance(extent, int | np.integer) or extent < 0:
+        raise ModelError(f"{extent!r} is no extent, expected an integer that is not negative", where=where)
+
+
+def _bind(declared: Declared, shape: Shape, dimensions: dict[str, int], where: str) -> None:
+    """Check a shape against what the model declares, and remember extents by name."""
+    expected = declared.dimensions
+    if expected is None:
+        return
+    fits = len(expected) == len(shape)
+    if fits:
+        for extent, said in zip(shape, expected, strict=True):
+            if isinstance(said, str):
+                fits = fits and dimensions.setdefault(said, int(extent)) == extent
+            elif said is not None:
+                fits = fits and said == extent
+    if not fits:
+        bound = {d: dimensions[d] for d in expected if isinstance(d, str) and d in dimensions}
+        note = f" with {', '.join(f'{d} = {n}' for d, n in bound.items())}" if bound else ""
+        raise ModelError(f"shape {shape}, expected {describe_shape(declared)}{note}", where=where)
+
+
+def describe_shape(declared: Declared) -> str:
+    """Return a declared shape as text: ``(batch, 3, ?, ?)``."""
+    if declared.dimensions is None:
+        return "any shape"
+    inner = ", ".join("?" if d is None else str(d) for d in declared.dimensions)
+    return f"({inner},)" if len(declared.dimensions) == 1 else f"({inner})"
+
+
+def describe(declared: Declared) -> str:
+    """Return an input as text: ``image: float32 (batch, 3, ?, ?)``."""
+    return f"{declared.name}: {declared.dtype} {describe_shape(declared)}"

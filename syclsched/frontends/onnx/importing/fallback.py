@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators that are not imported as canonical nodes: the host does them with onnx's reference implementation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from syclsched.errors import ValueNeededError
+from syclsched.frontends.onnx.dtypes import DTYPES, NUMBERS, described
+from syclsched.frontends.onnx.importing.builder import Array, Builder
+from syclsched.frontends.onnx.model import ModelGraph, ModelNode
+from syclsched.frontends.onnx.reference import evaluate_reference
+from syclsched.frontends.onnx.shapes import Made
+
+#: Operators whose results differ from one run to the next: never done beforehand.
+_RANDOM = frozenset(
+    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
+)
+
+
+class Names(Protocol):
+    """What tells which value a name of the model stands for."""
+
+    def tensor(self, name: str) -> str:
+        """Return the value a name stands for."""
+
+    def has(self, name: str) -> bool:
+        """Return whether a name stands for something."""
+
+
+def import_reference(b: Builder, node: ModelNode, inputs: Sequence[str | None], scope: Names) -> Sequence[str | None]:
+    """Add a node that the host does; or do it at once if all it needs is known.
+
+    Parameters
+    ----------
+    b : Builder
+        Where it goes.
+    node : ModelNode
+        The ONNX node.
+    inputs : sequence of (str or None)
+        Values.
+    scope : Names
+        For values of the graphs around those that the node holds.
+
+    Returns
+    -------
+    sequence of (str or None)
+        A value for each output.
+
+    Raises
+    ------
+    ValueNeededError
+        If the shapes of its results follow from the values of inputs.
+    ModelError
+        If its results are no tensors, or the reference implementation does not know it.
+    """
+    if not node.proto:
+        raise b.wrong("it is too large for onnx's reference implementation")
+    given = {name: value for name, value in zip(node.inputs, inputs, strict=True) if name and value is not None}
+    for name in _captured(node):
+        if name not in given and scope.has(name):
+            given[name] = scope.tensor(name)
+    results = tuple(name for name in node.outputs if name)
+    if all(value in b.constants for value in given.values()) and node.operator not in _RANDOM:
+        return _computed(b, node, given, results)
+    made = _shapes(b, node, given, results)
+    values = b.emit_all(
+        "reference",
+        list(given.values()),
+        made=made,
+        node=node.proto,
+        opsets=b.opsets,
+        names=tuple(given),
+        results=results,
+    )
+    found = dict(zip(results, values, strict=True))
+    return [found.get(name) for name in node.outputs]
+
+
+def _computed(b: Builder, node: ModelNode, given: dict[str, str], results: tuple[str, ...]) -> Sequence[str | None]:
+    try:
+        arrays = evaluate_reference(node.proto, b.opsets, {n: b.constants[v] for n, v in given.items()}, results)
+    except MemoryError:
+        raise b.wrong("there is not enough memory to compute it beforehand") from None
+    except Exception as error:
+        raise b.wrong(f"onnx's reference implementation cannot compute it: {_line(error)}") from error
+    found = {name: b.constant(_checked(b, array, name)) for name, array in zip(results, arrays, strict=True)}
+    return [found.get(name) for name in node.outputs]
+
+
+def _checked(b: Builder, value: object, name: str) -> Array:
+    array = np.asarray(value) if isinstance(value, np.ndarray | np.generic) else None
+    if array is None or array.dtype.name not in NUMBERS:
+        kind = type(value).__name__ if array is None else array.dtype.name
+        raise b.wrong(f"its result {name!r} is a {kind}, which is not supported")
+    return array
+
+
+def _shapes(b: Builder, node: ModelNode, given: dict[str, str], results: tuple[str, ...]) -> list[Made]:
+    """Return shapes and dtypes by onnx's shape inference, with all that is known beforehand."""
+    import onnx
+    from onnx import helper, numpy_helper
+
+    proto = onnx.NodeProto()
+    proto.ParseFromString(node.proto)
+    inputs = [helper.make_tensor_value_info(n, NUMBERS[b.dtype(v)], b.shape(v)) for n, v in given.items()]
+    small = {n: b.constants[v] for n, v in given.items() if v in b.constants and b.constants[v].size <= 4096}
+    graph = helper.make_graph(
+        [proto],
+        "node",
+        inputs,
+        [onnx.ValueInfoProto(name=name) for name in results],
+        [numpy_helper.from_array(array, name) for name, array in small.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid(*each) for each in b.opsets])
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+    except Exception as error:
+        raise b.wrong(f"onnx's shape inference refuses it: {_line(error)}") from error
+    made: list[Made] = []
+    for value in inferred.graph.output:
+        kind = value.type.WhichOneof("value")
+        if kind not in (None, "tensor_type"):
+            raise b.wrong(
+                f"its result {value.name!r} is a {kind.removesuffix('_type')}, and only tensors are supported"
+            )
+        tensor = value.type.tensor_type
+        dtype = DTYPES.get(tensor.elem_type)
+        if dtype is None and tensor.elem_type:
+            raise b.wrong(
+                f"elements of {value.name!r} are of type {described(tensor.elem_type)}, which is not supported"
+            )
+        extents = [d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim]
+        if dtype is None or not tensor.HasField("shape") or None in extents:
+            inputs_needed = tuple(dict.fromkeys(i for v in given.values() for i in b.sources(v)))
+            raise ValueNeededError(
+                f"the shape of its result {value.name!r} follows from the values of what it is given, and shapes must "
+                "be known before anything runs",
+                inputs=inputs_needed,
+                where=b.place(),
+                hint="Give these inputs' values when the model is loaded (known=), or take the part before it",
+            )
+        made.append((tuple(n for n in extents if n is not None), dtype))
+    return made
+
+
+def _captured(node: ModelNode) -> Iterator[str]:
+    for value in node.attributes.values():
+        for graph in value if isinstance(value, tuple) else (value,):
+            if isinstance(graph, ModelGraph):
+                inner = {each.name for each in graph.inputs} | set(graph.initialisers)
+                for each in graph.nodes:
+                    for name in (*each.inputs, *_captured(each)):
+                        if name and name not in inner:
+                            yield name
+                    inner.update(each.outputs)
+                yield from (each.name for each in graph.outputs if each.name not in inner)
+
+
+def _line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

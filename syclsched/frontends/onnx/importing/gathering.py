@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Elements picked and placed by index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from syclsched.frontends.onnx.importing.builder import Builder
+from syclsched.frontends.onnx.importing.registry import given, imports
+from syclsched.frontends.onnx.model import ModelNode
+
+
+def _indices(b: Builder, inputs: Sequence[str | None], x: str, axes: Sequence[int]) -> str:
+    """Return the indices; those that are known are checked."""
+    name = given(b, inputs, 1, "indices")
+    if b.dtype(name) not in ("int32", "int64"):
+        raise b.wrong(f"indices are {b.dtype(name)}, expected int32 or int64")
+    array, shape = b.known(name), b.shape(x)
+    if array is not None and array.size:
+        columns = [(axes[0], array)] if len(axes) == 1 else [(a, array[..., i]) for i, a in enumerate(axes)]
+        for axis, column in columns:
+            low, high = int(column.min()), int(column.max())
+            if low < -shape[axis] or high >= shape[axis]:
+                raise b.wrong(f"index {low if low < -shape[axis] else high} is outside axis {axis} of {shape}")
+    return name
+
+
+@imports("Gather", "GatherElements")
+def gather(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import Gather and GatherElements."""
+    x = given(b, inputs, 0, "data")
+    axis = b.axis(node.integer("axis"), len(b.shape(x)))
+    indices = _indices(b, inputs, x, (axis,))
+    made = b.shape(indices)
+    if b.shape(x)[axis] == 0 and 0 not in made:
+        raise b.wrong(f"axis {axis} of {b.shape(x)} has no elements to pick")
+    return [b.emit("gather" if node.operator == "Gather" else "gather_elements", [x, indices], axis=axis)]
+
+
+@imports("GatherND")
+def gather_nd(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import GatherND."""
+    x, batch = given(b, inputs, 0, "data"), node.integer("batch_dims")
+    shape = b.shape(given(b, inputs, 1, "indices"))
+    depth = shape[-1] if shape else 0
+    if not 1 <= depth <= len(b.shape(x)) - batch:
+        raise b.wrong(f"indices {shape} are no indices into {b.shape(x)} with {batch} batch axes")
+    indices = _indices(b, inputs, x, range(batch, batch + depth)) if depth > 1 else given(b, inputs, 1, "indices")
+    return [b.emit("gather_nd", [x, indices], batch_dims=batch)]
+
+
+@imports("Scatter", "ScatterElements")
+def scatter_elements(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import ScatterElements and, as it was called before opset 11, Scatter."""
+    x, updates = given(b, inputs, 0, "data"), given(b, inputs, 2, "updates")
+    axis = b.axis(node.integer("axis"), len(b.shape(x)))
+    reduction = _reduction(b, node)
+    return [b.emit("scatter_elements", [x, _indices(b, inputs, x, (axis,)), updates], axis=axis, reduction=reduction)]
+
+
+@imports("ScatterND")
+def scatter_nd(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import ScatterND."""
+    x, updates = given(b, inputs, 0, "data"), given(b, inputs, 2, "updates")
+    return [b.emit("scatter_nd", [x, given(b, inputs, 1, "indices"), updates], reduction=_reduction(b, node))]
+
+
+def _reduction(b: Builder, node: ModelNode) -> str:
+    reduction = node.text("reduction", "none")
+    if reduction not in ("none", "add", "mul", "max", "min"):
+        raise b.wrong(f"reduction is {reduction!r}, expected none, add, mul, max or min")
+    return reduction

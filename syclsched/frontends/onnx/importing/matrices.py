@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MatMul, Gemm, and Einsum as products of matrices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from syclsched.frontends.onnx.dtypes import FLOATS
+from syclsched.frontends.onnx.importing.builder import Builder
+from syclsched.frontends.onnx.importing.registry import NotHereError, given, imports, optional
+from syclsched.frontends.onnx.model import ModelNode
+
+
+def product(b: Builder, x: str, y: str) -> str:
+    """Add the product of two stacks of matrices."""
+    return b.emit("matmul", [x, y], transpose_a=False, transpose_b=False, alpha=1.0, beta=1.0, activation=())
+
+
+@imports("MatMul")
+def matmul(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import MatMul: vectors become matrices of one row or column, and their product is without it."""
+    x, y = given(b, inputs, 0, "A"), given(b, inputs, 1, "B")
+    if b.dtype(x) not in FLOATS:
+        raise NotHereError
+    left, right = b.shape(x), b.shape(y)
+    if not left or not right:
+        raise b.wrong(f"{left} and {right} are no matrices")
+    if len(left) == 1:
+        x = b.reshape(x, (1, *left))
+    if len(right) == 1:
+        y = b.reshape(y, (*right, 1))
+    made = product(b, x, y)
+    shape = b.shape(made)
+    if len(right) == 1:
+        shape = shape[:-1]
+    if len(left) == 1:
+        shape = (*shape[:-2], *shape[-1:]) if len(right) > 1 else shape[:-1]
+    return [b.reshape(made, shape)]
+
+
+@imports("Gemm")
+def gemm(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import Gemm."""
+    x, y, bias = given(b, inputs, 0, "A"), given(b, inputs, 1, "B"), optional(inputs, 2)
+    if b.dtype(x) not in FLOATS:
+        raise NotHereError
+    if len(b.shape(x)) != 2 or len(b.shape(y)) != 2:
+        raise b.wrong(f"{b.shape(x)} and {b.shape(y)} are not two matrices")
+    return [
+        b.emit(
+            "matmul",
+            [x, y, bias],
+            transpose_a=bool(node.integer("transA")),
+            transpose_b=bool(node.integer("transB")),
+            alpha=float(node.number("alpha", 1.0)),
+            beta=float(node.number("beta", 1.0)),
+            activation=(),
+        )
+    ]
+
+
+# --- Einsum -------------------------------------------------------------------------------------------
+
+
+@imports("Einsum")
+def einsum(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import Einsum: operands are joined two at a time, each join one product of stacks of matrices."""
+    values = [given(b, inputs, i, f"Inputs_{i}") for i in range(len(inputs))]
+    if b.dtype(values[0]) not in FLOATS:
+        raise NotHereError
+    terms, result = _parsed(b, node.text("equation"), [len(b.shape(value)) for value in values])
+    if any(len(set(term)) < len(term) for term in (*terms, result)):
+        raise NotHereError  # diagonals
+    extents: dict[str, int] = {}
+    for term, value in zip(terms, values, strict=True):
+        for letter, extent in zip(term, b.shape(value), strict=True):
+            if extents.setdefault(letter, extent) != extent:
+                if 1 not in (extent, extents[letter]):
+                    raise b.wrong(f"{letter!r} stands for extents {extents[letter]} and {extent}")
+                raise NotHereError  # broadcasting of an ellipsis
+    term, value = terms[0], values[0]
+    for index in range(1, len(values)):
+        later = set(result).union(*terms[index + 1 :])
+        term, value = _joined(b, (term, value), (terms[index], values[index]), later)
+    gone = tuple(axis for axis, letter in enumerate(term) if letter not in result)
+    if gone:
+        value = b.emit("reduce", [value], mode="sum", axes=gone, keepdims=False)
+        term = "".join(letter for letter in term if letter in result)
+    return [b.transpose(value, [term.index(letter) for letter in result])]
+
+
+def _parsed(b: Builder, equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
+    """Return the letters of each operand and of the result, with letters in place of an ellipsis."""
+    text = equation.replace(" ", "")
+    left, arrow, right = text.partition("->")
+    terms = left.split(",")
+    wrong = b.wrong(f"equation {equation!r} does not fit operands of {', '.join(map(str, ranks))} dimensions")
+    if len(terms) != len(ranks) or (not left.replace(",", "").replace(".", "").isalpha() and any(ranks)):
+        raise wrong
+    # Capitals and small letters are different; these are neither.
+    spare = [chr(0x3B1 + i) for i in range(24)]
+    widest = 0
+    made: list[str] = []
+    for term, rank in zip(terms, ranks, strict=True):
+        if "..." in term:
+            count = rank - len(term) + 3
+            if count < 0 or count > len(spare):
+                raise wrong
+            widest = max(widest, count)
+            term = term.replace("...", "".join(reversed(spare[:count])))
+        if len(term) != rank or "." in term:
+            raise wrong
+        made.append(term)
+    dots = "".join(reversed(spare[:widest]))
+    if arrow:
+        result = right.replace("...", dots)
+    else:
+        letters = sorted(set("".join(terms)) - {"."})
+        result = dots + "".join(c for c in letters if sum(term.count(c) for term in terms) == 1)
+    if any(letter not in "".join(made) for letter in result):
+        raise wrong
+    return made, result
+
+
+def _joined(b: Builder, first: tuple[str, str], second: tuple[str, str], later: set[str]) -> tuple[str, str]:
+    """Multiply two operands and sum over what only they have."""
+    (left, x), (right, y) = first, second
+    shared = [c for c in left if c in right]
+    batch = [c for c in shared if c in later]
+    summed = [c for c in shared if c not in later]
+    rows = [c for c in left if c not in right]
+    columns = [c for c in right if c not in left]
+    size = {**dict(zip(left, b.shape(x), strict=True)), **dict(zip(right, b.shape(y), strict=True))}
+
+    def arranged(term: str, value: str, *groups: list[str]) -> str:
+        order = [*batch, *groups[0], *groups[1]]
+        turned = b.transpose(value, [term.index(c) for c in order])
+        extents = (*(size[c] for c in batch), *(math.prod(size[c] for c in group) for group in groups))
+        return b.reshape(turned, extents)
+
+    made = product(b, arranged(left, x, rows, summed), arranged(right, y, summed, columns))
+    letters = [*batch, *rows, *columns]
+    return "".join(letters), b.reshape(made, tuple(size[c] for c in letters))

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""QuantizeLinear and DequantizeLinear, by the array or along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from syclsched.frontends.onnx.dtypes import DTYPES, described
+from syclsched.frontends.onnx.importing.builder import Builder
+from syclsched.frontends.onnx.importing.registry import NotHereError, given, imports, optional
+from syclsched.frontends.onnx.model import ModelNode
+
+
+def _along(b: Builder, node: ModelNode, x: str, parameter: str) -> str:
+    """Return a scale or zero point in a shape that is broadcast along its axis."""
+    shape, extents = b.shape(x), b.shape(parameter)
+    if node.integer("block_size"):
+        raise NotHereError
+    if extents in ((), (1,)):
+        return b.reshape(parameter, ())
+    axis = b.axis(node.integer("axis", 1), len(shape))
+    if extents != (shape[axis],):
+        raise b.wrong(f"{extents} numbers for axis {axis} of {shape}")
+    return b.reshape(parameter, (*extents, *(1,) * (len(shape) - axis - 1)))
+
+
+@imports("QuantizeLinear")
+def quantize(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import QuantizeLinear: rounded to even, cut to what the dtype holds."""
+    x, scale, zero = given(b, inputs, 0, "x"), given(b, inputs, 1, "y_scale"), optional(inputs, 2)
+    number = node.integer("output_dtype")
+    if number and number not in DTYPES:
+        raise b.wrong(f"elements of type {described(number)}, which is not supported")
+    target = b.dtype(zero) if zero is not None else DTYPES[number] if number else "uint8"
+    if np.dtype(target).kind not in "iu":
+        raise b.wrong(f"elements of type {target}, expected whole numbers")
+    x = b.cast(x, "float32")
+    scale = b.cast(_along(b, node, x, scale), "float32")
+    rounded: Any = ("round", ("div", 0, 1))
+    values = [x, scale]
+    if zero is not None:
+        values.append(b.cast(_along(b, node, x, zero), "float32"))
+        rounded = ("add", rounded, 2)
+    limits = np.iinfo(target)
+    cut = ("clip", float(limits.min), float(limits.max), rounded)
+    if limits.bits > 16:
+        raise NotHereError  # float32 does not hold all of its numbers
+    return [b.elementwise(("cast", target, cut), *values, shape=b.shape(x), dtype=target)]
+
+
+@imports("DequantizeLinear")
+def dequantize(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import DequantizeLinear."""
+    x, scale, zero = given(b, inputs, 0, "x"), given(b, inputs, 1, "x_scale"), optional(inputs, 2)
+    dtype = b.dtype(scale)
+    values = [x, _along(b, node, x, scale)]
+    # Differences of 32-bit numbers may be larger than such: as 64-bit ones they are exact.
+    whole: Any = ("cast", "int64", 0)
+    if zero is not None:
+        values.append(_along(b, node, x, zero))
+        whole = ("sub", whole, ("cast", "int64", 2))
+    return [b.elementwise(("mul", ("cast", dtype, whole), 1), *values, shape=b.shape(x))]

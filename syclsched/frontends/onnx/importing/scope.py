@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the model's names stand for, and the walk over its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from syclsched.errors import ModelError
+from syclsched.frontends.onnx.importing.builder import Builder
+from syclsched.frontends.onnx.importing.fallback import import_reference
+from syclsched.frontends.onnx.importing.registry import NotHereError, importer_of
+from syclsched.frontends.onnx.model import ModelGraph, ModelNode
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSequence:
+    """A sequence of values: sequences exist only while a model is imported.
+
+    Parameters
+    ----------
+    items : tuple of str
+        Names of values.
+    dtype : str
+        Of an element, where there is none.
+    """
+
+    items: tuple[str, ...]
+    dtype: str = "float32"
+
+
+#: What a name of the model stands for: a value of the network, a sequence of such, or nothing (an empty optional).
+Meaning = str | TensorSequence | None
+
+
+class Scope:
+    """Names of a graph, within those of the graphs around it.
+
+    Parameters
+    ----------
+    b : Builder
+        Where nodes go.
+    around : Scope, optional
+        The scope of the graph that holds this one.
+    prefix : str, optional
+        Put before names of nodes and values, so that those of a graph that is done several times differ.
+    """
+
+    def __init__(self, b: Builder, around: Scope | None = None, prefix: str = "") -> None:
+        self.b = b
+        self._around = around
+        self._prefix = prefix
+        self._names: dict[str, Meaning] = {}
+
+    def add_constants(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """Bind initialisers."""
+        self.b.begin("constants", "initialisers")
+        for name, array in arrays.items():
+            self._names.update(self.b.end([self.b.constant(array)], [self._prefix + name]))
+            if self._prefix:
+                self._names[name] = self._names.pop(self._prefix + name)
+            self.b.begin("constants", "initialisers")
+        self.b.end([], [])
+
+    def bind(self, name: str, meaning: Meaning) -> None:
+        """Say what a name stands for."""
+        self._names[name] = meaning
+
+    def meaning(self, name: str) -> Meaning:
+        """Return what a name stands for."""
+        if name in self._names:
+            return self._names[name]
+        if self._around is None:
+            raise ModelError(f"nothing is called {name!r}", where=self.b.where)
+        return self._around.meaning(name)
+
+    def has(self, name: str) -> bool:
+        """Return whether a name stands for something."""
+        return name in self._names or (self._around is not None and self._around.has(name))
+
+    def prefixed(self, name: str) -> str:
+        """Return a name as it is unique in the network."""
+        return self._prefix + name
+
+    def tensor(self, name: str) -> str:
+        """Return the value a name stands for.
+
+        Raises
+        ------
+        ModelError
+            If it is a sequence or nothing.
+        """
+        found = self.meaning(name)
+        if not isinstance(found, str):
+            raise self.b.wrong(f"{name!r} is a sequence or an optional value, and only tensors are supported here")
+        return found
+
+    def run(self, nodes: Iterable[ModelNode]) -> None:
+        """Import nodes."""
+        for node in nodes:
+            self._import(node)
+
+    def inline(self, graph: ModelGraph, arguments: Sequence[Meaning], prefix: str) -> list[Meaning]:
+        """Import a graph that a node holds; returns what its outputs stand for."""
+        inner = Scope(self.b, self, self._prefix + prefix)
+        inner.add_constants(graph.initialisers)
+        for declared, argument in zip(graph.inputs, arguments, strict=True):
+            inner.bind(declared.name, argument)
+        inner.run(graph.nodes)
+        return [inner.meaning(output.name) for output in graph.outputs]
+
+    def _import(self, node: ModelNode) -> None:
+        from syclsched.frontends.onnx.importing.control import CONTROL
+
+        label = node.label if not self._prefix else f"{node.operator} {self._prefix + node.name!r}"
+        self.b.begin(self._prefix + node.name, label)
+        special = CONTROL.get(node.operator) if node.domain == "" else None
+        if special is not None:
+            meanings = special(self, node)
+            if meanings is not None:
+                self._bind_all(node, meanings)
+                return
+            self.b.begin(self._prefix + node.name, label)
+        inputs = [self.tensor(name) if name else None for name in node.inputs]
+        importer = importer_of(node)
+        results: Sequence[str | None] | None = None
+        if importer is not None:
+            try:
+                results = importer(self.b, node, inputs)
+            except NotHereError:
+                self.b.drop()
+        if results is None:
+            results = import_reference(self.b, node, inputs, self)
+        self._bind_all(node, results)
+
+    def _bind_all(self, node: ModelNode, results: Sequence[Meaning]) -> None:
+        plain = [each if isinstance(each, str) else None for each in results]
+        named = self.b.end(plain, [self._prefix + name if name else "" for name in node.outputs])
+        for index, name in enumerate(node.outputs):
+            if not name:
+                continue
+            result = results[index] if index < len(results) else None
+            if isinstance(result, str):
+                self._names[name] = named[self._prefix + name]
+            else:
+                self._names[name] = result

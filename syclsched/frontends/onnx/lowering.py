@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks become task graphs: a task for every canonical node, constants beside them, reshapes as views."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from syclsched.errors import ModelError
+from syclsched.frontends.onnx.network import Network, Node, Value
+from syclsched.frontends.onnx.operations import call_of
+from syclsched.model.adhoc import copy_operation
+from syclsched.model.constant import Constant
+from syclsched.model.graph import LONGEST_NAME, TaskGraph
+from syclsched.model.task import LogicalArray, ReshapedArray
+
+#: What names of arrays and tasks must not have: rows are written in brackets, and charts and files are text.
+_ODD: Final = re.compile(r"[\x00-\x1f\x7f\[\]]")
+#: Characters of a name that other names are made from, by cutting and rewriting.
+_LONGEST: Final = LONGEST_NAME // 2
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A task graph made of a network.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        Its tasks are named after the model's nodes, its arrays after the model's values.
+    inputs : Mapping[str, str]
+        The model's name of each input -> the array.
+    outputs : Mapping[str, str]
+        The model's name of each output -> the array.
+    """
+
+    graph: TaskGraph
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+
+
+def lower(network: Network, *, name: str | None = None) -> Lowered:
+    """Return a task graph that computes what a network does.
+
+    Parameters
+    ----------
+    network : Network
+        All of its nodes canonical.
+    name : str, optional
+        Of the graph; the network's if not given.
+
+    Returns
+    -------
+    Lowered
+        The graph, and which of its arrays are inputs and outputs. Arrays that are neither are temporary.
+
+    Raises
+    ------
+    ModelError
+        If an operation does not take what a node gives it; names the node.
+    """
+    return _Lowering(network, name or network.name).lowered()
+
+
+class _Lowering:
+    def __init__(self, network: Network, name: str) -> None:
+        self._network = network
+        self._graph = TaskGraph(_safe(name) or "model")
+        self._names: dict[str, str] = {}
+        self._taken: set[str] = set()
+        self._arrays: dict[str, LogicalArray] = {}
+        self._views: dict[str, LogicalArray | ReshapedArray] = {}
+        self._constants: dict[int, Constant] = {}
+        self._tasks: set[str] = set()
+
+    def lowered(self) -> Lowered:
+        network = self._network
+        for name in network.inputs:
+            self._declare(network.values[name], temporary=False)
+        for node in network.nodes:
+            if node.kind == "reshape":
+                self._reshape(node)
+            else:
+                self._task(node)
+        for name in dict.fromkeys(network.outputs):
+            if name not in self._arrays:
+                self._copy(name)
+        return Lowered(
+            self._graph,
+            {name: self._names[name] for name in network.inputs},
+            {name: self._names[name] for name in network.outputs},
+        )
+
+    def _declare(self, value: Value, *, temporary: bool) -> LogicalArray:
+        name = _unique(_safe(value.name) or "value", self._taken)
+        self._names[value.name] = name
+        array = self._graph.array(name, value.shape, value.dtype, temporary=temporary)
+        self._arrays[value.name] = self._views[value.name] = array
+        return array
+
+    def _read(self, name: str) -> Any:
+        """Return what a task is given for a value: an array, one under another shape, or a constant."""
+        found = self._views.get(name)
+        if found is not None:
+            return found.read() if isinstance(found, LogicalArray) else found
+        return self._constant(name)
+
+    def _constant(self, name: str) -> Constant:
+        array = self._network.constants[name]
+        # One object for one piece of memory: a weight that has two names is uploaded once.
+        if id(array) not in self._constants:
+            whole = np.ascontiguousarray(array).reshape(array.shape)
+            whole = whole.view() if whole is array else whole
+            self._constants[id(array)] = Constant(whole, _safe(name))
+        return self._constants[id(array)]
+
+    def _reshape(self, node: Node) -> None:
+        source, target = node.inputs[0], node.outputs[0]
+        if source is None or target is None:
+            return
+        if target in self._network.outputs:
+            self._copy(target, source)
+        elif source in self._views:
+            self._views[target] = self._views[source].reshaped(self._network.values[target].shape)
+        else:
+            self._view_of_constant(source, target)
+
+    def _view_of_constant(self, source: str, target: str) -> None:
+        shape = self._network.values[target].shape
+        made = Constant(self._constant(source).data.reshape(shape), _safe(target))
+        array = self._declare(self._network.values[target], temporary=True)
+        self._graph.kernel(
+            copy_operation(), name=self._task_name(f"copy {target}"), source=made, destination=array.write()
+        )
+
+    def _copy(self, target: str, source: str | None = None) -> None:
+        """Give an output an array of its own: one that is a constant, or another value under another shape."""
+        value = self._network.values[target]
+        array = self._declare(value, temporary=False)
+        given: Any
+        if source is not None and source in self._views:
+            given = self._views[source].reshaped(value.shape)
+        else:
+            held = self._constant(source or target)
+            given = held if held.shape == value.shape else Constant(held.data.reshape(value.shape), held.name)
+        name = self._task_name(f"copy to {target}")
+        self._graph.kernel(copy_operation(), name=name, source=given, destination=array.write())
+
+    def _task(self, node: Node) -> None:
+        network = self._network
+        call = call_of(node, network.values)
+        arguments: dict[str, Any] = {parameter: self._read(name) for parameter, name in call.reads.items()}
+        for parameter, name in call.writes.items():
+            if name is not None:
+                value = network.values[name]
+                array = self._declare(value, temporary=name not in network.outputs)
+            else:
+                array = self._unasked(node, parameter)
+            arguments[parameter] = array.write()
+        try:
+            self._graph.kernel(call.operation, name=self._task_name(node.name), **arguments)
+        except ModelError:
+            raise
+        except Exception as error:
+            origin = ", ".join(node.origin) or node.name
+            raise ModelError(str(error), where=f"node {origin}") from error
+
+    def _unasked(self, node: Node, parameter: str) -> LogicalArray:
+        """Return an array for a result that nobody asks for: only top-k has such, and both have one shape."""
+        other = self._network.values[next(each for each in node.outputs if each is not None)]
+        dtype = "int64" if parameter == "indices" else self._network.values[node.inputs[0] or ""].dtype
+        return self._declare(Value(f"{node.name} {parameter}", other.shape, dtype), temporary=True)
+
+    def _task_name(self, name: str) -> str:
+        return _unique(_safe(name) or "task", self._tasks)
+
+
+def _safe(name: str) -> str:
+    return _ODD.sub("_", name)[:_LONGEST]
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    found, number = name, 1
+    while found in taken:
+        number += 1
+        found = f"{name}#{number}"
+    taken.add(found)
+    return found

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which operation of `syclsched.kernels` does a canonical node, and what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from syclsched.frontends.onnx.network import Node, Value
+from syclsched.frontends.onnx.reference import reference_operation
+from syclsched.kernels.nn.batch_norm import batch_norm
+from syclsched.kernels.nn.conv import conv
+from syclsched.kernels.nn.conv_transpose import conv_transpose
+from syclsched.kernels.nn.group_norm import group_norm
+from syclsched.kernels.nn.layer_norm import layer_norm
+from syclsched.kernels.nn.lrn import lrn
+from syclsched.kernels.nn.matmul import matmul
+from syclsched.kernels.nn.pool import pool
+from syclsched.kernels.nn.resize import resize
+from syclsched.kernels.nn.softmax_over import softmax_over
+from syclsched.kernels.tensor.arg import arg
+from syclsched.kernels.tensor.concat import concat
+from syclsched.kernels.tensor.elementwise import elementwise
+from syclsched.kernels.tensor.gather import gather, gather_elements, gather_nd
+from syclsched.kernels.tensor.pad import pad
+from syclsched.kernels.tensor.reduce import reduce
+from syclsched.kernels.tensor.scan import scan_sum
+from syclsched.kernels.tensor.scatter import scatter_elements, scatter_nd
+from syclsched.kernels.tensor.slicing import slice_of
+from syclsched.kernels.tensor.topk import topk
+from syclsched.kernels.tensor.transpose import transpose
+from syclsched.model.operation import Operation
+
+Attributes = Mapping[str, Any]
+
+
+class Call(NamedTuple):
+    """An operation and what it is given.
+
+    Parameters
+    ----------
+    operation : Operation
+        What does it.
+    reads : dict of str to str
+        Parameter -> value.
+    writes : dict of str to (str or None)
+        Parameter -> value; None for one that nobody asks for.
+    """
+
+    operation: Operation
+    reads: dict[str, str]
+    writes: dict[str, str | None]
+
+
+def call_of(node: Node, values: Mapping[str, Value]) -> Call:
+    """Return what does a node.
+
+    Parameters
+    ----------
+    node : Node
+        Of any kind but ``reshape``, which is nothing to do.
+    values : Mapping[str, Value]
+        The network's.
+
+    Returns
+    -------
+    Call
+        The operation, and which value is which parameter.
+    """
+    present = [name for name in node.inputs if name is not None]
+    if node.kind == "reference":
+        reads = {f"x{i}": name for i, name in enumerate(present)}
+        return Call(reference_operation(node), reads, {f"y{i}": name for i, name in enumerate(node.outputs)})
+    if node.kind == "elementwise":
+        operation = elementwise(node.attributes["expression"], len(present))
+        return Call(operation, {f"x{i}": name for i, name in enumerate(present)}, {"y": node.outputs[0]})
+    if node.kind == "concat":
+        operation = concat(node.attributes["axis"], len(present))
+        return Call(operation, {f"x{i}": name for i, name in enumerate(present)}, {"y": node.outputs[0]})
+    operation = _FACTORIES[node.kind](node, values)
+    names = _PARAMETERS[node.kind]
+    reads = {parameter: name for parameter, name in zip(names, node.inputs, strict=False) if name is not None}
+    if node.kind == "topk":
+        return Call(operation, reads, {"values": node.outputs[0], "indices": node.outputs[1]})
+    return Call(operation, reads, {"y": node.outputs[0]})
+
+
+def _has(node: Node, position: int) -> bool:
+    return len(node.inputs) > position and node.inputs[position] is not None
+
+
+def _conv(node: Node, values: Mapping[str, Value]) -> Operation:
+    at = node.attributes
+    made: Operation = conv(
+        len(at["strides"]),
+        at["strides"],
+        at["pads"],
+        at["dilations"],
+        at["groups"],
+        at["channels_last"],
+        at["activation"],
+        bias=_has(node, 2),
+        residual=_has(node, 3),
+    )
+    return made
+
+
+def _conv_transpose(node: Node, values: Mapping[str, Value]) -> Operation:
+    at = node.attributes
+    made: Operation = conv_transpose(
+        len(at["strides"]),
+        at["strides"],
+        at["pads"],
+        at["dilations"],
+        at["groups"],
+        at["channels_last"],
+        at["activation"],
+        bias=_has(node, 2),
+        output_padding=at["output_padding"],
+    )
+    return made
+
+
+def _pool(node: Node, values: Mapping[str, Value]) -> Operation:
+    at = node.attributes
+    made: Operation = pool(
+        at["mode"],
+        at["kernel"],
+        at["strides"],
+        at["pads"],
+        at["dilations"],
+        count_include_pad=at["count_include_pad"],
+        channels_last=at["channels_last"],
+    )
+    return made
+
+
+def _matmul(node: Node, values: Mapping[str, Value]) -> Operation:
+    at = node.attributes
+    made: Operation = matmul(
+        at["transpose_a"],
+        at["transpose_b"],
+        at["alpha"],
+        at["beta"],
+        bias=_has(node, 2),
+        residual=_has(node, 3),
+        activation=at["activation"],
+    )
+    return made
+
+
+def _from_attributes(factory: Callable[..., Operation], *names: str) -> Callable[..., Operation]:
+    def make(node: Node, values: Mapping[str, Value]) -> Operation:
+        return factory(**{name: node.attributes[name] for name in names if name in node.attributes})
+
+    return make
+
+
+def _layer_norm(node: Node, values: Mapping[str, Value]) -> Operation:
+    made: Operation = layer_norm(node.attributes["axis"], node.attributes["epsilon"], bias=_has(node, 2))
+    return made
+
+
+_FACTORIES: Final[dict[str, Callable[[Node, Mapping[str, Value]], Operation]]] = {
+    "conv": _conv,
+    "conv_transpose": _conv_transpose,
+    "pool": _pool,
+    "matmul": _matmul,
+    "layer_norm": _layer_norm,
+    "lrn": _from_attributes(lrn, "alpha", "beta", "bias", "size", "channels_last"),
+    "batch_norm": _from_attributes(batch_norm, "epsilon", "channels_last", "activation"),
+    "group_norm": _from_attributes(group_norm, "groups", "epsilon", "channels_last", "activation"),
+    "softmax": _from_attributes(softmax_over, "axis", "log"),
+    "resize": _from_attributes(
+        resize, "mode", "coordinates", "nearest", "scales", "roi", "cubic", "exclude_outside", "extrapolation"
+    ),
+    "reduce": _from_attributes(reduce, "mode", "axes", "keepdims"),
+    "arg": _from_attributes(arg, "mode", "axis", "keepdims", "last"),
+    "topk": _from_attributes(topk, "k", "axis", "largest", "sorted"),
+    "scan_sum": _from_attributes(scan_sum, "axis", "exclusive", "reverse"),
+    "transpose": _from_attributes(transpose, "permutation"),
+    "gather": _from_attributes(gather, "axis"),
+    "gather_elements": _from_attributes(gather_elements, "axis"),
+    "gather_nd": _from_attributes(gather_nd, "batch_dims"),
+    "scatter_elements": _from_attributes(scatter_elements, "axis", "reduction"),
+    "scatter_nd": _from_attributes(scatter_nd, "reduction"),
+    "slice": _from_attributes(slice_of, "starts", "steps"),
+    "pad": _from_attributes(pad, "pads", "mode", "value"),
+}
+
+_PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
+    **dict.fromkeys(_FACTORIES, ("x",)),
+    "conv": ("x", "w", "b", "r"),
+    "conv_transpose": ("x", "w", "b"),
+    "batch_norm": ("x", "scale", "bias", "mean", "variance"),
+    "layer_norm": ("x", "scale", "b"),
+    "group_norm": ("x", "scale", "bias"),
+    "matmul": ("a", "b", "c", "r"),
+    **dict.fromkeys(("gather", "gather_elements", "gather_nd"), ("x", "indices")),
+    **dict.fromkeys(("scatter_elements", "scatter_nd"), ("x", "indices", "updates")),
+}

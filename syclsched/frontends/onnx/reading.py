@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ONNX files in: a path, bytes or a ModelProto become a checked `Model`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from syclsched.errors import ModelError, StorageError
+from syclsched.frontends.onnx.graphs import read_graph
+from syclsched.frontends.onnx.limits import ModelLimits
+from syclsched.frontends.onnx.model import Model
+
+#: Versions of ONNX's own operators that are taken.
+OPSETS: Final = range(7, 22)
+#: What protobuf can hold in one message.
+_MESSAGE_BYTES = (1 << 31) - 1
+
+
+def read_model(source: str | os.PathLike[str] | bytes | Any, *, limits: ModelLimits | None = None) -> Model:
+    """Read an ONNX model and check it; nothing in it is executed.
+
+    Parameters
+    ----------
+    source : path, bytes or onnx.ModelProto
+        The model. External data are read where the model is a file, from its folder and below.
+    limits : ModelLimits, optional
+        What is too large.
+
+    Returns
+    -------
+    Model
+        Its functions inlined, its nodes in an order in which they can be done.
+
+    Raises
+    ------
+    ModelError
+        If it is no ONNX model, or one that cannot be taken; says what and where.
+    StorageError
+        If the file cannot be read.
+    RuntimeMissingError
+        If the package ``onnx`` is not installed.
+    """
+    limits = limits or ModelLimits()
+    onnx = import_onnx()
+    folder: Path | None = None
+    if isinstance(source, onnx.ModelProto):
+        proto, where = source, "model"
+    elif isinstance(source, bytes | bytearray | memoryview):
+        proto, where = _parse(onnx, bytes(source), "model"), "model"
+    elif isinstance(source, str | os.PathLike):
+        path = Path(os.fspath(source))
+        where, folder = str(path), path.resolve().parent
+        proto = _parse(onnx, _read(path, limits), where)
+    else:
+        raise ModelError(
+            f"a model is given as a path, bytes or an onnx.ModelProto, not as {type(source).__name__}", where="model"
+        )
+    opsets = _opsets(proto, where)
+    if proto.functions:
+        proto = _inlined(onnx, proto, where)
+        opsets = _opsets(proto, where)
+    graph = read_graph(onnx, proto.graph, opsets, where=where, folder=folder, limits=limits)
+    name = proto.graph.name or (Path(where).stem if folder is not None else "") or "model"
+    producer = f"{proto.producer_name} {proto.producer_version}".strip()
+    return Model(name=name, where=where, opsets=opsets, graph=graph, producer=producer)
+
+
+def import_onnx() -> Any:
+    """Return the package ``onnx``.
+
+    Raises
+    ------
+    RuntimeMissingError
+        If it is not installed.
+    """
+    from syclsched.errors import RuntimeMissingError
+
+    try:
+        import onnx
+        import onnx.defs
+        import onnx.numpy_helper
+    except ImportError as error:
+        raise RuntimeMissingError(
+            f"the package onnx cannot be imported: {error}", hint="pip install 'syclsched[onnx]'"
+        ) from error
+    return onnx
+
+
+def _read(path: Path, limits: ModelLimits) -> bytes:
+    try:
+        size = os.stat(path).st_size
+        _check_size(size, str(path), limits)
+        with open(path, "rb") as file:
+            # A pipe has no size to look at: one byte more than allowed is enough to know.
+            data = file.read(min(_MESSAGE_BYTES, limits.memory_bytes) + 1)
+    except (OSError, ValueError) as error:  # a name with a NUL is a ValueError
+        reason = getattr(error, "strerror", None) or error
+        raise StorageError(f"cannot be read: {reason}", where=str(path), hint="Check the name") from error
+    _check_size(len(data), str(path), limits)
+    return data
+
+
+def _check_size(size: int, where: str, limits: ModelLimits) -> None:
+    if size > limits.memory_bytes:
+        raise ModelError(
+            f"{size:,} bytes, more than the {limits.memory_bytes:,} bytes of memory there are", where=where
+        )
+    if size > _MESSAGE_BYTES:
+        raise ModelError(
+            f"{size:,} bytes, more than a protobuf message can have ({_MESSAGE_BYTES:,})",
+            where=where,
+            hint="Save its weights as external data",
+        )
+
+
+def _parse(onnx: Any, data: bytes, where: str) -> Any:
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except Exception as error:  # protobuf's DecodeError is not a public name of every version
+        raise ModelError(
+            f"it is no ONNX model, or one that was cut short: {len(data):,} bytes that protobuf cannot decode",
+            where=where,
+            hint="Check that the file was downloaded or copied to its end",
+        ) from error
+    if not proto.HasField("graph") or not proto.ir_version:
+        what = "the file is empty" if not data else "it is no ONNX model: there is no graph in it"
+        raise ModelError(what, where=where, hint="Git LFS pointers and other small files are often taken for models")
+    return proto
+
+
+def _opsets(proto: Any, where: str) -> dict[str, int]:
+    found = {"" if item.domain == "ai.onnx" else item.domain: int(item.version) for item in proto.opset_import}
+    used = _domains(proto.graph)
+    if "" not in found and "" in used:
+        raise ModelError("it does not say which version of ONNX's operators it uses (opset_import)", where=where)
+    version = found.get("")
+    if version is not None and "" in used and version not in OPSETS:
+        newer = version > OPSETS.stop - 1
+        raise ModelError(
+            f"it uses opset {version}, supported are {OPSETS.start} to {OPSETS.stop - 1}",
+            where=where,
+            hint="Export it with a lower opset_version, or convert it with onnx.version_converter"
+            if newer
+            else "Export it with a newer opset_version, or convert it with onnx.version_converter",
+        )
+    return found
+
+
+def _domains(graph: Any) -> set[str]:
+    return {"" if node.domain == "ai.onnx" else node.domain for node in graph.node}
+
+
+def _inlined(onnx: Any, proto: Any, where: str) -> Any:
+    import onnx.inliner
+
+    try:
+        return onnx.inliner.inline_local_functions(proto)
+    except Exception as error:
+        raise ModelError(f"its functions cannot be inlined: {_first_line(error)}", where=where) from error
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def open_dimensions(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
+    """Return the names of the model's open dimensions for which ``shapes`` has no input's shape."""
+    return tuple(
+        name if isinstance(name, str) else f"{declared.name}[{axis}]"
+        for declared in model.inputs
+        if declared.name not in shapes
+        for axis, name in enumerate(declared.dimensions or ())
+        if not isinstance(name, int)
+    )

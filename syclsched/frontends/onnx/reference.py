@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators that no device does: onnx's own reference implementation, called by the host."""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from typing import Any
+
+from syclsched.errors import ModelError
+from syclsched.frontends.onnx.network import Network, Node
+from syclsched.model.access import AccessMode
+from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Work
+from syclsched.model.sizes import signature_bytes
+
+
+def host_operators(network: Network) -> tuple[str, ...]:
+    """Return the ONNX nodes that the host does with onnx's reference implementation, as ``"NonZero node_7"``."""
+    return tuple(label for node in network.nodes if node.kind == "reference" for label in (node.origin or (node.name,)))
+
+
+def reference_operation(node: Node) -> Operation:
+    """Return the operation of a ``reference`` node: parameters ``y0``, ... (written) and ``x0``, ...
+
+    Parameters
+    ----------
+    node : Node
+        Of kind ``reference``, with attributes ``node`` (the serialised NodeProto), ``opsets``, ``names`` (what the
+        NodeProto, and graphs in it, call the inputs) and ``results`` (what it calls the outputs).
+
+    Returns
+    -------
+    Operation
+        With a host implementation only.
+    """
+    names: tuple[str, ...] = node.attributes["names"]
+    results: tuple[str, ...] = node.attributes["results"]
+    operator = node.origin[0].split(" ", 1)[0] if node.origin else "operator"
+    evaluator = partial(_evaluator, node.attributes["node"], node.attributes["opsets"], names, results)
+    return Operation(
+        name=f"reference {operator}",
+        parameters=(
+            *(Parameter(f"y{i}", AccessMode.WRITE) for i in range(len(results))),
+            *(Parameter(f"x{i}", AccessMode.READ) for i in range(len(names))),
+        ),
+        implementations=(
+            Implementation("onnx", "host", lambda _: partial(_run, evaluator, names, results), efficiency=0.01),
+        ),
+        work=_work,
+    )
+
+
+def evaluate_reference(
+    proto: bytes, opsets: tuple[tuple[str, int], ...], given: dict[str, Any], results: tuple[str, ...]
+) -> list[Any]:
+    """Return what onnx's reference implementation makes of a node.
+
+    Parameters
+    ----------
+    proto : bytes
+        The serialised NodeProto.
+    opsets : tuple of (str, int)
+        Version of each domain.
+    given : dict of str to numpy.ndarray
+        Inputs by the names the node, and graphs in it, use.
+    results : tuple of str
+        The outputs wanted.
+
+    Returns
+    -------
+    list
+        One value for each of ``results``.
+    """
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        made: list[Any] = _evaluator(proto, opsets, tuple(given), results).run(None, given)
+    return made
+
+
+def _work(signature: Signature) -> Work:
+    return Work(flops=0.0, bytes=signature_bytes(signature), parallelism=1)
+
+
+def _run(evaluator: Any, names: tuple[str, ...], results: tuple[str, ...], /, **arrays: Any) -> None:
+    import numpy as np
+
+    given = {name: arrays[f"x{i}"] for i, name in enumerate(names)}
+    with np.errstate(all="ignore"):
+        made = evaluator().run(None, given)
+    for i, (name, value) in enumerate(zip(results, made, strict=True)):
+        target, value = arrays[f"y{i}"], np.asarray(value)
+        if value.shape != target.shape:
+            raise ModelError(f"it gives shape {value.shape}, and {target.shape} was expected", where=f"value {name!r}")
+        target[...] = value
+
+
+@lru_cache(maxsize=256)
+def _evaluator(
+    proto: bytes, opsets: tuple[tuple[str, int], ...], names: tuple[str, ...], results: tuple[str, ...]
+) -> Any:
+    import onnx
+    from onnx import helper
+    from onnx.reference import ReferenceEvaluator
+
+    node = onnx.NodeProto()
+    node.ParseFromString(proto)
+    graph = helper.make_graph(
+        [node],
+        "node",
+        [onnx.ValueInfoProto(name=name) for name in names],
+        [onnx.ValueInfoProto(name=name) for name in results],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid(*each) for each in opsets])
+    return ReferenceEvaluator(model)

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shapes and dtypes of what canonical nodes make."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from syclsched.errors import ModelError
+from syclsched.frontends.onnx.network import Value
+
+Shape = tuple[int, ...]
+#: Shape and dtype.
+Made = tuple[Shape, str]
+
+
+def infer(kind: str, inputs: Sequence[Value | None], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+    """Return shape and dtype of each output of a canonical node.
+
+    Parameters
+    ----------
+    kind : str
+        One of `syclsched.frontends.onnx.network.KINDS`, but ``reshape``, ``slice``, ``elementwise``, ``resize`` and
+        ``reference``, whose shapes do not follow from their attributes.
+    inputs : sequence of Value or None
+        What it is given.
+    attributes : Mapping[str, Any]
+        As the table there says.
+
+    Returns
+    -------
+    tuple of (tuple of int, str)
+        One for each output.
+
+    Raises
+    ------
+    ModelError
+        If the inputs do not fit each other or the attributes; says how.
+    """
+    return _RULES[kind]([each for each in inputs if each is not None], attributes)
+
+
+def broadcast(shapes: Sequence[Shape]) -> Shape:
+    """Return the shape that shapes are broadcast to.
+
+    Raises
+    ------
+    ModelError
+        If they cannot be.
+    """
+    rank = max(map(len, shapes), default=0)
+    extents: list[int] = []
+    for axis in range(-rank, 0):
+        found = {shape[axis] for shape in shapes if len(shape) >= -axis} - {1}
+        if len(found) > 1:
+            raise ModelError(f"shapes {', '.join(map(str, shapes))} cannot be broadcast against each other")
+        extents.append(found.pop() if found else 1)
+    return tuple(extents)
+
+
+def _same(inputs: Sequence[Value], _: Mapping[str, Any]) -> tuple[Made, ...]:
+    return ((inputs[0].shape, inputs[0].dtype),)
+
+
+def _spatial(x: Shape, channels_last: bool) -> tuple[int, int, Shape]:
+    if len(x) < 3:
+        raise ModelError(f"an array of shape {x} has no spatial axes, expected (batch, channels, ...)")
+    return (x[0], x[-1], x[1:-1]) if channels_last else (x[0], x[1], x[2:])
+
+
+def _arranged(batch: int, channels: int, extents: Sequence[int], channels_last: bool) -> Shape:
+    return (batch, *extents, channels) if channels_last else (batch, channels, *extents)
+
+
+def _windows(extents: Shape, kernel: Shape, attributes: Mapping[str, Any]) -> Shape:
+    strides, pads, dilations = (attributes[name] for name in ("strides", "pads", "dilations"))
+    rank = len(extents)
+    if not len(kernel) == len(strides) == len(dilations) == rank or len(pads) != 2 * rank:
+        raise ModelError(
+            f"kernel {kernel}, strides {strides}, dilations {dilations} and pads {pads} do not fit {rank} spatial axes"
+        )
+    if min(*kernel, *strides, *dilations) < 1:
+        raise ModelError(f"kernel {kernel}, strides {strides} and dilations {dilations} must be positive")
+    made: list[int] = []
+    for axis, extent in enumerate(extents):
+        room = extent + pads[axis] + pads[axis + rank] - dilations[axis] * (kernel[axis] - 1) - 1
+        made.append(max(room // strides[axis] + 1, 0))
+    return tuple(made)
+
+
+def _conv(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+    x, w = inputs[0], inputs[1]
+    last, groups = attributes["channels_last"], attributes["groups"]
+    batch, channels, extents = _spatial(x.shape, last)
+    if len(w.shape) != len(x.shape) or groups < 1 or w.shape[1] * groups != channels or w.shape[0] % groups:
+        raise ModelError(f"weights {w.shape} in {groups} groups do not fit {channels} channels of {x.shape}")
+    if len(inputs) > 2 and inputs[2].shape != (w.shape[0],) and inputs[2].shape != x.shape:
+        raise ModelError(f"bias {inputs[2].shape} does not fit {w.shape[0]} output channels")
+    return ((_arranged(batch, w.shape[0], _windows(extents, w.shape[2:], attributes), last), x.dtype),)
+
+
+def _conv_transpose(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+    x, w = inputs[0], inputs[1]
+    last, groups = attributes["channels_last"], attributes["groups"]
+    strides, pads, dilations = (attributes[name] for name in ("strides", "pads", "dilations"))
+    extra = attributes["output_padding"]
+    batch, channels, extents = _spatial(x.shape, last)
+    rank = len(extents)
+    if len(w.shape) != len(x.shape) or w.shape[0] != channels or groups < 1 or channels % groups:
+        raise ModelError(f"weights {w.shape} in {groups} groups do not fit {channels} channels of {x.shape}")
+    if not len(strides) == len(dilations) == len(extra) == rank or len(pads) != 2 * rank:
+        raise ModelError(f"strides {strides}, dilations {dilations} and pads {pads} do not fit {rank} spatial axes")
+    made = tuple(
+        strides[i] * (extents[i] - 1) + extra[i] + dilations[i] * (w.shape[2 + i] - 1) + 1 - pads[i] - pads[i + rank]
+        for i in range(rank)
+    )
+    return ((_arranged(batch, w.shape[1] * groups, [max(n, 0) for n in made], last), x.dtype),)
+
+
+def _pool(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+    (x,) = inputs
+    batch, channels, extents = _spatial(x.shape, attributes["channels_last"])
+    made = _windows(extents, attributes["kernel"], attributes)
+    return ((_arranged(batch, channels, made, attributes["channels_last"]), x.dtype),)
+
+
+def _per_channel(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+    x = inputs[0]
+    if len(x.shape) < 2:
+        raise ModelError(f"an array of shape {x.shape} has no channels")
+    channels = x.shape[-1] if attributes["channels_last"] else x.shape[1]
+    for given in inputs[1:]:
+        if given.shape != (channels,):
+            raise ModelError(f"{given.shape} numbers for {channels} channels of {x.shape}")
+    return ((x.shape, x.dtype),)
+
+
+def _layer_norm(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+    x = inputs[0]
+    for given in inputs[1:]:
+        if given.shape != x.shape[attributes["axis"] :]:
+            raise ModelError(f"{given.shape} numbers to normalise {x.shape[attributes['axis'] :]}")
+    return ((x.shape, x.dtype),)
+
+
+def _matmul(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+    a, b = inputs[0], inputs[1]
+    if len(a.shape) < 2 or len(b.shape) < 2:
+        raise ModelError(f"{a.shape} and {b.shape} are no matrices")
+    m, k = a.shape[-2:][:: -1 if attributes["transpose_a"] else 1]
+    l, n = b.shape[-2:][:: -1 if attributes["transpose_b"] else 1]  # noqa: E741
+    if k != l:
+        raise ModelError(f"{a.shape} and {b.shape} cannot be multiplied: {k} columns and {l} rows")
+    shape = (*broadcast([a.shape[:-2], b.shape[:-2]]), m, n)
+    for given in inputs[2:]:
+        if broadcast([shape, given.shape]) != shape:
+            raise ModelError(f"{given.shape} cannot be added to a product of shape {shape}")
+    return ((shape, a.dtype),)
+
+
+def _reduce(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+    (x,) = inputs
+    return ((reduced(x.shape, attributes["axes"], attributes["keepdims"]), x.dtype),)
+
+
+def reduced(shape: Shape, axes: Sequence[int], keepdims: bool) -> Shape:
+    """Return a shape without some axes, or with extent 1 there."""
+    if keepdims:
+        return tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
+    return tuple(extent for axis, extent in enumerate(shape) if axis not in axes)
+
+
+def _arg(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+    (x,) = inputs
+    if x.shape[attributes["axis"]] == 0:
+        raise ModelError(f"axis {attributes['axis']} of {x.shape} has no elements")
+    return ((reduced(x.shape, (attributes["axis"],), attributes["keepdims"]), "int64"),)
+
+
+def _topk(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+    (x,) = inputs
+    axis, k = attributes["axis"], attributes["k"]
+    if not 0 <= k <= x.shape[axis]:
+        raise ModelError(f"the {k} largest of {x.shape[axis]} elements are asked for")
+    shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
+    return ((shape, x.dtype), (shape, "int64"))
+
+
+def _transpose(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+    (x,) = inputs
+    if sorted(attributes["permutation"]) != list(range(len(x.shape))):
+        raise ModelError(f"{attributes['permutation']} is no order of the axes of {x.shape}")
+    return ((tuple(x.shape[axis] for axis in attributes["permutation"]), x.dtype),)
+
+
+def _gather(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+    x, indices = inputs
+    axis = attributes["axis"]
+    return (((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), x.dtype),)
+
+
+def _gather_elements(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+    x, indices = inputs
+    if len(x.shape) != len(indices.shape):
+        raise ModelError(f"indices {indices.shape} have not as many axes as {x.shape}")
+    return ((indices.shape, x.dtype),)
+
+
+def _gather_nd(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+    x, indices = inputs
+    batch = attributes["batch_dims"]
+    if not indices.shape or len(indices.shape) <= batch:
+        raise ModelError(f"indices {indices.shape} are no indices into {x.shape} with {batch} batch axes")
+    depth = indices.shape[-1]
+    if not 1 <= depth <= len(x.shape) - batch or x.shape[:batch] != indices.shape[:batch]:
+        raise ModelError(f"indices {indices.shape} are no indices into {x.shape} with {batch} batch axes")
+    return (((*indices.shape[:-1], *x.shape[batch + depth :]), x.dtype),)
+
+
+def _scatter_elements(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+    x, indices, updates = inputs
+    if len(x.shape) != len(indices.shape) or indices.shape != updates.shape:
+        raise ModelError(f"indices {indices.shape} and updates {updates.shape} do not fit {x.shape}")
+    return ((x.shape, x.dtype),)
+
+
+def _scatter_nd(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+    x, indices, updates = inputs
+    depth = indices.shape[-1] if indices.shape else 0
+    if not 1 <= depth <= len(x.shape) or updates.shape != (*indices.shape[:-1], *x.shape[depth:]):
+        raise ModelError(f"indices {indices.shape} and updates {updates.shape} do not fit {x.shape}")
+    return ((x.shape, x.dtype),)
+
+
+def _concat(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+    axis = attributes["axis"]
+    first = inputs[0].shape
+    for given in inputs:
+        if (*given.shape[:axis], *given.shape[axis + 1 :]) != (*first[:axis], *first[axis + 1 :]):
+            raise ModelError(f"shapes {', '.join(str(v.shape) for v in inputs)} cannot be joined along axis {axis}")
+    total = sum(given.shape[axis] for given in inputs)
+    return (((*first[:axis], total, *first[axis + 1 :]), inputs[0].dtype),)
+
+
+def _pad(inputs: Sequence[Value], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
+    (x,) = inputs
+    pads, rank = attributes["pads"], len(x.shape)
+    return ((tuple(pads[i] + n + pads[i + rank] for i, n in enumerate(x.shape)), x.dtype),)
+
+
+_RULES: Final[dict[str, Callable[[Sequence[Value], Mapping[str, Any]], tuple[Made, ...]]]] = {
+    "conv": _conv,
+    "conv_transpose": _conv_transpose,
+    "pool": _pool,
+    "lrn": _same,
+    "batch_norm": _per_channel,
+    "layer_norm": _layer_norm,
+    "group_norm": _per_channel,
+    "matmul": _matmul,
+    "softmax": _same,
+    "reduce": _reduce,
+    "arg": _arg,
+    "topk": _topk,
+    "scan_sum": _same,
+    "transpose": _transpose,
+    "gather": _gather,
+    "gather_elements": _gather_elements,
+    "gather_nd": _gather_nd,
+    "scatter_elements": _scatter_elements,
+    "scatter_nd": _scatter_nd,
+    "concat": _concat,
+    "pad": _pad,
+}
+
+
+def nbytes(shape: Shape, dtype: str) -> int:
+    """Return how many bytes an array of a shape and dtype has."""
+    sizes = {"bool": 1, "8": 1, "16": 2, "32": 4, "64": 8}
+    return math.prod(shape) * next(size for name, size in sizes.items() if dtype.endswith(name))
