@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An in-order queue of the CPU device, and oneDNN's implementations run on it the plain way."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+import pytest
+from operations import close, described, on_host
+
+from syclsched.costs.capability import installed
+from syclsched.model.operation import Operation, Signature
+
+if not installed("onednn"):
+    collect_ignore_glob = ["test_*.py"]
+
+
+@pytest.fixture(scope="session")
+def cpu() -> Any:
+    """An in-order queue of the CPU device."""
+    from syclsched import oneapi
+
+    oneapi.load()
+    import dpctl
+
+    return dpctl.SyclQueue("opencl:cpu", property="in_order")
+
+
+class Runner:
+    """Runs oneDNN's implementation of an operation and compares it with the host's."""
+
+    def __init__(self, queue: Any) -> None:
+        self.queue = queue
+
+    def signature(self, operation: Operation, arrays: dict[str, np.ndarray], constants: Collection[str]) -> Signature:
+        plain = described(operation, arrays)
+        return Signature(plain.shapes, plain.dtypes, {}, frozenset(constants))
+
+    def refused(
+        self, operation: Operation, arrays: dict[str, np.ndarray], constants: Collection[str] = ()
+    ) -> str | None:
+        """Return why oneDNN does not take it, or None."""
+        refuses = operation.implementation("onednn").requires.refuses
+        assert refuses is not None
+        return refuses(self.signature(operation, arrays, constants))
+
+    def __call__(
+        self, operation: Operation, arrays: dict[str, np.ndarray], constants: Collection[str] = ()
+    ) -> np.ndarray:
+        """Return what oneDNN makes of arrays."""
+        import dpctl.tensor as dpt
+
+        signature = self.signature(operation, arrays, constants)
+        implementation = operation.implementation("onednn")
+        assert implementation.prepare is not None
+        loaded = implementation.load(signature)
+        usm = {n: dpt.asarray(a, sycl_queue=self.queue) for n, a in arrays.items() if n not in constants}
+        usm.update(implementation.prepare(signature, self.queue, {n: arrays[n] for n in constants}))
+        loaded.submit(self.queue, usm, []).wait()
+        return np.asarray(dpt.asnumpy(usm["y"]))
+
+    def agrees(
+        self,
+        operation: Operation,
+        arrays: dict[str, np.ndarray],
+        constants: Collection[str] = (),
+        factor: float = 1.0,
+    ) -> None:
+        """Assert that it is taken, and gives what the host gives."""
+        assert self.refused(operation, arrays, constants) is None
+        close(self(operation, arrays, constants), on_host(operation, arrays), "float32", factor)
+
+
+@pytest.fixture(scope="session")
+def onednn(cpu: Any) -> Runner:
+    """Runs oneDNN's implementations on the CPU device."""
+    return Runner(cpu)

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Convolutions and transposed ones through oneDNN against those of the host, over random shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from operations import numbers, unwritten
+
+from syclsched.kernels import nn
+from syclsched.kernels.nn.activation import STEPS
+from syclsched.kernels.nn.conv_transpose import extents
+from syclsched.kernels.nn.geometry import Window, arranged
+
+pytestmark = pytest.mark.sycl
+Case = tuple[Any, dict[str, np.ndarray], list[str]]
+
+
+def convolution(
+    batch: int,
+    spatial: tuple[int, ...],
+    channels: tuple[int, int, int],
+    kernel: tuple[int, ...],
+    window: Window,
+    *,
+    channels_last: bool = True,
+    activation: Any = (),
+    bias: bool = True,
+    residual: bool = False,
+    constant: bool = True,
+) -> Case:
+    """Return a convolution, its arrays and which of them are constants."""
+    groups, inside, outside = channels
+    y = arranged(batch, window.extents(spatial, kernel), groups * outside, channels_last)
+    arrays = {
+        "y": unwritten(y, "float32"),
+        "x": numbers(*arranged(batch, spatial, groups * inside, channels_last)),
+        "w": numbers(groups * outside, inside, *kernel, seed=1),
+    }
+    if bias:
+        arrays["b"] = numbers(groups * outside, seed=2)
+    if residual:
+        arrays["r"] = numbers(*y, seed=3)
+    operation = nn.conv(
+        len(kernel),
+        window.strides,
+        window.pads,
+        window.dilations,
+        groups,
+        channels_last,
+        activation,
+        bias,
+        residual,
+    )
+    return operation, arrays, [name for name in ("w", "b") if constant and name in arrays]
+
+
+@st.composite
+def windows(draw: st.DrawFn, ndim: int) -> tuple[tuple[int, ...], tuple[int, ...], Window]:
+    """Spatial extents, a kernel and how it slides: at least once."""
+
+    def each(low: int, high: int, count: int = ndim) -> tuple[int, ...]:
+        return tuple(draw(st.lists(st.integers(low, high), min_size=count, max_size=count)))
+
+    kernel, strides, dilations, pads = each(1, 3), each(1, 3), each(1, 2), each(0, 2, 2 * ndim)
+    window = Window(strides, pads, dilations)
+    spatial = tuple(
+        max(size, span - a - b, 1)
+        for size, span, a, b in zip(each(1, 9), window.reach(kernel), window.begins, window.ends, strict=True)
+    )
+    return spatial, kernel, window
+
+
+CHANNELS = [(1, 3, 5), (1, 16, 33), (2, 4, 3), (5, 1, 1), (32, 1, 1), (3, 1, 2), (1, 1, 1), (1, 64, 48), (4, 32, 32)]
+
+
+@st.composite
+def convolutions(draw: st.DrawFn) -> Case:
+    """A convolution that oneDNN takes."""
+    spatial, kernel, window = draw(windows(draw(st.sampled_from([1, 2, 2, 2, 3]))))
+    channels_last = draw(st.booleans())
+    return convolution(
+        draw(st.integers(1, 3)),
+        spatial,
+        draw(st.sampled_from(CHANNELS)),
+        kernel,
+        window,
+        channels_last=channels_last,
+        activation=draw(st.sampled_from([(), (("relu",),), (("clip", -0.5, 0.75),), (("silu",), ("scale", 2.0))])),
+        bias=draw(st.booleans()),
+        residual=channels_last and draw(st.booleans()),
+        constant=channels_last or draw(st.booleans()),
+    )
+
+
+@given(convolutions())
+@settings(max_examples=60, deadline=None)
+def test_convolutions(onednn: Any, case: Case) -> None:
+    operation, arrays, constants = case
+    onednn.agrees(operation, arrays, constants)
+
+
+@st.composite
+def transposed(draw: st.DrawFn) -> Case:
+    """A transposed convolution that oneDNN takes."""
+    ndim = draw(st.sampled_from([1, 2, 2, 3]))
+    spatial, kernel, window = draw(windows(ndim))
+    spatial = tuple(min(4, size) for size in spatial)
+    groups, inside, outside = draw(st.sampled_from(CHANNELS))
+    extra = tuple(
+        draw(st.integers(0, min(stride - 1, end))) for stride, end in zip(window.strides, window.ends, strict=True)
+    )
+    cut = Window(window.strides, window.pads, window.dilations)
+    if min(extents(cut, spatial, kernel, extra)) < 1:
+        cut = Window(window.strides, (0,) * 2 * ndim, window.dilations)
+        extra = (0,) * ndim
+    channels_last, bias = draw(st.booleans()), draw(st.booleans())
+    y = arranged(2, extents(cut, spatial, kernel, extra), groups * outside, channels_last)
+    arrays = {
+        "y": unwritten(y, "float32"),
+        "x": numbers(*arranged(2, spatial, groups * inside, channels_last)),
+        "w": numbers(groups * inside, outside, *kernel, seed=1),
+        **({"b": numbers(groups * outside, seed=2)} if bias else {}),
+    }
+    operation = nn.conv_transpose(
+        ndim, cut.strides, cut.pads, cut.dilations, groups, channels_last, draw(st.sampled_from([(), (("relu",),)])),
+        bias, extra,
+    )  # fmt: skip
+    return operation, arrays, ["w"] if draw(st.booleans()) else []
+
+
+@given(transposed())
+@settings(max_examples=40, deadline=None)
+def test_transposed_convolutions(onednn: Any, case: Case) -> None:
+    operation, arrays, constants = case
+    onednn.agrees(operation, arrays, constants)
+
+
+@pytest.mark.parametrize("name", sorted(STEPS))
+def test_every_activation_is_the_hosts_or_is_refused(onednn: Any, name: str) -> None:
+    operation, arrays, constants = convolution(
+        1, (5, 4), (1, 8, 16), (1, 1), Window((1, 1), (0,) * 4, (1, 1)), activation=((name,),)
+    )
+    if name in ("log", "sqrt"):  # of positive numbers
+        arrays = {key: np.abs(each) for key, each in arrays.items()}
+    if name in ("celu", "erf", "reciprocal", "softsign", "thresholded_relu"):
+        assert "no post-op" in str(onednn.refused(operation, arrays, constants))
+        return
+    # Some are approximated by polynomials.
+    onednn.agrees(operation, arrays, constants, factor=10)
+
+
+def test_what_only_its_reference_implementation_does_is_refused(onednn: Any) -> None:
+    window = Window((1, 1), (1,) * 4, (1, 1))
+    first = convolution(1, (5, 4), (1, 8, 16), (3, 3), window, channels_last=False, residual=True)
+    assert onednn.refused(*first) == "a residual needs channels last"
+    changing = convolution(1, (5, 4), (1, 8, 16), (3, 3), window, constant=False)
+    assert onednn.refused(*changing) == "channels last need constant weights"
+
+
+def test_windows_it_does_not_have_are_refused(onednn: Any) -> None:
+    cut = convolution(1, (5, 4), (1, 8, 16), (1, 1), Window((1, 1), (-1, 0, 0, 0), (1, 1)))
+    assert "pads are not negative" in str(onednn.refused(*cut))
+    many = convolution(1, (3,) * 4, (1, 2, 2), (1,) * 4, Window((1,) * 4, (0,) * 8, (1,) * 4))
+    assert "1 to 3 spatial axes" in str(onednn.refused(*many))
+
+
+def test_of_nothing_there_is_nothing(onednn: Any) -> None:
+    operation, arrays, constants = convolution(0, (5, 4), (1, 8, 16), (3, 3), Window((1, 1), (1,) * 4, (1, 1)))
+    assert onednn.refused(operation, arrays, constants) is None
+    assert onednn(operation, arrays, constants).shape == (0, 5, 4, 16)
+    operation, arrays, constants = convolution(1, (5, 4), (1, 0, 16), (3, 3), Window((1, 1), (1,) * 4, (1, 1)))
+    assert onednn.refused(operation, arrays, constants) == "x has no elements"
+
+
+def test_images_of_a_batch_come_out_as_they_do_alone(onednn: Any) -> None:
+    # So that a batch can be dealt out over devices: the same bits, however many images there are.
+    window = Window((1, 1), (1,) * 4, (1, 1))
+    for channels, kernel in (((1, 64, 64), (3, 3)), ((1, 256, 64), (1, 1)), ((64, 1, 1), (3, 3)), ((1, 3, 64), (3, 3))):
+        operation, arrays, constants = convolution(5, (14, 14), channels, kernel, window)
+        whole = onednn(operation, arrays, constants)
+        for first, last in ((0, 1), (1, 3), (3, 5)):
+            part = {**arrays, **{name: np.ascontiguousarray(arrays[name][first:last]) for name in "xy"}}
+            np.testing.assert_array_equal(onednn(operation, part, constants), whole[first:last])
