@@ -6,16 +6,21 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import Any
 
+from syclsched.kernels.common import OPENCL_C
 from syclsched.kernels.nn import activation as act
+from syclsched.kernels.nn import panels
 from syclsched.kernels.nn.activation import Activation
-from syclsched.kernels.nn.geometry import channels, last
-from syclsched.kernels.nn.norm import number, work
-from syclsched.kernels.nn.source import FLOATS, sums
+from syclsched.kernels.nn.geometry import channels, last, size
+from syclsched.kernels.nn.norm import lines_launch, number, work
+from syclsched.kernels.nn.rows_opencl import Rows
+from syclsched.kernels.nn.source import FLOATS, literal, nothing, sums
 from syclsched.kernels.onednn import normalization as onednn
 from syclsched.model.access import AccessMode
-from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Split
+from syclsched.model.operation import Implementation, OpenCLSource, Operation, Parameter, Signature, Split
 
 NAMES = ("scale", "bias", "mean", "variance")
+#: Pixels for which a work-item makes a channel's factors once, channels last.
+PIXELS = 16
 
 
 def _check(signature: Signature, *, last_: bool) -> str | None:
@@ -56,9 +61,59 @@ def _load_host(signature: Signature, **attributes: Any) -> Any:
     return partial(_host, **attributes)
 
 
+def _arrangement(signature: Signature, last_: bool) -> tuple[int, int, int]:
+    """Return how many elements x has before its channels, how many channels, and how many behind them."""
+    x = signature.shapes["x"]
+    count = channels(x, last_)
+    pixels = size(x) // max(1, count)
+    return (pixels, count, 1) if last_ or x[0] == pixels else (x[0], count, pixels // max(1, x[0]))
+
+
+def _count(signature: Signature, *, last_: bool) -> int:
+    before, count, behind = _arrangement(signature, last_)
+    if behind > 1:
+        return before * count
+    return panels.starts(before, PIXELS) * panels.starts(count, Rows(max(1, count), signature.dtypes["y"]).block.width)
+
+
+def _load_opencl(signature: Signature, *, epsilon: float, last_: bool, activation: Activation) -> OpenCLSource:
+    dtype = signature.dtypes["y"]
+    parameters = ", ".join(
+        ["__global T* restrict y", *(f"__global const T* restrict {name}" for name in ("x", *NAMES))]
+    )
+    before, count, behind = _arrangement(signature, last_)
+    if not before * count * behind:
+        return nothing("batch_norm", parameters.replace("T*", "uchar*"))
+    line = Rows(behind if behind > 1 else count, dtype)
+    width, items = line.block.width, _count(signature, last_=last_)
+    start = f"const size_t i = get_global_id(0);\n  if (i >= {items}) return;"
+    small = literal(epsilon, sums(dtype))
+    finish = f"{act.opencl(activation, 'v', sums(dtype), 'AV')} STOREV(y + j, v);"
+    if behind > 1:
+        body = f"""const int c = i % {count};
+  x += i * {behind}; y += i * {behind};
+  const A mu = mean[c], f = scale[c] / sqrt(variance[c] + {small}), h = bias[c];
+  {line.along(f"AV v = (LOADV(x + j) - mu) * f + h; {finish}")}"""
+    else:
+        pieces = panels.starts(count, width)
+        body = f"""const int c = min((int)(i % {pieces}) * {width}, {count - width});
+  const size_t first = i / {pieces} * {PIXELS}, end = min(first + {PIXELS}, (size_t){before});
+  const AV mu = LOADV(mean + c), f = LOADV(scale + c) / sqrt(LOADV(variance + c) + {small}), h = LOADV(bias + c);
+  for (size_t p = first; p < end; ++p) {{
+    const size_t j = p * {count} + c;
+    AV v = (LOADV(x + j) - mu) * f + h; {finish}
+  }}"""
+    source = f"{line.head}WHOLE_VECTORS __kernel void batch_norm({parameters}) {{\n  {start}\n  {body}\n}}\n"
+    return OpenCLSource(source, "batch_norm")
+
+
 @cache
 def _batch_norm(epsilon: float, channels_last: bool, activation: Activation) -> Operation:
     attributes = {"epsilon": epsilon, "last_": channels_last, "activation": activation}
+    launch = partial(lines_launch, count=partial(_count, last_=channels_last))
+    opencl = Implementation(
+        "opencl-c", "opencl-c", partial(_load_opencl, **attributes), launch, OPENCL_C, efficiency=0.6
+    )
     names = ["batch_norm", number(epsilon), "last" if channels_last else "", act.label(activation)]
     return Operation(
         name=" ".join(filter(None, names)),
@@ -69,6 +124,7 @@ def _batch_norm(epsilon: float, channels_last: bool, activation: Activation) -> 
         ),
         implementations=(
             onednn.batch_norm(epsilon=epsilon, channels_last=channels_last, activation=activation),
+            opencl,
             Implementation("numpy", "host", partial(_load_host, **attributes), efficiency=0.2),
         ),
         work=partial(work, flops=3.0 + act.cost(activation)),

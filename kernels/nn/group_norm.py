@@ -7,14 +7,16 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
+from syclsched.kernels.common import OPENCL_C
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn.activation import Activation
-from syclsched.kernels.nn.geometry import channels, last
-from syclsched.kernels.nn.norm import centred, number, work
-from syclsched.kernels.nn.source import FLOATS, sums
+from syclsched.kernels.nn.geometry import channels, last, size, spatial
+from syclsched.kernels.nn.norm import centred, lines_launch, number, work
+from syclsched.kernels.nn.rows_opencl import Rows
+from syclsched.kernels.nn.source import FLOATS, header, literal, nothing, sums
 from syclsched.kernels.onednn import normalization as onednn
 from syclsched.model.access import AccessMode
-from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Split, Work
+from syclsched.model.operation import Implementation, OpenCLSource, Operation, Parameter, Signature, Split, Work
 
 
 def _check(signature: Signature, *, groups: int, last_: bool) -> str | None:
@@ -60,11 +62,85 @@ def _load_host(signature: Signature, **attributes: Any) -> Any:
     return partial(_host, **attributes)
 
 
+def _count(signature: Signature, *, groups: int) -> int:
+    return signature.shapes["x"][0] * groups
+
+
+def _load_opencl(
+    signature: Signature, *, groups: int, epsilon: float, last_: bool, activation: Activation
+) -> OpenCLSource:
+    shape, dtype = signature.shapes["x"], signature.dtypes["y"]
+    kind = sums(dtype)
+    parameters = ", ".join(
+        ["__global T* restrict y", *(f"__global const T* restrict {name}" for name in ("x", "scale", "bias"))]
+    )
+    if not size(shape):
+        return nothing("group_norm", parameters.replace("T*", "uchar*"))
+    every = channels(shape, last_)
+    count, pixels = every // groups, size(spatial(shape, last_))
+    last_ = last_ and pixels > 1
+    start = f"const size_t i = get_global_id(0);\n  if (i >= {shape[0] * groups}) return;"
+    root = f"1 / sqrt(squares / {count * pixels} + {literal(epsilon, kind)})"
+    if last_:
+        each = f"for (int p = 0; p < {pixels}; ++p) for (int c = 0; c < {count}; ++c)"
+        body = f"""{start}
+  const int first = i % {groups} * {count};
+  x += i / {groups} * {every * pixels} + first; y += i / {groups} * {every * pixels} + first;
+  scale += first; bias += first;
+  A sum = 0, squares = 0;
+  {each} sum += x[p * {every} + c];
+  const A mean = sum / {count * pixels};
+  {each} {{ const A d = x[p * {every} + c] - mean; squares = fma(d, d, squares); }}
+  const A f = {root};
+  {each} {{
+    A v = (x[p * {every} + c] - mean) * f * scale[c] + bias[c];
+    {act.opencl(activation, "v", kind)} y[p * {every} + c] = v;
+  }}"""
+        return OpenCLSource(f"{header(dtype)}__kernel void group_norm({parameters}) {{\n  {body}\n}}\n", "group_norm")
+    line = Rows(count * pixels, dtype)
+    if pixels > 1:
+        # Vectors within one channel: narrower ones where it has few pixels.
+        part = Rows(pixels, dtype)
+        narrow = f"{act.opencl(activation, 'v', kind)} y[j] = v;"
+        wide = f"{act.opencl(activation, 'v', kind, 'AV')} STOREV(y + j, v);"
+        if part.block.width == line.block.width:
+            inner = part.along(f"AV v = LOADV(x + j) * g + h; {wide}")
+        else:
+            inner = f"for (int j = 0; j < {pixels}; ++j) {{ A v = x[j] * g + h; {narrow} }}"
+        finish = f"""for (int c = 0; c < {count}; ++c, x += {pixels}, y += {pixels}) {{
+    const A g = f * scale[c], h = bias[c] - mean * g;
+    {inner}
+  }}"""
+    else:
+        value = "AV v = (LOADV(x + j) - mean) * f * LOADV(scale + j) + LOADV(bias + j);"
+        finish = line.along(f"{value} {act.opencl(activation, 'v', kind, 'AV')} STOREV(y + j, v);")
+    source = f"""{line.head}WHOLE_VECTORS __kernel void group_norm({parameters}) {{
+  {start}
+  x += i * {count * pixels}; y += i * {count * pixels};
+  scale += i % {groups} * {count}; bias += i % {groups} * {count};
+  {line.summed("sum", "", "LOADV(x + j)")}
+  const A mean = sum / {count * pixels};
+  {line.summed("squares", "const AV d = LOADV(x + j) - mean;", "d * d")}
+  const A f = {root};
+  {finish}
+}}
+"""
+    return OpenCLSource(source, "group_norm")
+
+
 @cache
 def _group_norm(groups: int, epsilon: float, channels_last: bool, activation: Activation) -> Operation:
     attributes = {"groups": groups, "last_": channels_last}
     names = [f"group_norm {groups}", number(epsilon), "last" if channels_last else "", act.label(activation)]
     load = partial(_load_host, epsilon=epsilon, activation=activation, **attributes)
+    opencl = Implementation(
+        "opencl-c",
+        "opencl-c",
+        partial(_load_opencl, epsilon=epsilon, activation=activation, **attributes),
+        partial(lines_launch, count=partial(_count, groups=groups)),
+        OPENCL_C,
+        efficiency=0.4,
+    )
     return Operation(
         name=" ".join(filter(None, names)),
         parameters=(
@@ -75,6 +151,7 @@ def _group_norm(groups: int, epsilon: float, channels_last: bool, activation: Ac
         ),
         implementations=(
             onednn.group_norm(groups=groups, epsilon=epsilon, channels_last=channels_last, activation=activation),
+            opencl,
             Implementation("numpy", "host", load, efficiency=0.1),
         ),
         work=partial(_work, groups=groups, extra=act.cost(activation)),

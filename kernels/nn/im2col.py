@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.nn.geometry import Ints, Window, channels, last, size, spatial, times
-from syclsched.kernels.nn.source import BYTES, FLOATS
+from syclsched.kernels.common import OPENCL_C
+from syclsched.kernels.nn.geometry import Ints, Window, channels, last, size, spatial, strides_of, times
+from syclsched.kernels.nn.norm import lines_launch
+from syclsched.kernels.nn.rows_opencl import Rows
+from syclsched.kernels.nn.source import BYTES, FLOATS, nothing
 from syclsched.model.access import AccessMode
-from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Split, Work
+from syclsched.model.operation import Implementation, OpenCLSource, Operation, Parameter, Signature, Split, Work
 
 
 def _check(signature: Signature, *, window: Window, kernel: Ints, last_: bool) -> str | None:
@@ -43,6 +46,59 @@ def _host(*, y: Any, x: Any, window: Window, kernel: Ints, last_: bool) -> None:
             target[(slice(None), slice(None), *place)] = seen.transpose(0, source.ndim - 1, *range(1, source.ndim - 1))
 
 
+def _outputs(signature: Signature, window: Window, kernel: Ints, last_: bool) -> Ints:
+    return window.extents(spatial(signature.shapes["x"], last_), kernel)
+
+
+def _count(signature: Signature, *, window: Window, kernel: Ints, last_: bool) -> int:
+    x, outputs = signature.shapes["x"], _outputs(signature, window, kernel, last_)
+    if last_:
+        return x[0] * size(outputs) * size(kernel)
+    return x[0] * channels(x, last_) * size(kernel) * size(outputs[:-1])
+
+
+def _load_opencl(signature: Signature, *, window: Window, kernel: Ints, last_: bool) -> OpenCLSource:
+    x, dtype = signature.shapes["x"], signature.dtypes["y"]
+    parameters = "__global T* restrict y, __global const T* restrict x"
+    if not size(signature.shapes["y"]):
+        return nothing("im2col", parameters.replace("T*", "uchar*"))
+    count, sizes, outputs = channels(x, last_), spatial(x, last_), _outputs(signature, window, kernel, last_)
+    xs, xc, xn = strides_of(sizes, count, last_)
+    axes = [*range(len(kernel))]
+    known = axes if last_ else axes[:-1]
+    line = Rows(count if last_ else outputs[-1], dtype)
+    items = _count(signature, window=window, kernel=kernel, last_=last_)
+    copied, zero = ("STOREV(y + j, LOADV(x + j));", "STOREV(y + j, (AV)0);")
+
+    def taken(names: list[str], extents: list[int]) -> list[str]:
+        pairs = reversed([*zip(names, extents, strict=True)])
+        return [f"const int {name} = rest % {extent}; rest /= {extent};" for name, extent in pairs]
+
+    places, windows = [f"k{axis}" for axis in axes], [f"o{axis}" for axis in known]
+    out = [f"const size_t i = get_global_id(0);\n  if (i >= {items}) return;"]
+    out.append(f"size_t rest = i; y += i * {line.length};")
+    if last_:
+        out += taken(places, [*kernel]) + taken(windows, [*outputs])
+    else:
+        out += taken(windows, [*outputs[:-1]]) + taken(places, [*kernel]) + taken(["c"], [count])
+    for axis in known:
+        at = f"o{axis} * {window.strides[axis]} - {window.begins[axis]} + k{axis} * {window.dilations[axis]}"
+        out.append(f"const int i{axis} = {at};")
+    there = " && ".join(f"(uint)i{axis} < {sizes[axis]}u" for axis in known) or "1"
+    where = " + ".join(["rest * " + str(xn), *(f"(size_t)i{axis} * {xs[axis]}" for axis in known)])
+    if last_:
+        out.append(f"if ({there}) {{ x += {where}; {line.along(copied)} }} else {{ {line.along(zero)} }}")
+    else:
+        at = f"j * {window.strides[-1]} + first"
+        each = f"const int at = {at}; y[j] = (uint)at < {sizes[-1]}u ? x[at] : (T)0;"
+        out.append(f"const int first = k{axes[-1]} * {window.dilations[-1]} - {window.begins[-1]};")
+        out.append(f"x += {where} + (size_t)c * {xc};")
+        out.append(f"if ({there}) for (int j = 0; j < {outputs[-1]}; ++j) {{ {each} }}")
+        out.append(f"else {{ {line.along(zero)} }}")
+    body = "\n  ".join(out)
+    return OpenCLSource(f"{line.head}WHOLE_VECTORS __kernel void im2col({parameters}) {{\n  {body}\n}}\n", "im2col")
+
+
 def _load_host(signature: Signature, **attributes: Any) -> Any:
     return partial(_host, **attributes)
 
@@ -51,13 +107,20 @@ def _load_host(signature: Signature, **attributes: Any) -> Any:
 def _im2col(kernel: Ints, window: Window, channels_last: bool) -> Operation:
     names = ["im2col", times(kernel), window.label(), "last" if channels_last else ""]
     attributes = {"window": window, "kernel": kernel, "last_": channels_last}
+    launch = partial(lines_launch, count=partial(_count, **attributes))
+    opencl = Implementation(
+        "opencl-c", "opencl-c", partial(_load_opencl, **attributes), launch, OPENCL_C, efficiency=0.4
+    )
     return Operation(
         name=" ".join(filter(None, names)),
         parameters=(
             Parameter("y", AccessMode.WRITE, ndim=3, dtypes=FLOATS),
             Parameter("x", AccessMode.READ, ndim=len(kernel) + 2, like="y"),
         ),
-        implementations=(Implementation("numpy", "host", partial(_load_host, **attributes), efficiency=0.2),),
+        implementations=(
+            opencl,
+            Implementation("numpy", "host", partial(_load_host, **attributes), efficiency=0.2),
+        ),
         work=_work,
         check=partial(_check, **attributes),
         split=Split(rows=("y", "x")),

@@ -6,12 +6,14 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import Any
 
+from syclsched.kernels.common import OPENCL_C
 from syclsched.kernels.nn.geometry import Ints, size
-from syclsched.kernels.nn.norm import centred, number, work
-from syclsched.kernels.nn.source import FLOATS, sums
+from syclsched.kernels.nn.norm import centred, lines_launch, number, work
+from syclsched.kernels.nn.rows_opencl import Rows
+from syclsched.kernels.nn.source import FLOATS, literal, nothing, sums
 from syclsched.kernels.onednn import normalization as onednn
 from syclsched.model.access import AccessMode
-from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Split, Work
+from syclsched.model.operation import Implementation, OpenCLSource, Operation, Parameter, Signature, Split, Work
 
 
 def rows(shape: Ints, axis: int) -> tuple[int, int]:
@@ -49,9 +51,39 @@ def _load_host(signature: Signature, **attributes: Any) -> Any:
     return partial(_host, **attributes)
 
 
+def _count(signature: Signature, *, axis: int) -> int:
+    return rows(signature.shapes["x"], axis)[0]
+
+
+def _load_opencl(signature: Signature, *, axis: int, epsilon: float, bias: bool) -> OpenCLSource:
+    count, length = rows(signature.shapes["x"], axis)
+    dtype = signature.dtypes["y"]
+    parameters = "__global T* restrict y, __global const T* restrict x, __global const T* restrict scale"
+    parameters += ", __global const T* restrict b" if bias else ""
+    if not count * length:
+        return nothing("layer_norm", parameters.replace("T*", "uchar*"))
+    line = Rows(length, dtype)
+    shift = " + LOADV(b + j)" if bias else ""
+    source = f"""{line.head}WHOLE_VECTORS __kernel void layer_norm({parameters}) {{
+  const size_t i = get_global_id(0);
+  if (i >= {count}) return;
+  x += i * {length}; y += i * {length};
+  {line.summed("sum", "", "LOADV(x + j)")}
+  const A mean = sum / {length};
+  {line.summed("squares", "const AV d = LOADV(x + j) - mean;", "d * d")}
+  const A f = 1 / sqrt(squares / {length} + {literal(epsilon, sums(dtype))});
+  {line.along(f"STOREV(y + j, (LOADV(x + j) - mean) * f * LOADV(scale + j){shift});")}
+}}
+"""
+    return OpenCLSource(source, "layer_norm")
+
+
 @cache
 def _layer_norm(axis: int, epsilon: float, bias: bool) -> Operation:
     attributes = {"axis": axis, "epsilon": epsilon}
+    launch = partial(lines_launch, count=partial(_count, axis=axis))
+    load = partial(_load_opencl, bias=bias, **attributes)
+    opencl = Implementation("opencl-c", "opencl-c", load, launch, OPENCL_C, efficiency=0.5)
     return Operation(
         name=f"layer_norm {axis} {number(epsilon)}{' bias' if bias else ''}",
         parameters=(
@@ -62,6 +94,7 @@ def _layer_norm(axis: int, epsilon: float, bias: bool) -> Operation:
         ),
         implementations=(
             onednn.layer_norm(axis=axis, epsilon=epsilon),
+            opencl,
             Implementation("numpy", "host", partial(_load_host, **attributes), efficiency=0.1),
         ),
         work=partial(_work, axis=axis, bias=bias),

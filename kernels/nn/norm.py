@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from syclsched.kernels.nn import panels
 from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.source import BYTES
-from syclsched.model.operation import Signature, Work
+from syclsched.model.operation import DeviceLimits, Launch, Signature, Work
 
 
 def work(signature: Signature, *, flops: float, parallelism: float = float("inf")) -> Work:
@@ -16,6 +18,11 @@ def work(signature: Signature, *, flops: float, parallelism: float = float("inf"
     moved = sum(map(size, signature.shapes.values())) * BYTES[dtype]
     results = size(signature.shapes["y"])
     return Work(flops * results, float(moved), dtype, max(1.0, min(parallelism, float(results))))
+
+
+def lines_launch(signature: Signature, limits: DeviceLimits, *, count: Callable[[Signature], int]) -> Launch:
+    """Return an index space of one work-item for each of ``count(signature)`` lines."""
+    return panels.launch(limits, max(1, count(signature)), most=64)
 
 
 def number(value: float) -> str:

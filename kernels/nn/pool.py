@@ -8,11 +8,15 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
-from syclsched.kernels.nn.geometry import Ints, Window, channels, last, size, spatial, times
-from syclsched.kernels.nn.source import BYTES, FLOATS, sums
+from syclsched.kernels.common import OPENCL_C
+from syclsched.kernels.nn import panels
+from syclsched.kernels.nn.geometry import Ints, Window, channels, last, size, spatial, strides_of, times
+from syclsched.kernels.nn.norm import lines_launch
+from syclsched.kernels.nn.rows_opencl import Rows
+from syclsched.kernels.nn.source import BYTES, FLOATS, TYPES, literal, nothing, sums
 from syclsched.kernels.onednn import pool as onednn
 from syclsched.model.access import AccessMode
-from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Split, Work
+from syclsched.model.operation import Implementation, OpenCLSource, Operation, Parameter, Signature, Split, Work
 
 #: The largest of whole numbers can be asked for, too.
 MAX_DTYPES = (*FLOATS, "int8", "uint8", "int32", "int64")
@@ -71,6 +75,105 @@ def _host(*, y: Any, x: Any, mode: str, window: Window, kernel: Ints, last_: boo
     target[...] = total
 
 
+def _is_global(signature: Signature, *, window: Window, kernel: Ints, last_: bool) -> bool:
+    """Return whether one window sees all."""
+    sizes = spatial(signature.shapes["x"], last_)
+    return not last_ and kernel == sizes and not any(window.pads) and size(spatial(signature.shapes["y"], last_)) == 1
+
+
+def _line(signature: Signature, last_: bool) -> tuple[int, Rows]:
+    """Return how many vectors make up y, and the line they lie in."""
+    y, dtype = signature.shapes["y"], signature.dtypes["y"]
+    rows = Rows(max(1, y[-1]), dtype)
+    return size(y[:-1]) * panels.starts(y[-1], rows.block.width), rows
+
+
+def _count(signature: Signature, *, window: Window, kernel: Ints, last_: bool) -> int:
+    if _is_global(signature, window=window, kernel=kernel, last_=last_) and signature.dtypes["y"] in FLOATS:
+        return size(signature.shapes["y"])
+    return _line(signature, last_)[0]
+
+
+def _load_opencl(
+    signature: Signature, *, mode: str, window: Window, kernel: Ints, last_: bool, count_include_pad: bool
+) -> OpenCLSource:
+    y, x, dtype = signature.shapes["y"], signature.shapes["x"], signature.dtypes["y"]
+    parameters = "__global T* restrict y, __global const T* restrict x"
+    if not size(y):
+        return nothing("pool", parameters.replace("T*", "uchar*"))
+    items, rows = _line(signature, last_)
+    width, sizes, outputs = rows.block.width, spatial(x, last_), spatial(y, last_)
+    most = "s = (s >= v) | (s != s) ? s : v;"
+    if _is_global(signature, window=window, kernel=kernel, last_=last_) and dtype in FLOATS:
+        length = size(sizes)
+        rows = Rows(length, dtype)
+        if mode == "max":
+            first = f"AV s = (AV)-INFINITY; {rows.along(f'const AV v = LOADV(x + j); {most}')}"
+            lanes = ["s"] if rows.block.width == 1 else [f"s.s{lane:x}" for lane in range(rows.block.width)]
+            code = f"{first} A m = {lanes[0]};" + "".join(f" m = m >= {v} || m != m ? m : {v};" for v in lanes[1:])
+            code += " y[i] = m;"
+        else:
+            code = f"{rows.summed('sum', '', 'LOADV(x + j)')} y[i] = sum / {length};"
+        start = f"const size_t i = get_global_id(0);\n  if (i >= {size(y)}) return;\n  x += i * {length};"
+        source = f"{rows.head}WHOLE_VECTORS __kernel void pool({parameters}) {{\n  {start}\n  {code}\n}}\n"
+        return OpenCLSource(source, "pool")
+    count = channels(x, last_)
+    xs, xc, xn = strides_of(sizes, count, last_)
+    axes = [*range(len(kernel))]
+    inner = axes if last_ else axes[:-1]
+    out = [f"size_t i = get_global_id(0);\n  if (i >= {items}) return;"]
+    pieces = panels.starts(y[-1], width)
+    out.append(f"const int l = min((int)(i % {pieces}) * {width}, {y[-1] - width}); size_t rest = i / {pieces};")
+    out.append(f"y += rest * {y[-1]} + l; const int {'c' if last_ else f'o{axes[-1]}'} = l;")
+    out.extend(f"const int o{axis} = rest % {outputs[axis]}; rest /= {outputs[axis]};" for axis in reversed(inner))
+    if not last_:
+        out.append(f"const int c = rest % {count}; rest /= {count};")
+    lowest = "-INFINITY" if dtype in FLOATS else f"({TYPES[dtype]})({_lowest(dtype)})"
+    out.append(f"x += rest * {xn} + (size_t)c * {xc}; AV s = (AV){lowest if mode == 'max' else '0'};")
+    for axis in axes:
+        at = f"o{axis} * {window.strides[axis]} - {window.begins[axis]} + k{axis} * {window.dilations[axis]}"
+        out.append(f"for (int k{axis} = 0; k{axis} < {kernel[axis]}; ++k{axis}) {{ const int i{axis} = {at};")
+        if axis in inner:
+            out.append(f"if ((uint)i{axis} >= {sizes[axis]}u) continue;")
+    where = " + ".join(f"(size_t)i{axis} * {xs[axis]}" for axis in inner) or "0"
+    combine = most if mode == "max" else "s += v;"
+    if last_:
+        out.append(f"const AV v = LOADV(x + {where}); {combine}")
+    else:
+        step, limit, at, missing = window.strides[-1], sizes[-1], f"i{axes[-1]}", lowest if mode == "max" else "0"
+        plain = "LOADV(p)" if step == 1 else panels.gathered("p", step, width)
+        lanes = [
+            f"((uint)({at} + {lane * step}) < {limit}u ? (A)p[{lane * step}] : (A){missing})" for lane in range(width)
+        ]
+        out.append(f"__global const T* p = x + {where} + {at}; AV v;")
+        out.append(f"if ({at} >= 0 && {at} + {(width - 1) * step} < {limit}) v = {plain};")
+        out.append(f"else v = (AV)({', '.join(lanes)}); {combine}")
+    out.append("}" * len(axes))
+    tables = ""
+    if mode == "average":
+        factors = []
+        for axis, line in enumerate(counts(window, kernel, sizes, outputs, pads=count_include_pad)):
+            if len(set(line)) == 1:
+                factors.append(f"(AV){literal(float(line[0]), sums(dtype))}")
+                continue
+            numbers = ", ".join(literal(float(each), sums(dtype)) for each in line)
+            tables += f"__constant A count{axis}[] = {{{numbers}}};\n"
+            wide = axis not in inner and width > 1
+            factors.append(f"vload{width}(0, count{axis} + l)" if wide else f"(AV)count{axis}[o{axis}]")
+        out.append(f"s /= {' * '.join(factors)};")
+    out.append("STOREV(y, s);")
+    body = "\n  ".join(out)
+    source = f"{rows.head}{tables}WHOLE_VECTORS __kernel void pool({parameters}) {{\n  {body}\n}}\n"
+    return OpenCLSource(source, "pool")
+
+
+def _lowest(dtype: str) -> str:
+    import numpy as np
+
+    lowest = np.iinfo(dtype).min
+    return f"{lowest + 1} - 1" if lowest else "0"
+
+
 def _load_host(signature: Signature, **attributes: Any) -> Any:
     return partial(_host, **attributes)
 
@@ -101,6 +204,14 @@ def _pool(mode: str, kernel: Ints, window: Window, count_include_pad: bool, chan
                 dilations=window.dilations,
                 count_include_pad=count_include_pad,
                 channels_last=channels_last,
+            ),
+            Implementation(
+                "opencl-c",
+                "opencl-c",
+                partial(_load_opencl, mode=mode, count_include_pad=count_include_pad, **attributes),
+                partial(lines_launch, count=partial(_count, **attributes)),
+                OPENCL_C,
+                efficiency=0.4,
             ),
             Implementation(
                 "numpy",

@@ -6,12 +6,14 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import Any
 
+from syclsched.kernels.common import OPENCL_C
 from syclsched.kernels.nn.geometry import Ints, size
-from syclsched.kernels.nn.norm import work
-from syclsched.kernels.nn.source import FLOATS, sums
+from syclsched.kernels.nn.norm import lines_launch, work
+from syclsched.kernels.nn.rows_opencl import Rows
+from syclsched.kernels.nn.source import FLOATS, header, nothing, sums
 from syclsched.kernels.onednn import softmax as onednn
 from syclsched.model.access import AccessMode
-from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Split, Work
+from syclsched.model.operation import Implementation, OpenCLSource, Operation, Parameter, Signature, Split, Work
 
 
 def lines(shape: Ints, axis: int) -> tuple[int, int, int]:
@@ -53,8 +55,61 @@ def _load_host(signature: Signature, **attributes: Any) -> Any:
     return partial(_host, **attributes)
 
 
+def _count(signature: Signature, *, axis: int) -> int:
+    before, _, behind = lines(signature.shapes["x"], axis)
+    return before * behind
+
+
+def _load_opencl(signature: Signature, *, axis: int, log: bool) -> OpenCLSource:
+    before, length, behind = lines(signature.shapes["x"], axis)
+    dtype = signature.dtypes["y"]
+    parameters = "__global T* restrict y, __global const T* restrict x"
+    if not before * length * behind:
+        return nothing("softmax", parameters.replace("T*", "uchar*"))
+    start = f"const size_t i = get_global_id(0);\n  if (i >= {before * behind}) return;"
+    if behind == 1:
+        rows = Rows(length, dtype)
+        power = rows.summed("sum", "const AV v = exp(LOADV(x + j) - m); STOREV(y + j, v);", "v")
+        if log:
+            power = rows.summed("sum", "", "exp(LOADV(x + j) - m)")
+            finish = rows.along("STOREV(y + j, LOADV(x + j) - shift);")
+        else:
+            # The last vector may overlap its predecessor, and must not be scaled twice.
+            whole = length - length % rows.block.width
+            finish = Rows(whole, dtype).along("STOREV(y + j, LOADV(y + j) * f);")
+            finish += f" for (int j = {whole}; j < {length}; ++j) y[j] = (A)y[j] * f;"
+        source = f"""{rows.head}WHOLE_VECTORS __kernel void softmax({parameters}) {{
+  {start}
+  x += i * {length}; y += i * {length};
+  AV most = (AV)-INFINITY;
+  {rows.along("most = fmax(most, LOADV(x + j));")}
+  const A m = largest(most);
+  {power}
+  {"const A shift = m + log(sum);" if log else "const A f = 1 / sum;"}
+  {finish}
+}}
+"""
+        return OpenCLSource(source, "softmax")
+    each = f"for (int j = 0; j < {length}; ++j)"
+    finish = f"x[j * {behind}] - m - log(sum)" if log else f"exp(x[j * {behind}] - m) / sum"
+    source = f"""{header(dtype)}__kernel void softmax({parameters}) {{
+  {start}
+  const size_t first = i / {behind} * {length * behind} + i % {behind};
+  x += first; y += first;
+  A m = x[0], sum = 0;
+  {each} m = fmax(m, (A)x[j * {behind}]);
+  {each} sum += exp(x[j * {behind}] - m);
+  {each} y[j * {behind}] = {finish};
+}}
+"""
+    return OpenCLSource(source, "softmax")
+
+
 @cache
 def _softmax_over(axis: int, log: bool) -> Operation:
+    launch = partial(lines_launch, count=partial(_count, axis=axis))
+    load = partial(_load_opencl, axis=axis, log=log)
+    opencl = Implementation("opencl-c", "opencl-c", load, launch, OPENCL_C, efficiency=0.5)
     return Operation(
         name=f"{'log_' if log else ''}softmax_over {axis}",
         parameters=(
@@ -63,6 +118,7 @@ def _softmax_over(axis: int, log: bool) -> Operation:
         ),
         implementations=(
             onednn.softmax(axis=axis, log=log),
+            opencl,
             Implementation("numpy", "host", partial(_load_host, axis=axis, log=log), efficiency=0.1),
         ),
         work=partial(_work, axis=axis),

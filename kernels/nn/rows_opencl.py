@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""OpenCL C over rows of neighbouring elements: a work-item goes along one of them, a vector at a time.
+
+What is left of a row behind its last whole vector is done with the vector that ends where the row ends. Sums take only
+those of its elements that are new; what is written is written twice, with the same numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from syclsched.kernels.nn.panels import Block, preamble
+from syclsched.kernels.nn.source import BYTES, FLOATS, TYPES, header, literal, sums
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of a number of elements of a dtype.
+
+    Parameters
+    ----------
+    length : int
+        Elements of a row, at least one.
+    dtype : str
+        NumPy dtype name.
+    """
+
+    length: int
+    dtype: str
+
+    @property
+    def block(self) -> Block:
+        """The vectors."""
+        width = 64 // max(4, BYTES[sums(self.dtype)])
+        while width > self.length:
+            width //= 2
+        return Block(1, 1, width)
+
+    @property
+    def head(self) -> str:
+        """Types, ``LOADV``, ``STOREV``, and ``total``, ``largest`` of a vector."""
+        width, halves = self.block.width, []
+        while width > 1:
+            width //= 2
+            halves.append((f"A{width}" if width > 1 else "A", f"v{width}", f"v{2 * width}" if halves else "v"))
+        total = "".join(f"const {kind} {half} = {whole}.lo + {whole}.hi; " for kind, half, whole in halves)
+        most = "".join(f"const {kind} {half} = most_of({whole}.lo, {whole}.hi); " for kind, half, whole in halves)
+        end = f"return {halves[-1][1] if halves else 'v'};"
+        kinds = "".join(f"typedef {_c(self.dtype)}{n} A{n};\n" for n in (2, 4, 8, 16))
+        return (
+            f"{header(self.dtype)}{preamble(self.block, self.dtype)}{kinds}"
+            f"#define most_of(a, b) {'fmax' if self.dtype in FLOATS else 'max'}(a, b)\n"
+            f"inline A total(AV v) {{ {total}{end} }}\ninline A largest(AV v) {{ {most}{end} }}\n"
+        )
+
+    def along(self, statements: str, at: str = "j") -> str:
+        """Return a loop that does statements for every vector of a row; they may be done twice for some elements.
+
+        Parameters
+        ----------
+        statements : str
+            OpenCL C, in which ``j`` is the position in the row.
+        at : str, optional
+            What the position is called.
+        """
+        width, rest = self.block.width, self.length % self.block.width
+        code = f"for (int {at} = 0; {at} + {width} <= {self.length}; {at} += {width}) {{ {statements} }}"
+        if rest:
+            code += f" {{ const int {at} = {self.length - width}; {statements} }}"
+        return code
+
+    def summed(self, into: str, statements: str, value: str) -> str:
+        """Return code that adds up ``value`` of every element, after statements that may be done twice.
+
+        Parameters
+        ----------
+        into : str
+            Name of the sum, which is declared.
+        statements : str
+            OpenCL C, in which ``j`` is the position in the row.
+        value : str
+            Expression of a vector.
+        """
+        width, rest = self.block.width, self.length % self.block.width
+        code = f"AV sum_{into} = (AV)0; for (int j = 0; j + {width} <= {self.length}; j += {width}) "
+        code += f"{{ {statements} sum_{into} += {value}; }}"
+        if rest:
+            fresh = ", ".join(literal(float(lane >= width - rest), sums(self.dtype)) for lane in range(width))
+            code += f" {{ const int j = {self.length - width}; {statements} sum_{into} += (AV)({fresh}) * ({value}); }}"
+        return f"{code} const A {into} = total(sum_{into});"
+
+
+def _c(dtype: str) -> str:
+    return TYPES[sums(dtype)]
