@@ -98,7 +98,7 @@ def _pow(a: Array, b: Array) -> Array:
     positive = np.power(a, np.where(exponent < 0, 0, exponent).astype(a.dtype if a.dtype.kind == "u" else "int64"))
     minus_one = (a < 0) & (a + a.dtype.type(1) == 0)
     negative = np.where(a == 1, 1, np.where(minus_one, np.where(exponent % 2 == 0, 1, -1), 0))
-    return np.where(exponent < 0, negative, positive).astype(a.dtype)
+    return np.where(exponent < 0, negative.astype(a.dtype), positive.astype(a.dtype))
 
 
 def _shift(a: Array, b: Array, function: Callable[[Array, Array], Array]) -> Array:

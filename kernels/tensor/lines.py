@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Walking over an array and others at strides beside it, without a division for each element.
 
-Axes that all arrays run through alike become one. What is left is lines along the last axis; a work-group takes a piece
-of the line's length and goes from line to line, so that only the line's number is taken apart into indices. Where the
-lines are shorter than a vector register, each element's number is.
+Axes that all arrays run through alike become one. What is left is lines along the last axis, and the index space is a
+plane of lines: only a line's number is taken apart into indices, and all work-items that become lanes of a vector share
+it. Where the lines are shorter than a vector register, each element's number is taken apart.
 """
 
 from __future__ import annotations
@@ -12,12 +12,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from syclsched.kernels.common import GROUPS_PER_UNIT, VECTOR_ITEMS, ceil_div, group_size, line_launch
+from syclsched.kernels.common import GROUPS_PER_UNIT, VECTOR_ITEMS, ceil_div, line_launch
 from syclsched.kernels.tensor.writer import Writer
 from syclsched.model.operation import DeviceLimits, Launch, Shape
-
-#: Groups a unit gets where each goes over many lines: few, because each has its own to start with.
-_GROUPS = 4 * GROUPS_PER_UNIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +111,11 @@ def write_walk(w: Writer, way: Walk, body: Callable[[str, list[str]], None], sta
             body(i, [w.index(_sum(start, places, steps)) for start, steps in zip(begin, way.strides, strict=True)])
         return
     *outer, inner = way.shape
-    rows = math.prod(outer)
-    lines = w.index(w.div(f"({inner} + {w.width} - 1)", w.width))
-    j = w.index(f"{w.group} % {lines} * {w.width} + {w.local}")
-    each = w.index(w.div(f"({rows} + {w.div(w.groups, lines)} - 1)", w.div(w.groups, lines)))
-    first = w.index(f"{w.div(w.group, lines)} * {each}")
-    last = w.index(w.select(f"({first} + {each} < {rows})", f"{first} + {each}", f"{rows}"))
-    with w.when(f"{j} < {inner}"), w.loop(first, last) as row:
+    row, j = w.index(w.plane_row), w.index(w.plane_column)
+    # Lines of whole vectors end with a group. A comparison that is not needed does harm: told that j is below a power
+    # of two, a compiler adds it by "or", and no longer sees that neighbours are neighbours in memory.
+    inside = [f"{row} < {math.prod(outer)}"] + ([f"{j} < {inner}"] if inner % VECTOR_ITEMS else [])
+    with w.when(w.both(*inside)):
         places = _apart(w, row, tuple(outer))
         others = []
         for start, steps in zip(begin, way.strides, strict=True):
@@ -158,15 +153,30 @@ def walk_launch(way: Walk, limits: DeviceLimits) -> Launch:
     Returns
     -------
     Launch
-        One-dimensional, in whole groups; as many as keep all compute units busy, each with many lines.
+        A line if each element's number is taken apart, else a plane; in whole groups, as large as the device takes and
+        as leaves each compute unit some.
     """
-    if not way.elements:
-        return Launch((0,), (1,))
     if way.by_element:
         return line_launch(limits, way.elements)
     *outer, inner = way.shape
     rows = math.prod(outer)
-    size = group_size(limits, inner, rows=rows)
-    lines = ceil_div(inner, size)
-    blocks = min(rows, ceil_div(_GROUPS * limits.compute_units, lines))
-    return Launch((blocks * lines * size,), (size,))
+    if not way.elements:
+        return Launch((0, 1), (1, 1))
+    width = _width(inner, limits)
+    lines = ceil_div(inner, width)
+    wanted = GROUPS_PER_UNIT * limits.compute_units
+    height = 1
+    while 2 * height * width <= limits.max_work_group_size and lines * ceil_div(rows, 2 * height) >= wanted:
+        height *= 2
+    return Launch((lines * width, ceil_div(rows, height) * height), (width, height))
+
+
+def _width(inner: int, limits: DeviceLimits) -> int:
+    """Return how much of a line a group takes: whole vectors, and of a line of whole vectors a whole part."""
+    vector = min(VECTOR_ITEMS, limits.max_work_group_size)
+    vectors, most = ceil_div(inner, vector), limits.max_work_group_size // vector
+    parts = ceil_div(vectors, most)
+    if inner % VECTOR_ITEMS == 0:
+        while vectors % parts:
+            parts += 1
+    return ceil_div(vectors, parts) * vector

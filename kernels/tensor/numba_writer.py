@@ -22,8 +22,9 @@ def numba_writer(signature: Signature, parameters: tuple[Parameter, ...]) -> Wri
 class _NumbaWriter(Writer):
     """Writes Python as numba-dpex compiles it; dtypes are called as functions, ``float32(x)``."""
 
-    group, groups, local, width = "group", "groups", "local_id", "width"
-    item = "(group * width + local_id)"
+    item, plane_row, plane_column = "item.get_global_id(0)", "item.get_global_id(1)", "item.get_global_id(0)"
+    group, groups = "item.get_group().get_group_id(0)", "item.get_group().get_group_range(0)"
+    local, width = "item.get_local_id(0)", "item.get_local_range(0)"
 
     def __init__(self, signature: Signature, parameters: tuple[Parameter, ...]) -> None:
         super().__init__(signature, parameters)
@@ -32,8 +33,9 @@ class _NumbaWriter(Writer):
 
     def _at(self, array: str, index: str) -> str:
         # Nothing checks an index against its axis, and the array is contiguous: the last axis reaches every element.
+        # A signed index would be looked at for being negative.
         rank = len(self.signature.shapes[array])
-        return f"{array}[{', '.join([*['0'] * (rank - 1), index]) if rank else '()'}]"
+        return f"{array}[{', '.join([*['0'] * (rank - 1), f'uint64({index})']) if rank else '()'}]"
 
     def index(self, expression: str) -> str:
         name = self.fresh("i")
@@ -132,10 +134,6 @@ class _NumbaWriter(Writer):
         text = "\n".join(
             [
                 f"def kernel_(item, {', '.join(names)}):",
-                "  group = item.get_group().get_group_id(0)",
-                "  groups = item.get_group().get_group_range(0)",
-                "  local_id = item.get_local_id(0)",
-                "  width = item.get_local_range(0)",
                 *self.lines,
                 "",
             ]

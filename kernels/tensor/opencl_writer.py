@@ -19,14 +19,14 @@ def opencl_writer(signature: Signature, parameters: tuple[Parameter, ...]) -> Wr
 
 
 class _OpenCLWriter(Writer):
-    """Writes OpenCL C 1.2."""
+    """Writes OpenCL C 1.2.
 
-    group, groups, local, width = "group", "groups", "local_id", "width"
-    item = "(group * width + local_id)"
+    Indices are signed and of 64 bits: of others, which may wrap, the CPU's compiler does not see that neighbours are
+    neighbours in memory.
+    """
 
-    @property
-    def _index_type(self) -> str:
-        return "long" if self.wide else "int"
+    item, plane_row, plane_column = "get_global_id(0)", "get_global_id(1)", "get_global_id(0)"
+    group, groups, local, width = "get_group_id(0)", "get_num_groups(0)", "get_local_id(0)", "get_local_size(0)"
 
     @staticmethod
     def _type(dtype: str) -> str:
@@ -34,7 +34,7 @@ class _OpenCLWriter(Writer):
 
     def index(self, expression: str) -> str:
         name = self.fresh("i")
-        self.line(f"const {self._index_type} {name} = {expression};")
+        self.line(f"const long {name} = {expression};")
         return name
 
     def value(self, dtype: str, expression: str) -> str:
@@ -44,7 +44,7 @@ class _OpenCLWriter(Writer):
 
     def variable(self, dtype: str | None, expression: str) -> str:
         name = self.fresh("v")
-        self.line(f"{self._index_type if dtype is None else self._type(dtype)} {name} = {expression};")
+        self.line(f"{'long' if dtype is None else self._type(dtype)} {name} = {expression};")
         return name
 
     def assign(self, name: str, dtype: str | None, expression: str) -> None:
@@ -62,7 +62,7 @@ class _OpenCLWriter(Writer):
     @contextmanager
     def loop(self, start: str, stop: str, step: str = "1") -> Iterator[str]:
         name = self.fresh("k")
-        with self.block(f"for ({self._index_type} {name} = {start}; {name} < {stop}; {name} += {step}) {{", "}"):
+        with self.block(f"for (long {name} = {start}; {name} < {stop}; {name} += {step}) {{", "}"):
             yield name
 
     def when(self, condition: str) -> Any:
@@ -141,9 +141,7 @@ class _OpenCLWriter(Writer):
                 "static float half_rounded(float x) {\n"
                 "  ushort bits;\n  vstore_half_rte(x, 0, (half*)&bits);\n  return vload_half(0, (half*)&bits);\n}\n"
             )
-        first = f"  const {self._index_type} group = get_group_id(0), groups = get_num_groups(0);\n"
-        second = f"  const {self._index_type} local_id = get_local_id(0), width = get_local_size(0);\n"
-        return OpenCLSource(f"{head}__kernel void kernel_({arguments}) {{\n{first}{second}{body}\n}}\n", "kernel_")
+        return OpenCLSource(f"{head}__kernel void kernel_({arguments}) {{\n{body}\n}}\n", "kernel_")
 
 
 def _c_float(value: float, dtype: str) -> str:

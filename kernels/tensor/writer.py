@@ -8,16 +8,12 @@ care of it. float16 is read as float32 and rounded when stored; only OpenCL C ha
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from syclsched.model.operation import Parameter, Signature
-
-#: From here on indices need 64 bits; there is room for what is added to one before it is compared.
-_LARGE = 2**29
 
 UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 
@@ -33,13 +29,16 @@ class Writer(ABC):
         The operation's, all arrays.
     """
 
-    #: What the language calls the number of this work-item's group, of the groups, of the work-item in its group, of
-    #: the work-items in a group, and of the work-item.
+    #: What the language calls the number of a work-item, in an index space that is a line; and of its row and column in
+    #: one that is a plane. Neighbours in a row become lanes of a vector.
+    item: str
+    plane_row: str
+    plane_column: str
+    #: In a line: the work-group, how many there are, the work-item in its group, how many of them there are.
     group: str
     groups: str
     local: str
     width: str
-    item: str
 
     def __init__(self, signature: Signature, parameters: tuple[Parameter, ...]) -> None:
         self.signature = signature
@@ -47,7 +46,6 @@ class Writer(ABC):
         self.lines: list[str] = []
         self._depth = 1
         self._names = 0
-        self.wide = max(map(math.prod, signature.shapes.values()), default=0) >= _LARGE
 
     def fresh(self, stem: str = "t") -> str:
         """Return a name that was not used."""

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What part of the device's bandwidth or arithmetic each kernel reaches: its roofline line in docs/kernels.md.
+
+    python benchmarks/kernels.py [name ...] [--device cpu] [--samples 30]
+
+Each implementation is timed alternating with a measure of the device that moves the same bytes (the triad a = b + s c)
+or does multiply-adds in registers (what arithmetic there is). What is reported is the ratio of the medians, and half of
+what the middle half of the pairs' ratios spreads, so that another load on the machine weighs on both. Times are the
+device's own (SYCL events), for library calls the host's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from syclsched import oneapi
+from syclsched.devices.compiler import compile_task
+from syclsched.model.operation import DeviceLimits, Implementation, Operation, Signature
+from syclsched.profiling.microkernels import fma_flops, fma_operation, triad_operation
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the table.
+
+    Parameters
+    ----------
+    name : str
+        What is measured.
+    operation : Operation
+        With all its implementations.
+    arrays : dict
+        Shape and dtype of each array, by parameter.
+    bound : str
+        "bytes": held against the triad; "flops": against multiply-adds in registers.
+    """
+
+    name: str
+    operation: Operation
+    arrays: dict[str, tuple[tuple[int, ...], str]]
+    bound: str = "bytes"
+
+
+def line(name: str, operation: Operation, bound: str = "bytes", dtype: str = "float32", **shapes: Any) -> Line:
+    """Return a line; an array given as a shape alone is of the common dtype."""
+    arrays = {
+        key: value if isinstance(value[-1], str) else (value, dtype) for key, value in shapes.items() if value != ()
+    }
+    arrays |= {key: ((), dtype) for key, value in shapes.items() if value == ()}
+    return Line(name, operation, arrays, bound)
+
+
+def tensor_lines() -> Iterator[Line]:
+    """Element-wise operations, reductions, and moving elements about."""
+    from syclsched.kernels.tensor.elementwise import elementwise
+
+    n = 8 * MIB
+    both = elementwise(("add", 0, 1), 2)
+    yield line("add", both, y=(n,), x0=(n,), x1=(n,))
+    yield line("relu", elementwise(("relu", 0), 1), y=(n,), x0=(n,))
+    yield line("add of a bias, channels last", both, y=(n // 256, 256), x0=(n // 256, 256), x1=(256,))
+    yield line(
+        "scale and shift of channels",
+        elementwise(("add", ("mul", 0, 1), 2), 3),
+        y=(8, 64, n // 512),
+        x0=(8, 64, n // 512),
+        x1=(64, 1),
+        x2=(64, 1),
+    )
+    yield line("gelu of 5 operators", elementwise(_gelu(), 2), y=(n // 3072, 3072), x0=(n // 3072, 3072), x1=(3072,))
+    yield line("gelu", elementwise(("gelu", 0), 1), y=(n,), x0=(n,))
+    yield line("sigmoid", elementwise(("sigmoid", 0), 1), y=(n,), x0=(n,))
+    yield line("add, float64", both, dtype="float64", y=(n // 2,), x0=(n // 2,), x1=(n // 2,))
+    yield line("cast to float32", elementwise(("cast", "float32", 0), 1), y=(n,), x0=((n,), "int64"))
+
+
+def _gelu() -> Any:
+    x = ("add", 0, 1)
+    return ("mul", ("mul", x, ("add", ("erf", ("div", x, ("const", math.sqrt(2)))), ("const", 1.0))), ("const", 0.5))
+
+
+#: What can be measured, by family.
+FAMILIES: dict[str, Callable[[], Iterator[Line]]] = {"tensor": tensor_lines}
+
+
+class Bench:
+    """A queue on a device, and what is held against it."""
+
+    def __init__(self, kind: str) -> None:
+        oneapi.load()
+        import dpctl
+
+        device = dpctl.get_devices(device_type=kind)[0]
+        self.queue = dpctl.SyclQueue(device, property=["in_order", "enable_profiling"])
+        self.limits = DeviceLimits(device.max_work_group_size, device.max_compute_units, device.local_mem_size)
+        self.fp64 = device.has_aspect_fp64
+        self.name = device.name.strip()
+
+    def array(self, shape: tuple[int, ...], dtype: str) -> Any:
+        """Return an array of small numbers."""
+        import dpctl.tensor as dpt
+
+        random = np.random.default_rng(1)
+        return dpt.asarray((4 * random.random(shape) + 1).astype(dtype), sycl_queue=self.queue, usm_type="device")
+
+    def sample(
+        self, operation: Operation, implementation: Implementation, arrays: dict[str, Any], **scalars: Any
+    ) -> Callable[[], float]:
+        """Return what times one launch, in seconds."""
+        signature = Signature(
+            {name: tuple(each.shape) for name, each in arrays.items()},
+            {name: each.dtype.name for name, each in arrays.items()},
+            scalars,
+        )
+        wrong = operation.check(signature) if operation.check is not None else None
+        if wrong is not None:
+            raise ValueError(f"{operation.name}: {wrong}")
+        submission = compile_task(operation, implementation, signature, self.queue, self.limits).bind(arrays)
+
+        def seconds() -> float:
+            start = time.perf_counter()
+            event = submission.submit(self.queue, [])
+            event.wait()
+            wall = time.perf_counter() - start
+            if not implementation.is_kernel:
+                return wall
+            return (event.profiling_info_end - event.profiling_info_start) * 1e-9
+
+        for _ in range(3):
+            seconds()
+        return seconds
+
+    @lru_cache(maxsize=64)  # noqa: B019 - one bench a process
+    def triad(self, moved: int) -> tuple[Callable[[], float], float]:
+        """Return what times a triad, and how many bytes it moves: as many as given, within a page."""
+        dtype = "float64" if self.fp64 else "float32"
+        count = max(moved // (3 * np.dtype(dtype).itemsize), 1)
+        operation = triad_operation(dtype)
+        arrays = {name: self.array((count,), dtype) for name in ("a", "b", "c")}
+        return self.sample(operation, operation.implementations[0], arrays, s=3.0), 3.0 * count * np.dtype(
+            dtype
+        ).itemsize
+
+    @lru_cache(maxsize=64)  # noqa: B019
+    def arithmetic(self, dtype: str) -> tuple[Callable[[], float], float]:
+        """Return what times multiply-adds in registers, and how many operations they are."""
+        items, iterations = 16 * 1024, 2000
+        operation = fma_operation(dtype)
+        arrays = {"x": self.array((items,), dtype), "c": self.array((2,), dtype), "y": self.array((items,), dtype)}
+        return self.sample(operation, operation.implementations[0], arrays, n=iterations), fma_flops(items, iterations)
+
+    def measure(self, each: Line, implementation: Implementation, samples: int) -> tuple[float, float, float]:
+        """Return seconds, the fraction of the device's best, and half the spread of that."""
+        arrays = {name: self.array(shape, dtype) for name, (shape, dtype) in each.arrays.items()}
+        ours = self.sample(each.operation, implementation, arrays)
+        shapes = {name: shape for name, (shape, _) in each.arrays.items()}
+        work = each.operation.work(Signature(shapes, {name: dtype for name, (_, dtype) in each.arrays.items()}))
+        if each.bound == "bytes":
+            theirs, amount = self.triad(int(work.bytes))
+            done = work.bytes
+        else:
+            theirs, amount = self.arithmetic(work.dtype)
+            done = work.flops
+        pairs = [(ours(), theirs()) for _ in range(samples)]
+        mine, best = (statistics.median(column) for column in zip(*pairs, strict=True))
+        fractions = sorted((done / a) / (amount / b) for a, b in pairs)
+        spread = (fractions[3 * samples // 4] - fractions[samples // 4]) / 2
+        return mine, (done / mine) / (amount / best), spread
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="families, or parts of lines' names; all if not given")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--samples", type=int, default=30)
+    options = parser.parse_args()
+    bench = Bench(options.device)
+    print(f"# {bench.name}, {options.samples} samples\n")
+    print("| kernel | implementation | ms | of the best | ± | held against |\n|---|---|---|---|---|---|")
+    for family, lines in FAMILIES.items():
+        for each in lines():
+            if options.names and not any(name == family or name in each.name for name in options.names):
+                continue
+            for implementation in each.operation.implementations:
+                kinds = implementation.requires.device_kinds
+                if implementation.kind == "host" or (kinds and options.device not in kinds):
+                    continue
+                seconds, fraction, spread = bench.measure(each, implementation, options.samples)
+                held = "triad" if each.bound == "bytes" else "multiply-adds"
+                print(
+                    f"| {each.name} | {implementation.name} | {1e3 * seconds:.3f} | {100 * fraction:.0f} % "
+                    f"| {100 * spread:.0f} | {held} |",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main()
