@@ -38,6 +38,7 @@ _LAZY = {
     "Trace": "syclsched.model.trace",
     "Work": "syclsched.model.operation",
     "calibrate": "syclsched.api",
+    "compile": "syclsched.onnx",
     "describe": "syclsched.api",
     "discover": "syclsched.api",
     "memory_info": "syclsched.devices.pools",
@@ -53,9 +54,13 @@ _LAZY = {
     "write_graph": "syclsched.frontends",
 }
 
-__all__ = ["__version__", *sorted(_LAZY)]
+#: Public modules that are imported when they are first used.
+_ROOMS = ("onnx",)
+
+__all__ = ["__version__", *sorted((*_LAZY, *_ROOMS))]
 
 if TYPE_CHECKING:
+    from syclsched import onnx
     from syclsched.api import bind, calibrate, describe, discover, plan, run, simulate, verify
     from syclsched.devices.pools import memory_info
     from syclsched.errors import SyclschedError
@@ -78,11 +83,14 @@ if TYPE_CHECKING:
     from syclsched.model.platform import Platform
     from syclsched.model.profile import DeviceProfile
     from syclsched.model.trace import Trace
+    from syclsched.onnx import compile
     from syclsched.planner import plan_front
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first use (PEP 562)."""
+    if name in _ROOMS:
+        return importlib.import_module(f"syclsched.{name}")
     module = _LAZY.get(name)
     if module is None:
         raise AttributeError(f"module 'syclsched' has no attribute {name!r}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The graph a command is given: a ready one by name, or one from a file."""
+"""The graph a command is given: a ready one by name, that of a model, or one from a file."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from syclsched.cli.options import build_workload
 from syclsched.errors import ArgumentError
 
 if TYPE_CHECKING:
+    from syclsched.cli.models import GivenModel
     from syclsched.model.graph import TaskGraph
 
 #: So many tasks are named in a message, and in graphs of at most so many those like what was typed are looked for.
@@ -29,10 +30,13 @@ class Given:
         What is to be planned.
     from_file : bool
         Whether it has costs instead of code: there is nothing to time, and it cannot be run.
+    model : GivenModel or None, optional
+        The ONNX model it is of.
     """
 
     graph: TaskGraph
     from_file: bool
+    model: GivenModel | None = None
 
 
 def load_graph(
@@ -56,7 +60,7 @@ def load_graph(
     name : str
         Of a ready graph, or of a file; a ready graph comes first, ``./name`` is the file.
     ready : dict of str to Any
-        Options of ready graphs; None where the user said nothing.
+        Options of ready graphs, and ``shape`` of a model; None where the user said nothing.
     format, max_tasks, max_edges, max_file_mib, time_unit, communication_unit, same_speed, task_cost, edge_cost
         Options of files, as typed.
 
@@ -78,6 +82,10 @@ def load_graph(
         "time-unit": time_unit, "communication-unit": communication_unit, "same-speed": same_speed or None,
         "task-cost": task_cost, "edge-cost": edge_cost,
     }  # fmt: skip
+    if is_model(name):
+        return _model(name, ready, said)
+    if ready.pop("shape", None) is not None:
+        raise ArgumentError(f"--shape does not belong to {name}", where="the command line", hint="It is for a model")
     if name in workloads.names():
         _refuse(said, name, "a graph from a file")
         return Given(build_workload(name, **ready).graph, from_file=False)
@@ -104,6 +112,21 @@ def load_graph(
         ),
         from_file=True,
     )
+
+
+def _model(name: str, ready: dict[str, Any], said: dict[str, Any]) -> Given:
+    from syclsched.cli.models import read_given
+
+    inputs, shapes, seed = (ready.pop(option, None) for option in ("input", "shape", "seed"))
+    _refuse(ready, name, "a ready graph")
+    _refuse(said, name, "a graph from a file")
+    model = read_given(name, inputs, shapes, seed)
+    return Given(model.specialised.graph, from_file=False, model=model)
+
+
+def is_model(name: str) -> bool:
+    """Return whether what was typed is the file of an ONNX model."""
+    return Path(name).suffix.lower() == ".onnx"
 
 
 def check_tasks(names: Iterable[str], graph: TaskGraph) -> None:

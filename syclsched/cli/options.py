@@ -19,14 +19,19 @@ _FILE = "A graph from a file"
 _WHERE = "Where it runs"
 
 WorkloadName = Annotated[
-    str, typer.Argument(metavar="GRAPH", help="[bold]cholesky[/bold], [bold]mlp[/bold] or [bold]stencil[/bold].")
+    str,
+    typer.Argument(
+        metavar="GRAPH",
+        help="[bold]cholesky[/bold], [bold]mlp[/bold], [bold]stencil[/bold], or an ONNX model: a file that ends in "
+        "[bold].onnx[/bold].",
+    ),
 ]
 GraphName = Annotated[
     str,
     typer.Argument(
         metavar="GRAPH",
-        help="[bold]cholesky[/bold], [bold]mlp[/bold], [bold]stencil[/bold], or a graph file: WfFormat, STG, DOT, "
-        "GraphML or JSON.",
+        help="[bold]cholesky[/bold], [bold]mlp[/bold], [bold]stencil[/bold], an ONNX model ([bold].onnx[/bold]), or a "
+        "graph file: WfFormat, STG, DOT, GraphML or JSON.",
     ),
 ]
 N = Annotated[
@@ -57,8 +62,24 @@ Weights = Annotated[
     ),
 ]
 Input = Annotated[
-    Path | None,
-    typer.Option("--input", metavar="FILE", help="Your own matrix, rows or plate, as .npy.", rich_help_panel=_GRAPH),
+    list[str] | None,
+    typer.Option(
+        "--input",
+        metavar="FILE",
+        help="Your own matrix, rows or plate, as .npy. Of a model: x.npy, name=x.npy, inputs.npz, or 'random' (what is "
+        "not given is random); may be repeated.",
+        rich_help_panel=_GRAPH,
+    ),
+]
+Shape = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--shape",
+        metavar="NAME=SHAPE",
+        help="Extents that a model leaves open: of an input, 'image=1x3x224x224', or by a dimension's name, 'batch=1'; "
+        "may be repeated. Inputs from files have their own.",
+        rich_help_panel=_GRAPH,
+    ),
 ]
 Dtype = Annotated[
     str | None, typer.Option("--dtype", metavar="TYPE", help="float64 or float32.", rich_help_panel=_GRAPH)
@@ -276,6 +297,8 @@ def build_workload(name: str, **given: Any) -> Workload:
             hint="Use syclsched plan, compare, or simulate with --platform",
         )
     recipe = workloads.get(name)
+    if given.get("input") is not None:
+        given["input"] = _one_file(given["input"], name)
     if given.get("sizes") is not None:
         given["sizes"] = _widths(given["sizes"])
     known = {field.name for field in dataclasses.fields(recipe.options)}
@@ -288,6 +311,12 @@ def build_workload(name: str, **given: Any) -> Workload:
                 hint="It takes " + ", ".join(f"--{k}" for k in sorted(known)),
             )
     return recipe.build(recipe.options(**said))
+
+
+def _one_file(files: list[str], name: str) -> Path:
+    if len(files) != 1:
+        raise ArgumentError(f"{name} takes one input", where="--input", hint="Several are for ONNX models")
+    return Path(files[0])
 
 
 def _widths(text: str) -> tuple[int, ...]:

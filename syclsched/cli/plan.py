@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from syclsched.cli import options as opt
+from syclsched.cli.gains import gains
 from syclsched.cli.graphs import check_tasks, load_graph
 from syclsched.cli.output import check_outputs, write_pictures, write_text
 from syclsched.cli.planning import plan_for
@@ -25,6 +26,7 @@ def plan_command(
     softmax: opt.Softmax = None,
     weights: opt.Weights = None,
     input_file: opt.Input = None,
+    shape: opt.Shape = None,
     dtype: opt.Dtype = None,
     seed: opt.Seed = None,
     format: opt.Format = None,
@@ -75,9 +77,13 @@ def plan_command(
         Path | None, typer.Option("--gantt", metavar="FILE", help="Draw the predicted Gantt chart (.png, .svg, .pdf).")
     ] = None,
 ) -> None:
-    """Plan a ready graph, or one from a file, without running it, and print the plan.
+    """Plan a ready graph, a model, or a graph from a file, without running it, and print the plan.
 
     [bold]syclsched plan cholesky --n 2048 --tile 256 --out plan.json --explain "gemm(5,4,3)"[/bold]
+
+    What would a model gain from a GPU that is not here?
+
+    [bold]syclsched plan resnet50.onnx --platform cpu,max1550 --gantt plan.svg[/bold]
 
     [bold]syclsched plan workflow.json --platform xeon-8480,max1550 --policy heft --gantt plan.png[/bold]
     """
@@ -91,7 +97,7 @@ def plan_command(
         graph,
         ready={
             "n": n, "tile": tile, "steps": steps, "batch": batch, "chunks": chunks, "sizes": sizes, "softmax": softmax,
-            "weights": weights, "input": input_file, "dtype": dtype, "seed": seed,
+            "weights": weights, "input": input_file, "shape": shape, "dtype": dtype, "seed": seed,
         },
         format=format, max_tasks=max_tasks, max_edges=max_edges, max_file_mib=max_file_mib, time_unit=time_unit,
         communication_unit=communication_unit, same_speed=same_speed, task_cost=task_cost, edge_cost=edge_cost,
@@ -113,6 +119,8 @@ def plan_command(
     ) as planned:  # fmt: skip
         plan = planned.plan
     print(plan)
+    if given.model is not None:
+        console.print("\n".join(gains(plan)), soft_wrap=True)
     for task in explain or ():
         print()
         print(plan.explain(task))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``syclsched run``: plan a ready graph, run it on the devices of this machine, check and show what happened."""
+"""``syclsched run``: plan a ready graph or a model, run it on this machine's devices, check and show what happened."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ import statistics
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from syclsched.cli import options as opt
+from syclsched.cli.graphs import is_model, load_graph
+from syclsched.cli.models import check_shown, show_operators, show_outputs, write_outputs
 from syclsched.cli.output import check_outputs, read_text, warnings_shown, write_pictures, write_text
 from syclsched.cli.planning import Planned, plan_for
 from syclsched.cli.streaming import check_in_flight, show_statistics, stream_workload
+from syclsched.cli.versus import Rival, check_rival, in_turns, show_versus
 from syclsched.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -44,6 +48,7 @@ def run_command(
     softmax: opt.Softmax = None,
     weights: opt.Weights = None,
     input_file: opt.Input = None,
+    shape: opt.Shape = None,
     dtype: opt.Dtype = None,
     seed: opt.Seed = None,
     policy: opt.PolicyName = "auto",
@@ -148,11 +153,34 @@ def run_command(
     save_plan: Annotated[
         Path | None, typer.Option("--save-plan", metavar="FILE", help="Write the plan as JSON.", rich_help_panel=_SHOWN)
     ] = None,
+    compare: Annotated[
+        str | None,
+        typer.Option(
+            "--compare",
+            metavar="RUNTIME",
+            help="Run a model in turns with 'onnxruntime', too: compares results and times.",
+            rich_help_panel=_SHOWN,
+        ),
+    ] = None,
+    output_file: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="FILE", help="Write a model's outputs (.npz).", rich_help_panel=_SHOWN),
+    ] = None,
+    top: Annotated[
+        int,
+        typer.Option("--top", min=0, help="Of a model's scores show so many of the best.", rich_help_panel=_SHOWN),
+    ] = 0,
+    labels_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--labels", metavar="FILE", help="Names of classes for --top, one a line.", rich_help_panel=_SHOWN
+        ),
+    ] = None,
     json_output: Annotated[
         bool, typer.Option("--json", help="Print a summary as JSON.", rich_help_panel=_SHOWN)
     ] = False,
 ) -> None:
-    """Run a ready graph on every SYCL device of this machine (or on those chosen) and check the result.
+    """Run a ready graph or an ONNX model on every SYCL device of this machine (or on those chosen), and check it.
 
     [bold]syclsched run cholesky --n 2048 --tile 256 --gantt run.png --trace run.json[/bold]
 
@@ -162,6 +190,8 @@ def run_command(
 
     [bold]syclsched run cholesky --dynamic dmdas[/bold] decides where each task goes as it becomes ready;
     [bold]--dynamic hybrid[/bold] follows a plan for as long as it is right.
+
+    [bold]syclsched run resnet50.onnx --input photo.npy --top 5 --devices cpu --compare onnxruntime[/bold]
 
     [bold]syclsched run cholesky --platform xeon-8480,max1550 --dry-run[/bold] tells how it would go on other hardware.
     """
@@ -174,11 +204,15 @@ def run_command(
     check_seconds(watchdog, "--watchdog")
     check_seconds(deadline, "--deadline")
     safeguards = Safeguards(debug, nan_guard, watchdog, deadline)
-    check_outputs(trace_file, record_file, save_plan, pictures=[gantt_file])
-    workload = opt.build_workload(
-        graph, n=n, tile=tile, steps=steps, batch=batch, chunks=chunks, sizes=sizes, softmax=softmax, weights=weights,
-        input=input_file, dtype=dtype, seed=seed,
-    )  # fmt: skip
+    check_outputs(trace_file, record_file, save_plan, output_file, pictures=[gantt_file])
+    check_rival(compare, dry_run=dry_run, is_model=is_model(graph))
+    ready = {
+        "n": n, "tile": tile, "steps": steps, "batch": batch, "chunks": chunks, "sizes": sizes, "softmax": softmax,
+        "weights": weights, "input": input_file, "shape": shape, "dtype": dtype, "seed": seed,
+    }  # fmt: skip
+    model = load_graph(graph, ready=ready).model if is_model(graph) else None
+    labels = check_shown(model, output_file, top, labels_file)
+    workload = opt.build_workload(graph, **ready) if model is None else model.workload()
     if platform is not None and not dry_run:
         raise ArgumentError(
             "a described platform cannot run anything",
@@ -190,6 +224,8 @@ def run_command(
     if dynamic is not None:
         policy, rewrite = _check_dynamic(dynamic, policy, rewrite, plan_file, safeguards, dry_run)
     given = None if plan_file is None else _read_plan(plan_file)
+    rival = Rival(model) if model is not None and compare is not None else None
+    versus = None
     with plan_for(
         workload.graph, policy=policy, devices=devices, sub_devices=sub_devices, lanes=lanes,
         one_core_lanes=one_core_lanes, described=platform, given=given, calibrate=calibrate, needs_devices=not dry_run,
@@ -208,9 +244,19 @@ def run_command(
             with warnings_shown(console):
                 start = _starter(planned, workload, safeguards, dynamic, recover=recover)
                 outcome = _measured(planned, workload, repeat, console, start, dynamic=dynamic is not None)
+        if model is not None and rival is not None:
+            versus = in_turns(planned, model, rival, repeat)
     if save_plan is not None and dynamic is not None:
         _write_plan(save_plan, outcome.plan, console)
-    _show(outcome, outcome.plan, json_output, console)
+    _show(outcome, outcome.plan, json_output, console, None if versus is None else versus.ratio)
+    if model is not None and not json_output:
+        show_operators(model, outcome.trace, console)
+        show_outputs(model.found, top, labels, console)
+    if versus is not None and not json_output:
+        show_versus(versus, console)
+    if model is not None and output_file is not None:
+        write_outputs(output_file, model.found)
+        console.print(f"outputs written to {output_file}")
     predicted = None if dry_run or in_flight is not None else _prediction(planned.plan)
     write_pictures(outcome.trace, predicted, trace_file, gantt_file, console, plan=outcome.plan)
     if record_file is not None:
@@ -286,7 +332,7 @@ def _starter(
 
     if dynamic is None:
         with bind(planned.plan, workload.graph, planned.live, safeguards=safeguards, recover=recover) as runner:
-            yield runner.run
+            yield partial(runner.run, workload.inputs)
         return
     from syclsched.execution.live import run_dynamically
     from syclsched.profiling import HistoryStore
@@ -296,8 +342,9 @@ def _starter(
     def start() -> Run:
         with HistoryStore() as history:
             return run_dynamically(
-                workload.graph, planned.live, dynamic, plan=followed, history=history, safeguards=safeguards
-            )
+                workload.graph, planned.live, dynamic, workload.inputs,
+                plan=followed, history=history, safeguards=safeguards,
+            )  # fmt: skip
 
     yield start
 
@@ -338,14 +385,14 @@ def _measured(
     return _Outcome(chosen, plan, check, tuple(t.makespan_s for t in traces), recoveries=recoveries)
 
 
-def _show(outcome: _Outcome, plan: Plan, as_json: bool, console: Console) -> None:
+def _show(outcome: _Outcome, plan: Plan, as_json: bool, console: Console, ratio: float | None = None) -> None:
     from rich.markup import escape
 
     from syclsched.tracing import make_report, render_report
 
     report = make_report(outcome.trace, plan)
     if as_json:
-        print(json.dumps(_summary(outcome, plan), indent=1))
+        print(json.dumps({**_summary(outcome, plan), "ratio": ratio}, indent=1))
         return
     render_report(report, console)
     if len(outcome.makespans_s) > 1:

@@ -45,6 +45,7 @@ def simulate_command(
     softmax: opt.Softmax = None,
     weights: opt.Weights = None,
     input_file: opt.Input = None,
+    shape: opt.Shape = None,
     dtype: opt.Dtype = None,
     format: opt.Format = None,
     max_tasks: opt.MaxTasks = None,
@@ -139,7 +140,7 @@ def simulate_command(
         graph,
         ready={
             "n": n, "tile": tile, "steps": steps, "batch": batch, "chunks": chunks, "sizes": sizes, "softmax": softmax,
-            "weights": weights, "input": input_file, "dtype": dtype,
+            "weights": weights, "input": input_file, "shape": shape, "dtype": dtype,
         },
         format=format, max_tasks=max_tasks, max_edges=max_edges, max_file_mib=max_file_mib, time_unit=time_unit,
         communication_unit=communication_unit, same_speed=same_speed, task_cost=task_cost, edge_cost=edge_cost,

@@ -73,7 +73,7 @@ def stream_workload(
     with (
         console.status(f"streaming {workload.name} ...") as status,
         bind(planned.plan, workload.graph, planned.live, safeguards=safeguards) as runner,
-        runner.stream([None] * repeat, in_flight=in_flight, results=workload.results) as stream,
+        runner.stream([workload.inputs] * repeat, in_flight=in_flight, results=workload.results) as stream,
     ):
         for number, results in enumerate(stream):
             status.update(f"streaming {workload.name}, {number + 1} of {repeat} ...")

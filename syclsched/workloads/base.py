@@ -54,17 +54,20 @@ class Workload:
         The arrays to fetch.
     check : Callable[[Mapping[str, numpy.ndarray]], CheckResult]
         Compares the fetched arrays with what they must be.
+    inputs : Mapping[str, numpy.ndarray], optional
+        Values that are given to every run, where the graph has none.
     """
 
     name: str
     graph: TaskGraph
     results: tuple[str, ...]
     check: Callable[[Arrays], CheckResult]
+    inputs: Arrays | None = None
 
     @property
     def sample_data(self) -> Arrays:
         """Representative values by array name: those of the graph's inputs."""
-        return self.graph.data
+        return {**self.graph.data, **(self.inputs or {})}
 
 
 @dataclass(frozen=True, slots=True)

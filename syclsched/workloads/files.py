@@ -7,6 +7,7 @@ import tokenize
 import zipfile
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -97,6 +98,45 @@ def read_npz(path: str | Path) -> dict[str, Array]:
         if not isinstance(value, np.ndarray):
             raise FormatError("this member is not an array", where=f"{where}, {key}", hint="Write it with numpy.savez")
     return {key: real_numbers(value, f"{where}, {key}") for key, value in loaded.items()}
+
+
+def read_arrays(path: str | Path) -> dict[str | None, Array]:
+    """Read a ``.npy`` or ``.npz`` file of numbers or truth values of any kind.
+
+    Parameters
+    ----------
+    path : str or Path
+        Written by `numpy.save` or `numpy.savez`.
+
+    Returns
+    -------
+    dict of (str or None) to numpy.ndarray
+        By key; by None what a ``.npy`` file holds. C-contiguous, in native byte order.
+
+    Raises
+    ------
+    StorageError, FormatError
+        As `read_npy`; numbers need not be finite.
+    """
+    where = str(path)
+    try:
+        if _has_magic(path, b"\x93NUMPY"):
+            loaded: dict[str | None, Any] = {None: np.load(path, mmap_mode="r", allow_pickle=False)}
+        elif _has_magic(path, b"PK"):
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+                loaded = {key: archive[key] for key in archive.files}
+        else:
+            hint = "Write it with numpy.save or numpy.savez"
+            raise FormatError("this is neither a .npy nor a .npz file", where=where, hint=hint)
+    except OSError as error:
+        raise _unreadable(error, where) from error
+    except _MALFORMED as error:
+        raise _malformed(error, where) from error
+    for key, value in loaded.items():
+        if not isinstance(value, np.ndarray) or value.dtype.kind not in "biuf":
+            place = where if key is None else f"{where}, {key}"
+            raise FormatError("this is no array of numbers", where=place, hint="Convert it with astype")
+    return {key: np.array(value, dtype=value.dtype.newbyteorder("="), order="C") for key, value in loaded.items()}
 
 
 def real_numbers(array: Array, where: str) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -36,11 +36,14 @@ class Lowered:
         The model's name of each input -> the array.
     outputs : Mapping[str, str]
         The model's name of each output -> the array.
+    origins : Mapping[str, tuple of str]
+        The name of each task -> the model's operators it does.
     """
 
     graph: TaskGraph
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
+    origins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def lower(network: Network, *, name: str | None = None) -> Lowered:
@@ -76,6 +79,7 @@ class _Lowering:
         self._views: dict[str, LogicalArray | ReshapedArray] = {}
         self._constants: dict[int, Constant] = {}
         self._tasks: set[str] = set()
+        self._origins: dict[str, tuple[str, ...]] = {}
 
     def lowered(self) -> Lowered:
         network = self._network
@@ -93,6 +97,7 @@ class _Lowering:
             self._graph,
             {name: self._names[name] for name in network.inputs},
             {name: self._names[name] for name in network.outputs},
+            self._origins,
         )
 
     def _declare(self, value: Value, *, temporary: bool) -> LogicalArray:
@@ -162,7 +167,9 @@ class _Lowering:
                 array = self._unasked(node, parameter)
             arguments[parameter] = array.write()
         try:
-            self._graph.kernel(call.operation, name=self._task_name(node.name), **arguments)
+            name = self._task_name(node.name)
+            self._graph.kernel(call.operation, name=name, **arguments)
+            self._origins[name] = node.origin or (node.name,)
         except ModelError:
             raise
         except Exception as error:

@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Latency of whole models beside ONNX Runtime's CPU provider, alternating in one process, on the same cores.
+
+    python benchmarks/onnx_models.py [--models resnet50 bert] [--runs 30] [--operators 12] [--memory] [--folder DIR]
+
+The models are the networks in the ``onnx`` package with seeded random weights, batch 1, and an encoder of the size of
+BERT's base model on 128 tokens. Both sides get NumPy arrays and give NumPy arrays. ONNX Runtime runs with 1 and with 2
+threads (or those of ``--threads``) and the faster counts; its threads stop spinning at the end of a run, so that they
+take nothing from the other side. Results are compared before anything is timed.
+
+``--operators N`` shows the N operators that take longest, from the trace of a run. ``--memory`` runs both in processes
+of their own and shows by how much they grow, once loaded, while they run: what there is beyond the weights.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+#: Ours over ONNX Runtime's that is wanted.
+TARGETS = {
+    "resnet50": 1.0,
+    "vgg19": 1.0,
+    "inception_v1": 1.0,
+    "inception_v2": 1.0,
+    "densenet121": 1.0,
+    "bvlc_alexnet": 1.0,
+    "zfnet512": 1.0,
+    "squeezenet": 1.3,
+    "shufflenet": 1.3,
+    "bert": 1.1,
+}
+#: Microseconds of the submitting thread for each operator that are wanted.
+TARGET_SUBMISSION_US = 10.0
+_SEQUENCE = 128
+_WARM_UPS = 3
+
+Arrays = Mapping[str, np.ndarray[Any, Any]]
+
+
+def default_folder() -> Path:
+    """Return where models are kept between calls."""
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "syclsched" / "benchmark-models"
+
+
+def shapes_of(name: str) -> dict[str, tuple[int, ...]] | None:
+    """Return the shapes of a model's inputs where the model leaves them open."""
+    if name != "bert":
+        return None
+    return dict.fromkeys(("input_ids", "attention_mask", "token_type_ids"), (1, _SEQUENCE))
+
+
+def given(name: str, folder: Path) -> tuple[Path, Arrays]:
+    """Return a model's file and inputs for it."""
+    import onnx
+
+    from syclsched.testing.models import cached, sample_inputs
+
+    path = cached(name, folder)
+    return path, sample_inputs(onnx.load(str(path)), shapes_of(name), seed=1)
+
+
+def runtime_session(path: Path, threads: int, *, arena: bool = True) -> Any:
+    """Return ONNX Runtime's session of a model."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.enable_cpu_mem_arena = arena
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def ours(path: Path, shapes: Any) -> Any:
+    """Return the model compiled for the CPU device."""
+    import syclsched
+
+    return syclsched.compile(path, devices="cpu", shapes=shapes)
+
+
+def seconds(call: Callable[[], Any]) -> float:
+    """Return how long a call takes."""
+    begun = time.perf_counter()
+    call()
+    return time.perf_counter() - begun
+
+
+def difference(found: Arrays, expected: Mapping[str, Any]) -> float:
+    """Return the largest difference between two results, beside the largest number in each output."""
+    worst = 0.0
+    for name, value in expected.items():
+        if found[name].shape != value.shape or not np.isfinite(found[name]).all():
+            return float("inf")
+        worst = max(worst, float(np.abs(found[name] - value).max() / np.abs(value).max()))
+    return worst
+
+
+def compare(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Time one model on both sides."""
+    path, inputs = given(name, options.folder)
+    sessions = {threads: runtime_session(path, threads) for threads in options.threads}
+    names = [output.name for output in next(iter(sessions.values())).get_outputs()]
+    tries = {
+        threads: statistics.median([seconds(lambda s=session: s.run(None, inputs)) for _ in range(8)][2:])
+        for threads, session in sessions.items()
+    }
+    threads = min(tries, key=lambda each: tries[each])
+    session = sessions[threads]
+    sessions.clear()
+    begun = time.perf_counter()
+    with ours(path, shapes_of(name)) as compiled:
+        compiling_s = time.perf_counter() - begun
+        error = difference(compiled(inputs), dict(zip(names, session.run(None, inputs), strict=True)))
+        if not error < 1e-3:
+            raise SystemExit(f"{name}: wrong by {error:.3g}")
+        for _ in range(_WARM_UPS):
+            compiled(inputs), session.run(None, inputs)
+        gc.collect()
+        gc.disable()
+        pairs = [
+            (seconds(lambda: compiled(inputs)), seconds(lambda: session.run(None, inputs))) for _ in range(options.runs)
+        ]
+        gc.enable()
+        mine, theirs = ([1e3 * pair[side] for pair in pairs] for side in (0, 1))
+        tasks = len(compiled.graph)
+        return {
+            "model": name,
+            "ours_ms": statistics.median(mine),
+            "ours_spread_ms": spread(mine),
+            "ours_least_ms": min(mine),
+            "runtime_ms": statistics.median(theirs),
+            "runtime_spread_ms": spread(theirs),
+            "runtime_least_ms": min(theirs),
+            "runtime_threads": threads,
+            "ratio": statistics.median(mine) / statistics.median(theirs),
+            "least_ratio": min(mine) / min(theirs),
+            "target": TARGETS[name],
+            "tasks": tasks,
+            "submission_us": submission_us(compiled, inputs),
+            "compiling_s": compiling_s,
+            "error": error,
+            "planned_peak_bytes": compiled.peak_bytes,
+            "operators": compiled.times(inputs, repeat=5) if options.operators else [],
+        }
+
+
+def spread(values: list[float]) -> float:
+    """Return the median absolute deviation."""
+    middle = statistics.median(values)
+    return statistics.median(abs(value - middle) for value in values)
+
+
+def submission_us(compiled: Any, inputs: Arrays) -> float:
+    """Return the time until a run is handed over to the devices, for each of its tasks: the median of twenty."""
+    found = []
+    for _ in range(20):
+        begun = time.perf_counter()
+        with compiled.start(inputs) as run:
+            found.append(time.perf_counter() - begun)
+            run.wait()
+    return statistics.median(found) / len(compiled.graph) * 1e6
+
+
+def resident_bytes(field: str = "VmRSS") -> int:
+    """Return this process's resident memory, now (``VmRSS``) or at most since `forget_peak` (``VmHWM``)."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field + ":"))
+    return int(line.split()[1]) * 1024
+
+
+def trim() -> None:
+    """Give free memory back, so that what is used again is seen to grow."""
+    gc.collect()
+    ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
+def forget_peak() -> None:
+    """Let the peak of resident memory begin anew."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def measure_memory(name: str, side: str, folder: Path) -> None:
+    """Print, as JSON, by how much this process grows while one side runs."""
+    path, inputs = given(name, folder)
+    gc.collect()
+    planned = 0
+    if side == "ours":
+        compiled = ours(path, shapes_of(name))
+        call, planned = (lambda: compiled(inputs)), compiled.peak_bytes
+        compiled.load()
+    else:
+        session = runtime_session(path, 2, arena=side == "arena")
+        call = lambda: session.run(None, inputs)  # noqa: E731
+    trim()
+    before = resident_bytes()
+    forget_peak()
+    for _ in range(3):
+        call()
+    print(json.dumps({"grown_bytes": resident_bytes("VmHWM") - before, "planned_bytes": planned}))
+
+
+def memory(name: str, folder: Path) -> dict[str, Any]:
+    """Return what both sides need beyond what they have loaded, each in a process of its own."""
+    found: dict[str, Any] = {"model": name}
+    for side in ("ours", "arena", "plain"):
+        command = [sys.executable, __file__, "--models", name, "--folder", str(folder), "--memory-of", side]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(f"{name}, {side}: {done.stderr}")
+        told = json.loads(done.stdout.splitlines()[-1])
+        found[side] = told["grown_bytes"]
+        if side == "ours":
+            found["planned"] = told["planned_bytes"]
+    return found
+
+
+def show(rows: list[dict[str, Any]], operators: int) -> None:
+    """Print what was timed."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False, width=max(120, Console().width))
+    table = Table(title="Latency, batch 1: median ± median absolute deviation (least)")
+    for column in ("model", "ours, ms", "ONNX Runtime, ms", "ratio", "of the least", "wanted", "µs a task", "tasks"):
+        table.add_column(column, justify="left" if column == "model" else "right")
+    for row in rows:
+        met = row["ratio"] <= row["target"]
+        quick = row["submission_us"] <= TARGET_SUBMISSION_US
+        theirs = f"{row['runtime_ms']:.2f} ± {row['runtime_spread_ms']:.2f} ({row['runtime_least_ms']:.2f})"
+        table.add_row(
+            row["model"],
+            f"{row['ours_ms']:.2f} ± {row['ours_spread_ms']:.2f} ({row['ours_least_ms']:.2f})",
+            f"{theirs}, {row['runtime_threads']} thr.",
+            f"[{'green' if met else 'red'}]{row['ratio']:.2f}[/]",
+            f"{row['least_ratio']:.2f}",
+            f"{row['target']:.1f}",
+            f"[{'green' if quick else 'red'}]{row['submission_us']:.1f}[/]",
+            str(row["tasks"]),
+        )
+    console.print(table)
+    for row in rows:
+        if not row["operators"]:
+            continue
+        table = Table(title=f"{row['model']}: where the time goes, µs (median of 5 runs, with tracing)")
+        for column in ("operator", "task", "device", "by", "µs", "%"):
+            table.add_column(column, justify="right" if column in ("µs", "%") else "left", overflow="fold")
+        total = sum(each.seconds for each in row["operators"])
+        for each in sorted(row["operators"], key=lambda one: -one.seconds)[:operators]:
+            share = f"{100 * each.seconds / total:.1f}"
+            table.add_row(
+                each.operator, each.task, each.device, each.implementation, f"{each.seconds * 1e6:.0f}", share
+            )
+        console.print(table)
+        console.print(f"operators together {total * 1e3:.2f} ms of {row['ours_ms']:.2f} ms\n")
+
+
+def show_memory(rows: list[dict[str, Any]]) -> None:
+    """Print what was needed."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="Memory beyond what was loaded, MiB")
+    for column in ("model", "ours, planned", "ours, grown", "ONNX Runtime, arena", "without arena"):
+        table.add_column(column, justify="left" if column == "model" else "right")
+    for row in rows:
+        sizes = (row[key] / 2**20 for key in ("planned", "ours", "arena", "plain"))
+        table.add_row(row["model"], *(f"{size:.1f}" for size in sizes))
+    Console(highlight=False).print(table)
+
+
+def main() -> None:
+    """Compare the models that were asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="*", choices=list(TARGETS), default=list(TARGETS))
+    parser.add_argument("--runs", type=int, default=30)
+    parser.add_argument("--threads", type=int, nargs="*", default=[1, 2], help="of ONNX Runtime; the best is taken")
+    parser.add_argument("--operators", type=int, default=0, metavar="N")
+    parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--memory-of", choices=("ours", "arena", "plain"), help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, default=default_folder(), help="where models are kept")
+    parser.add_argument("--json", type=Path, help="write what was found to this file")
+    options = parser.parse_args()
+    if options.memory_of:
+        measure_memory(options.models[0], options.memory_of, options.folder)
+        return
+    if options.memory:
+        rows = [memory(name, options.folder) for name in options.models]
+        show_memory(rows)
+    else:
+        rows = [compare(name, options) for name in options.models]
+        show(rows, options.operators)
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1, default=str))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``syclsched run MODEL --compare onnxruntime``: the same model, inputs and machine, in turns with another runtime."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from syclsched.cli.models import GivenModel
+from syclsched.cli.planning import Planned
+from syclsched.errors import ArgumentError, RuntimeMissingError
+from syclsched.model.units import format_seconds
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+RIVALS = ("onnxruntime",)
+_TRIES, _LEAST_TURNS = 6, 5
+
+
+@dataclass(frozen=True, slots=True)
+class Versus:
+    """What two runtimes took in turns.
+
+    Parameters
+    ----------
+    ours_s, theirs_s : tuple of float
+        Seconds of each call, arrays in and arrays out.
+    threads : int
+        Of the other, with which it was fastest.
+    """
+
+    ours_s: tuple[float, ...]
+    theirs_s: tuple[float, ...]
+    threads: int
+
+    @property
+    def ratio(self) -> float:
+        """Our median over theirs."""
+        return statistics.median(self.ours_s) / statistics.median(self.theirs_s)
+
+
+class Rival:
+    """ONNX Runtime's CPU provider with a model, at the best number of threads.
+
+    Parameters
+    ----------
+    given : GivenModel
+        The model, whose expected outputs are set to what the rival makes of its inputs.
+
+    Raises
+    ------
+    RuntimeMissingError
+        If it is not installed.
+    ArgumentError
+        If it refuses the model.
+    """
+
+    def __init__(self, given: GivenModel) -> None:
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise RuntimeMissingError(
+                "onnxruntime is not installed", where="--compare", hint="pip install onnxruntime, or leave it out"
+            ) from error
+        self._inputs = given.values
+        best: tuple[float, int, Any] | None = None
+        for threads in range(1, (os.cpu_count() or 1) + 1):
+            options = onnxruntime.SessionOptions()
+            options.intra_op_num_threads = threads
+            # Threads that spin after a run would take cores from ours.
+            options.add_session_config_entry("session.force_spinning_stop", "1")
+            try:
+                session = onnxruntime.InferenceSession(given.path, options, providers=["CPUExecutionProvider"])
+                found = session.run(None, self._inputs)
+            except Exception as error:  # its own errors share no other base
+                said = str(error).splitlines()[0]
+                raise ArgumentError(f"ONNX Runtime refuses the model: {said}", where="--compare") from error
+            names = [output.name for output in session.get_outputs()]
+            given.expected = dict(zip(names, found, strict=True))
+            took = min(_seconds(partial(session.run, None, self._inputs)) for _ in range(_TRIES))
+            if best is None or took < best[0]:
+                best = (took, threads, session)
+        assert best is not None
+        _, self.threads, self._session = best
+
+    def __call__(self) -> None:
+        """Run the model once."""
+        self._session.run(None, self._inputs)
+
+
+def in_turns(planned: Planned, given: GivenModel, rival: Rival, repeat: int) -> Versus:
+    """Time both, one call each in turns.
+
+    Parameters
+    ----------
+    planned : Planned
+        On live devices.
+    given : GivenModel
+        The model.
+    rival : Rival
+        The other.
+    repeat : int
+        How often; at least 5 times.
+    """
+    from syclsched.execution import bind
+
+    specialised = given.specialised
+    with bind(planned.plan, specialised.graph, planned.live, trace=False, recover=True) as runner:
+
+        def ours() -> None:
+            specialised.results(runner(specialised.given(given.values), specialised.fetched))
+
+        for _ in range(2):
+            ours()
+            rival()
+        turns = [(_seconds(ours), _seconds(rival)) for _ in range(max(repeat, _LEAST_TURNS))]
+    return Versus(tuple(a for a, _ in turns), tuple(b for _, b in turns), rival.threads)
+
+
+def show_versus(versus: Versus, console: Console) -> None:
+    """Print who was faster, and by how much."""
+    ours, theirs = statistics.median(versus.ours_s), statistics.median(versus.theirs_s)
+    console.print(
+        f"in {len(versus.ours_s)} turns with ONNX Runtime (CPU, {versus.threads} threads), arrays in to arrays out: "
+        f"{format_seconds(ours)} (least {format_seconds(min(versus.ours_s))}) to "
+        f"{format_seconds(theirs)} (least {format_seconds(min(versus.theirs_s))}), ratio {versus.ratio:.2f}",
+        soft_wrap=True,
+    )
+
+
+def check_rival(name: str | None, *, dry_run: bool, is_model: bool) -> None:
+    """Refuse a rival that there is not, or cannot be compared with.
+
+    Raises
+    ------
+    ArgumentError
+        If so.
+    """
+    if name is None:
+        return
+    if name not in RIVALS:
+        raise ArgumentError(f"there is no rival {name!r}", where="--compare", hint=", ".join(RIVALS))
+    if dry_run or not is_model:
+        raise ArgumentError("only runs of ONNX models can be compared", where="--compare")
+
+
+def _seconds(call: Callable[[], Any]) -> float:
+    begun = time.perf_counter()
+    call()
+    return time.perf_counter() - begun

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was made ready for some input shapes, kept for as long as it is among the last that were used."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from syclsched.model.plan import Plan
+from syclsched.onnx.specialised import Specialised
+
+if TYPE_CHECKING:
+    from syclsched.execution import Runner
+
+
+@dataclass(eq=False, slots=True)
+class Bound:
+    """A model for known shapes, planned and bound.
+
+    Parameters
+    ----------
+    specialised : Specialised
+        Its graph.
+    plan : Plan
+        For that.
+    runner : Runner
+        Of that.
+    """
+
+    specialised: Specialised
+    plan: Plan
+    runner: Runner
+
+
+class Kept:
+    """The last few things used, each made once, by whoever needs it first, and closed when nobody uses it any more.
+
+    Parameters
+    ----------
+    count : int
+        How many.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._slots: OrderedDict[Hashable, _Slot] = OrderedDict()
+        self._lock = threading.Lock()
+        self._free = threading.Condition(self._lock)
+        self._used = 0
+
+    @contextmanager
+    def using(self, key: Hashable, make: Callable[[], Bound]) -> Iterator[Bound]:
+        """Yield what belongs to a key; made first, if there is nothing yet."""
+        slot, dropped = self._take(key)
+        try:
+            for each in dropped:
+                each.close()
+            with slot.lock:
+                if slot.bound is None:
+                    slot.bound = make()
+            yield slot.bound
+        except BaseException:
+            if slot.bound is None:
+                self._forget(key, slot)
+            raise
+        finally:
+            self._give(slot)
+
+    def all(self) -> tuple[Bound, ...]:
+        """Return all there is, the last used last."""
+        with self._lock:
+            return tuple(slot.bound for slot in self._slots.values() if slot.bound is not None)
+
+    def close(self) -> None:
+        """Wait until nothing is used any more, and close everything."""
+        with self._free:
+            self._free.wait_for(lambda: self._used == 0)
+            slots = list(self._slots.values())
+            self._slots.clear()
+        for slot in slots:
+            slot.close()
+
+    def _take(self, key: Hashable) -> tuple[_Slot, list[_Slot]]:
+        with self._lock:
+            slot = self._slots.get(key)
+            if slot is None:
+                slot = self._slots[key] = _Slot()
+            self._slots.move_to_end(key)
+            slot.users += 1
+            self._used += 1
+            idle = [k for k, each in self._slots.items() if each.users == 0]
+            dropped = [self._slots.pop(k) for k in idle[: max(0, len(self._slots) - self._count)]]
+        return slot, dropped
+
+    def _give(self, slot: _Slot) -> None:
+        with self._free:
+            slot.users -= 1
+            self._used -= 1
+            if self._used == 0:
+                self._free.notify_all()
+
+    def _forget(self, key: Hashable, slot: _Slot) -> None:
+        with self._lock:
+            if self._slots.get(key) is slot:
+                del self._slots[key]
+
+
+class _Slot:
+    """Room for one thing, who uses it, and a lock for whoever makes it."""
+
+    def __init__(self) -> None:
+        self.bound: Bound | None = None
+        self.users = 0
+        self.lock = threading.Lock()
+
+    def close(self) -> None:
+        bound, self.bound = self.bound, None
+        if bound is not None:
+            bound.runner.close()

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model for known shapes of its inputs: the graph of tasks it has become, and what stands for what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from syclsched.model.graph import TaskGraph
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Specialised:
+    """A model for known shapes of its inputs.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        An ordinary one: any policy plans it, it can be simulated, traced, and cut.
+    shapes : Mapping[str, tuple of int]
+        Of every input of the model.
+    inputs : Mapping[str, str]
+        The graph's array for each input of the model; inputs that nothing depends on have none.
+    outputs : Mapping[str, str or numpy.ndarray]
+        The graph's array for each output of the model, in the model's order; or the value of one that is known.
+    origins : Mapping[str, tuple of str]
+        For each task the operators of the model it does, as ``"Conv conv1"``.
+    rewrites : tuple of str
+        What was changed before there were tasks, one line each.
+    """
+
+    graph: TaskGraph
+    shapes: Shapes
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str | Array]
+    origins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    rewrites: tuple[str, ...] = ()
+
+    @property
+    def fetched(self) -> tuple[str, ...]:
+        """The arrays to ask for after a run."""
+        return tuple(dict.fromkeys(made for made in self.outputs.values() if isinstance(made, str)))
+
+    def given(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the graph's inputs for values of the model's."""
+        return {array: values[name] for name, array in self.inputs.items()}
+
+    def results(self, found: Mapping[str, Array]) -> dict[str, Array]:
+        """Return the model's outputs for values of the graph's arrays."""
+        return {name: found[made] if isinstance(made, str) else made.copy() for name, made in self.outputs.items()}

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Things that are kept while they are among the last used: made once, closed when nobody uses them."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from syclsched.onnx.kept import Bound, Kept
+
+
+class _Runner:
+    def __init__(self, log: list[str], name: str) -> None:
+        self.log, self.name = log, name
+        log.append(f"make {name}")
+
+    def close(self) -> None:
+        self.log.append(f"close {self.name}")
+
+
+def maker(log: list[str], name: str) -> Any:
+    return lambda: Bound(None, None, _Runner(log, name))  # type: ignore[arg-type]
+
+
+def test_the_last_used_stay_and_others_are_closed() -> None:
+    log: list[str] = []
+    kept = Kept(2)
+    for name in ("a", "b", "a", "c", "a", "b"):
+        with kept.using(name, maker(log, name)):
+            pass
+    assert log == ["make a", "make b", "close b", "make c", "close c", "make b"]
+    kept.close()
+    assert log[-2:] == ["close a", "close b"]
+
+
+def test_what_is_in_use_is_not_closed() -> None:
+    log: list[str] = []
+    kept = Kept(1)
+    with kept.using("a", maker(log, "a")):
+        with kept.using("b", maker(log, "b")):
+            assert "close a" not in log
+        assert "close a" not in log
+    with kept.using("c", maker(log, "c")):
+        pass
+    assert sorted(log[-3:]) == ["close a", "close b", "make c"]
+
+
+def test_what_cannot_be_made_is_tried_again() -> None:
+    log: list[str] = []
+    kept = Kept(1)
+
+    def fails() -> Bound:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"), kept.using("a", fails):
+        pass
+    assert not kept.all()
+    with kept.using("a", maker(log, "a")) as bound:
+        assert bound.runner.name == "a"
+
+
+def test_threads_that_need_the_same_make_it_once_and_closing_waits_for_them() -> None:
+    log: list[str] = []
+    kept = Kept(2)
+    start, inside, go = threading.Barrier(5), threading.Semaphore(0), threading.Event()
+
+    def use() -> None:
+        start.wait()
+        with kept.using("a", maker(log, "a")):
+            inside.release()
+            go.wait()
+            log.append("used")
+
+    threads = [threading.Thread(target=use) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for _ in threads:
+        inside.acquire()
+    closing = threading.Thread(target=kept.close)
+    closing.start()
+    go.set()
+    for thread in (*threads, closing):
+        thread.join()
+    assert log == ["make a", *["used"] * 5, "close a"]
