@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -17,6 +19,8 @@ from syclsched.kernels.onednn.primitives import Primitive, primitive_of
 from syclsched.kernels.onednn.requests import Argument, Request
 from syclsched.kernels.onednn.status import check, explain
 
+#: What was dropped by everybody else while it ran: an event, and what must stay until it is complete.
+_lingering: Final[list[tuple[Any, ...]]] = []
 #: Sets of arrays a loaded primitive stays bound to.
 _BOUND: Final = 64
 
@@ -31,6 +35,16 @@ def execution_arguments(memories: Mapping[int, Handle]) -> Any:
     """Return memory objects by argument number as oneDNN takes them; they must outlive it."""
     pairs = [ExecutionArgument(index, memory.pointer) for index, memory in memories.items()]
     return (ExecutionArgument * len(pairs))(*pairs)
+
+
+def _sweep() -> None:
+    """Let go what has completed since it was dropped."""
+    import dpctl
+
+    for each in list(_lingering):
+        if each[0].execution_status == dpctl.event_status_type.complete:
+            with contextlib.suppress(ValueError):  # another thread was here first
+                _lingering.remove(each)
 
 
 class BoundPrimitive:
@@ -57,6 +71,8 @@ class BoundPrimitive:
         self.count = len(handles)
         self.arguments = execution_arguments(handles)
         self.event: Any = None
+
+        _sweep()
 
     def _memory(self, index: int, pointer: int) -> Handle:
         engine = self.primitive.engine
@@ -101,21 +117,31 @@ class BoundPrimitive:
 
         return self.event is not None and self.event.execution_status != dpctl.event_status_type.complete
 
+    def __del__(self) -> None:
+        if getattr(self, "event", None) is not None and not sys.is_finalizing() and self.is_running:
+            _lingering.append((self.event, self.primitive, self.stream, self._keep, self.arguments))
+
+
+def nothing(queue: Any, arguments: Mapping[str, Any], depends: list[Any]) -> Any:
+    """Submit what takes the place of a primitive where the result has no elements: see `LoadedPrimitive.submit`."""
+    from syclsched.devices.fences import submit_fence
+
+    return submit_fence(queue, depends)
+
 
 class LoadedPrimitive:
     """What ``load`` of a oneDNN implementation returns.
 
     Parameters
     ----------
-    request : Request or None
-        The primitive; None where there is nothing to compute.
+    request : Request
+        The primitive.
     """
 
-    def __init__(self, request: Request | None) -> None:
+    def __init__(self, request: Request) -> None:
         self.request = request
         self._lock = threading.Lock()
         self._bound: OrderedDict[Any, BoundPrimitive] = OrderedDict()
-        self._retired: list[BoundPrimitive] = []
 
     def __call__(self, queue: Any, arguments: Mapping[str, Any], depends: list[Any]) -> Any:
         """Submit; see `submit`."""
@@ -145,15 +171,13 @@ class LoadedPrimitive:
         """
         from syclsched.devices.fences import submit_fence
 
-        if self.request is None:
-            return submit_fence(queue, depends)
         if depends:
             submit_fence(queue, depends)
         with self._lock:
             return self._bind_again(queue, arguments).submit()
 
     def native(self, queue: Any, arguments: Mapping[str, Any]) -> Any:
-        """Return the submission as a call that compiled code can make; None where there is nothing to compute.
+        """Return the submission as a call that compiled code can make.
 
         Parameters
         ----------
@@ -164,41 +188,38 @@ class LoadedPrimitive:
 
         Returns
         -------
-        NativeCall or None
+        NativeCall
             ``dnnl_primitive_execute`` with its arguments; keeps what they point to.
+
+        Raises
+        ------
+        CapabilityError, ExecutionError
+            With oneDNN's status, if it does not make the primitive.
         """
         from syclsched.model.operation import NativeCall
 
-        if self.request is None:
-            return None
         bound = self._bind(queue, arguments)
         function = bound.primitive.engine.library.address("dnnl_primitive_execute")
         return NativeCall(function, bound.words, keep=(self, bound), explain=explain)
 
     def _bind(self, queue: Any, arguments: Mapping[str, Any]) -> BoundPrimitive:
-        assert self.request is not None
         stream = stream_of(queue)
         primitive = primitive_of(stream.engine, self.request)
         return BoundPrimitive(primitive, stream, self._pointers(arguments))
 
     def _bind_again(self, queue: Any, arguments: Mapping[str, Any]) -> BoundPrimitive:
-        """Return what is bound to these arrays already, or bind it; memory objects in use outlive being forgotten."""
+        """Return what is bound to these arrays already, or bind it."""
         key = (queue, tuple(self._pointers(arguments).values()))
         bound = self._bound.get(key)
         # Off order, two submissions at once would share working memory.
-        if bound is not None and (queue.is_in_order or not bound.is_running):
-            self._bound.move_to_end(key)
-            return bound
-        if bound is not None:
-            self._retired.append(bound)
-        bound = self._bound[key] = self._bind(queue, arguments)
-        while len(self._bound) > _BOUND:
-            self._retired.append(self._bound.popitem(last=False)[1])
-        self._retired = [each for each in self._retired if each.is_running]
+        if bound is None or not (queue.is_in_order or not bound.is_running):
+            bound = self._bound[key] = self._bind(queue, arguments)
+            while len(self._bound) > _BOUND:
+                self._bound.popitem(last=False)
+        self._bound.move_to_end(key)
         return bound
 
     def _pointers(self, arguments: Mapping[str, Any]) -> dict[int, int]:
-        assert self.request is not None
         return {a.index: pointer_of(arguments[a.parameter], a) for a in self.request.everything()}
 
 

@@ -109,9 +109,10 @@ def _described(signature: Signature, describe: Describe) -> Described:
 
 
 def _load(signature: Signature, *, describe: Describe) -> Any:
-    from syclsched.kernels.onednn.calls import LoadedPrimitive
+    from syclsched.kernels.onednn.calls import LoadedPrimitive, nothing
 
-    return LoadedPrimitive(_described(signature, describe).request)
+    request = _described(signature, describe).request
+    return nothing if request is None else LoadedPrimitive(request)
 
 
 def _prepare(signature: Signature, queue: Any, constants: Mapping[str, Any], *, describe: Describe) -> Any:

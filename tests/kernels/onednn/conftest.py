@@ -58,7 +58,7 @@ class Runner:
         loaded = implementation.load(signature)
         usm = {n: dpt.asarray(a, sycl_queue=self.queue) for n, a in arrays.items() if n not in constants}
         usm.update(implementation.prepare(signature, self.queue, {n: arrays[n] for n in constants}))
-        loaded.submit(self.queue, usm, []).wait()
+        loaded(self.queue, usm, []).wait()
         return np.asarray(dpt.asnumpy(usm["y"]))
 
     def agrees(
