@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Element-wise expressions made simpler: numbers stand in them, what changes nothing goes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from syclsched.frontends.onnx.network import Node
+from syclsched.frontends.onnx.rewrites.editing import Draft
+from syclsched.frontends.onnx.rewrites.expressions import dtypes_of, set_expression, simplified, tidy
+from syclsched.kernels.tensor.expression import result_dtype, substitute
+
+#: Dtypes of which a number in the expression's text is exactly the number.
+_WRITTEN: Final = frozenset({"float16", "float32", "float64", "int32", "int64", "bool"})
+
+
+def simplify(draft: Draft) -> None:
+    """Write constants of one element into expressions, and make those simpler.
+
+    Parameters
+    ----------
+    draft : Draft
+        Changed. See `syclsched.frontends.onnx.rewrites.expressions.simplified` for what may differ in the last place.
+    """
+    for node in draft.each("elementwise"):
+        output = node.outputs[0]
+        assert output is not None
+        before: Any = (node.attributes["expression"], node.inputs)
+        inputs = tuple(name for name in node.inputs if name is not None)
+        written = _numbers_written(draft, node, inputs)
+        expression = simplified(written, dtypes_of(draft, inputs))
+        if not tidy(expression, inputs)[1]:
+            # All constants: folding's, not ours.
+            continue
+        if result_dtype(expression, dtypes_of(draft, inputs)) != draft.dtype(output):
+            continue
+        after = tidy(expression, inputs)
+        if after != before:
+            set_expression(draft, node, expression, inputs)
+            draft.did("simpler expressions", node.name)
+
+
+def _numbers_written(draft: Draft, node: Node, inputs: tuple[str, ...]) -> Any:
+    numbers: dict[int, Any] = {}
+    for index, name in enumerate(inputs):
+        array = draft.constant(name)
+        if array is None or array.size != 1 or array.dtype.name not in _WRITTEN:
+            continue
+        value = array.reshape(-1)[0].item()
+        if isinstance(value, float) and not math.isfinite(value):
+            continue
+        numbers[index] = ("const", value, array.dtype.name)
+    if len(numbers) == len(set(inputs)):
+        return node.attributes["expression"]
+    return substitute(node.attributes["expression"], numbers)

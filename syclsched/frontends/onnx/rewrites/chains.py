@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Element-wise nodes that follow each other become one: one pass over memory, one task."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from syclsched.frontends.onnx.network import Node
+from syclsched.frontends.onnx.rewrites.editing import Draft
+from syclsched.frontends.onnx.rewrites.expressions import (
+    dtypes_of,
+    is_input,
+    set_expression,
+    simplified,
+    tidy,
+    typed_in_place,
+    uses_indices,
+)
+from syclsched.kernels.tensor.expression import operators_in, substitute
+
+#: Inputs and operators of one node at most.
+MOST_INPUTS: Final = 8
+MOST_OPERATORS: Final = 48
+#: Operators that may be done again for every element of a larger result: cheaper than a task of their own.
+_FEW: Final = 2
+_CHEAP: Final = frozenset({"add", "sub", "mul", "neg", "cast", "not", "and", "or", "equal", "less", "greater", "relu"})
+
+
+def join(draft: Draft) -> None:
+    """Put element-wise nodes into the only node that reads them, if that is element-wise, too.
+
+    Parameters
+    ----------
+    draft : Draft
+        Changed. Results are the same, but for float16, which is computed in float32 and rounded once instead of after
+        every node, and for products and sums a compiler makes one operation of.
+
+    Notes
+    -----
+    Nothing is computed twice: a node that several read stays, unless all of them have become one. A smaller value that
+    is broadcast becomes part of the larger one if it takes at most two cheap operators.
+    """
+    for node in draft.each("elementwise"):
+        current = node
+        changed = True
+        while changed:
+            changed = False
+            for value in current.inputs:
+                producer = draft.made_by(value, "elementwise")
+                joined = None if producer is None else _joined(draft, current, producer)
+                if joined is not None:
+                    current, changed = joined, True
+                    break
+
+
+def _joined(draft: Draft, node: Node, producer: Node) -> Node | None:
+    value, target = producer.outputs[0], node.outputs[0]
+    if value is None or target is None:
+        return None
+    inner, outer = producer.attributes["expression"], node.attributes["expression"]
+    free = is_input(inner)
+    if not free and (draft.asked(value) or len(draft.readers(value)) != 1):
+        return None
+    shape, made = draft.shape(value), draft.shape(target)
+    if shape != made and not free and not _few(inner, math.prod(made) / max(math.prod(shape), 1)):
+        return None
+    if shape != made and uses_indices(inner):
+        return None
+    inputs = (*node.inputs, *producer.inputs)
+    offset = len(node.inputs)
+    moved = substitute(inner, {index: index + offset for index in range(len(producer.inputs))})
+    dtypes = dtypes_of(draft, inputs)
+    placed = typed_in_place(moved, dict(enumerate(dtypes)), draft.dtype(value))
+    index = node.inputs.index(value)
+    names = tuple(str(name) for name in inputs)
+    expression, kept = tidy(simplified(substitute(outer, {index: placed}), dtypes), names)
+    if len(kept) > max(MOST_INPUTS, len(node.inputs)) or operators_in(expression) > MOST_OPERATORS:
+        return None
+    joined = set_expression(draft, node, expression, kept)
+    joined = draft.change(joined, origin=_together(producer.origin, node.origin))
+    draft.drop_unread(value)
+    draft.did("part of the element-wise node after it", producer.name)
+    return joined
+
+
+def _few(expression: Any, times: float) -> bool:
+    """Return whether an expression may be done for every element of a result so many times as large."""
+    if times == 1:
+        return True
+    text = _operators(expression)
+    return len(text) <= _FEW and set(text) <= _CHEAP
+
+
+def _operators(expression: Any) -> list[str]:
+    if is_input(expression) or not isinstance(expression, tuple) or expression[0] in ("const", "index"):
+        return []
+    return [
+        expression[0],
+        *(name for each in expression[1:] if isinstance(each, (tuple, int)) for name in _operators(each)),
+    ]
+
+
+def _together(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*first, *second)))

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fewer copies: concatenations of concatenations, and slices of what was just joined or sliced."""
+
+from __future__ import annotations
+
+from syclsched.frontends.onnx.network import Node
+from syclsched.frontends.onnx.rewrites.editing import Draft
+
+
+def merge(draft: Draft) -> None:
+    """Join concatenations along one axis, and cut slices out of what they are slices of.
+
+    Parameters
+    ----------
+    draft : Draft
+        Changed; values stay the same, bit for bit.
+
+    Notes
+    -----
+    A concatenation that only another one reads becomes part of that. A slice of a concatenation that lies within one of
+    its parts becomes a slice of that part, or the part itself; one of a slice, a slice of what that is cut from.
+    """
+    for node in draft.each("concat", "slice"):
+        current: Node | None = node
+        while current is not None:
+            current = _concat(draft, current) if current.kind == "concat" else _slice(draft, current)
+
+
+def _concat(draft: Draft, node: Node) -> Node | None:
+    for index, value in enumerate(node.inputs):
+        inner = draft.made_by(value, "concat")
+        if value is None or inner is None or inner.attributes["axis"] != node.attributes["axis"]:
+            continue
+        if draft.reads(value) != 1:
+            continue
+        joined = draft.change(
+            node,
+            inputs=(*node.inputs[:index], *inner.inputs, *node.inputs[index + 1 :]),
+            origin=(*inner.origin, *node.origin),
+        )
+        draft.drop_unread(value)
+        draft.did("part of the concatenation after it", inner.name)
+        return joined
+    return None
+
+
+def _slice(draft: Draft, node: Node) -> Node | None:
+    source, output = node.inputs[0], node.outputs[0]
+    inner = draft.maker(source)
+    if source is None or output is None or inner is None:
+        return None
+    starts, steps = node.attributes["starts"], node.attributes["steps"]
+    if inner.kind == "slice":
+        first, strides = inner.attributes["starts"], inner.attributes["steps"]
+        attributes = {
+            "starts": tuple(a + b * s for a, b, s in zip(first, starts, strides, strict=True)),
+            "steps": tuple(a * b for a, b in zip(strides, steps, strict=True)),
+        }
+        changed = draft.change(node, inputs=inner.inputs, attributes=attributes)
+        draft.drop_unread(source)
+        draft.did("one slice of two", node.name)
+        return changed
+    if inner.kind != "concat" or 0 in draft.shape(output):
+        return None
+    axis = inner.attributes["axis"]
+    begin = starts[axis]
+    end = begin + (draft.shape(output)[axis] - 1) * steps[axis]
+    offset = 0
+    for part in inner.inputs:
+        assert part is not None
+        extent = draft.shape(part)[axis]
+        if offset <= min(begin, end) and max(begin, end) < offset + extent:
+            moved = tuple(start - offset if i == axis else start for i, start in enumerate(starts))
+            changed = draft.change(node, inputs=(part,), attributes={"starts": moved, "steps": steps})
+            draft.drop_unread(source)
+            draft.did("a slice of one part of what was joined", node.name)
+            return changed
+        offset += extent
+    return None

@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A network that is being changed: who makes a value and who reads it is known at any time, and every change is cheap.
+
+Passes read and change a `Draft`; what they did they say with `Draft.did`. `Draft.finish` puts the nodes in order again
+and leaves out what nobody needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from syclsched.frontends.onnx.network import Network, Node, Value
+
+Array = NDArray[Any]
+
+
+class Draft:
+    """A network under change.
+
+    Parameters
+    ----------
+    network : Network
+        What to begin with; stays as it is.
+
+    Attributes
+    ----------
+    nodes : dict of str to Node
+        By name, in the order they had or were added in. Not to be changed directly.
+    values : dict of str to Value
+        By name.
+    constants : dict of str to numpy.ndarray
+        By name.
+    outputs : tuple of str
+        The network's; their names stay.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self.inputs = network.inputs
+        self.outputs = network.outputs
+        self.values = dict(network.values)
+        self.constants = dict(network.constants)
+        self.nodes = {node.name: node for node in network.nodes}
+        self.deeds: dict[str, list[str]] = {}
+        self._asked = frozenset(network.outputs)
+        self._maker: dict[str, str] = {}
+        self._readers: dict[str, dict[str, int]] = {}
+        self._fresh = 0
+        for node in network.nodes:
+            self._link(node)
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    def __contains__(self, node: str) -> bool:
+        """Return whether a node of this name is (still) there."""
+        return node in self.nodes
+
+    def each(self, *kinds: str) -> Iterable[Node]:
+        """Go through the nodes of some kinds (of all, without any) that are there when their turn comes."""
+        for name in tuple(self.nodes):
+            node = self.nodes.get(name)
+            if node is not None and (not kinds or node.kind in kinds):
+                yield node
+
+    def maker(self, value: str | None) -> Node | None:
+        """Return the node that makes a value, or None: for an input or a constant."""
+        name = None if value is None else self._maker.get(value)
+        return None if name is None else self.nodes[name]
+
+    def made_by(self, value: str | None, *kinds: str) -> Node | None:
+        """Return the node that makes a value if it is of one of some kinds and the value its first output."""
+        node = self.maker(value)
+        return node if node is not None and node.kind in kinds and node.outputs[0] == value else None
+
+    def readers(self, value: str) -> list[Node]:
+        """Return the nodes that read a value, each once."""
+        return [self.nodes[name] for name in self._readers.get(value, ())]
+
+    def reads(self, value: str) -> int:
+        """Return how often a value is read; that it is an output of the network counts as once."""
+        return sum(self._readers.get(value, {}).values()) + (value in self._asked)
+
+    def sole_reader(self, value: str) -> Node | None:
+        """Return the node that alone reads a value, and reads it once, or None."""
+        return next(iter(self.readers(value)), None) if self.reads(value) == 1 else None
+
+    def asked(self, value: str) -> bool:
+        """Return whether a value is an output of the network."""
+        return value in self._asked
+
+    def shape(self, value: str) -> tuple[int, ...]:
+        """Return a value's shape."""
+        return self.values[value].shape
+
+    def dtype(self, value: str) -> str:
+        """Return a value's dtype."""
+        return self.values[value].dtype
+
+    def constant(self, value: str | None) -> Array | None:
+        """Return what a value is known to be, or None."""
+        return None if value is None else self.constants.get(value)
+
+    # -- changing -----------------------------------------------------------------------------------------------------
+
+    def did(self, what: str, name: str) -> None:
+        """Note a change for the report: what was done, and to which node."""
+        self.deeds.setdefault(what, []).append(name)
+
+    def fresh(self, like: str) -> str:
+        """Return a name that no node and no value has."""
+        stem = like.split("~", 1)[0]
+        while True:
+            self._fresh += 1
+            name = f"{stem}~{self._fresh}"
+            if name not in self.nodes and name not in self.values:
+                return name
+
+    def hold(self, array: Array, like: str) -> str:
+        """Add a constant, and return its name."""
+        name = self.fresh(like)
+        held = np.array(array, order="C")
+        held.flags.writeable = False
+        self.constants[name] = held
+        self.values[name] = Value(name, held.shape, held.dtype.name)
+        return name
+
+    def add(
+        self,
+        kind: str,
+        inputs: Sequence[str | None],
+        shape: Sequence[int],
+        dtype: str,
+        attributes: Mapping[str, Any],
+        *,
+        like: Node | str,
+        output: str | None = None,
+    ) -> str:
+        """Add a node with one output.
+
+        Parameters
+        ----------
+        kind, inputs, attributes
+            The node's.
+        shape, dtype
+            Of what it makes.
+        like : Node or str
+            What it comes from: gives it the beginning of its name, and its origin.
+        output : str, optional
+            An existing value that nobody makes any more, of that shape and dtype; a new one without.
+
+        Returns
+        -------
+        str
+            The value it makes.
+        """
+        stem, origin = (like, ()) if isinstance(like, str) else (like.name, like.origin)
+        name = stem if stem not in self.nodes else self.fresh(stem)
+        if output is None:
+            output = self.fresh(name)
+            self.values[output] = Value(output, tuple(int(n) for n in shape), dtype)
+        node = Node(name, kind, tuple(inputs), (output,), dict(attributes), origin)
+        self.nodes[name] = node
+        self._link(node)
+        return output
+
+    def change(self, node: Node, **changes: Any) -> Node:
+        """Give a node other fields (inputs, outputs, attributes, kind, origin; not its name), and return it."""
+        self._unlink(node)
+        changed = replace(node, **changes)
+        self.nodes[node.name] = changed
+        self._link(changed)
+        return changed
+
+    def remove(self, node: Node) -> None:
+        """Take a node out; nobody may read what it made any more."""
+        self._unlink(node)
+        del self.nodes[node.name]
+
+    def redirect(self, old: str, new: str) -> None:
+        """Let everybody who reads one value read another of the same shape and dtype instead.
+
+        If the old value is an output of the network, the new one takes its name; where it cannot (it is an input, a
+        constant or an output, too), a copy is made. The maker of the old value must be gone by then or give it up.
+        """
+        for reader in self.readers(old):
+            self.change(reader, inputs=tuple(new if name == old else name for name in reader.inputs))
+        if old not in self._asked:
+            return
+        maker = self.maker(old)
+        if maker is not None:
+            self.change(maker, outputs=tuple(None if name == old else name for name in maker.outputs))
+        source = self.maker(new)
+        if source is None or new in self._asked:
+            self.add("elementwise", (new,), (), "", {"expression": 0}, like=f"{old}~copy", output=old)
+            return
+        self.change(source, outputs=tuple(old if name == new else name for name in source.outputs))
+        for reader in self.readers(new):
+            self.change(reader, inputs=tuple(old if name == new else name for name in reader.inputs))
+
+    def replaceable(self, old: str, new: str) -> bool:
+        """Return whether `redirect` from one value to another leaves no copy behind."""
+        return old not in self._asked or (new in self._maker and new not in self._asked)
+
+    def supersede(self, node: Node, value: str) -> None:
+        """Let another value stand for what a node (of one output) makes, and take the node out."""
+        output = node.outputs[0]
+        assert output is not None
+        self.remove(node)
+        self.redirect(output, value)
+
+    def drop_unread(self, value: str | None) -> None:
+        """Take out the node that makes a value nobody reads, and then what made its inputs, as far as unread."""
+        waiting = [value]
+        while waiting:
+            node = self.maker(waiting.pop())
+            if node is None or any(out is not None and self.reads(out) for out in node.outputs):
+                continue
+            self.remove(node)
+            waiting.extend(node.inputs)
+
+    def finish(self) -> Network:
+        """Return the network as it is now: nodes in order, without values and constants that nobody needs."""
+        nodes = self._ordered()
+        used = set(self.inputs) | set(self.outputs)
+        for node in nodes:
+            used.update(name for name in node.inputs if name is not None)
+            used.update(name for name in node.outputs if name is not None)
+        return replace(
+            self._network,
+            values={name: value for name, value in self.values.items() if name in used},
+            constants={name: array for name, array in self.constants.items() if name in used},
+            nodes=tuple(nodes),
+        )
+
+    # -- within -------------------------------------------------------------------------------------------------------
+
+    def _link(self, node: Node) -> None:
+        for name in node.outputs:
+            if name is not None:
+                self._maker[name] = node.name
+        for name in node.inputs:
+            if name is not None:
+                readers = self._readers.setdefault(name, {})
+                readers[node.name] = readers.get(node.name, 0) + 1
+
+    def _unlink(self, node: Node) -> None:
+        for name in node.outputs:
+            if name is not None and self._maker.get(name) == node.name:
+                del self._maker[name]
+        for name in node.inputs:
+            if name is not None:
+                self._readers[name].pop(node.name, None)
+
+    def _ordered(self) -> list[Node]:
+        """Return the nodes, each after those it needs, otherwise in the order they stand in."""
+        done: set[str] = set()
+        order: list[Node] = []
+        for start in self.nodes.values():
+            stack = [(start, iter(self._needs(start)))] if start.name not in done else []
+            while stack:
+                node, needs = stack[-1]
+                following = next((other for other in needs if other.name not in done), None)
+                if following is not None:
+                    stack.append((following, iter(self._needs(following))))
+                    continue
+                stack.pop()
+                if node.name not in done:
+                    done.add(node.name)
+                    order.append(node)
+        return order
+
+    def _needs(self, node: Node) -> list[Node]:
+        return [self.nodes[self._maker[name]] for name in node.inputs if name is not None and name in self._maker]

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What follows from constants alone is computed once, here, instead of in every run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from syclsched.frontends.onnx.evaluating import evaluate
+from syclsched.frontends.onnx.network import Network, Node
+from syclsched.frontends.onnx.rewrites.editing import Draft
+
+#: What a node makes may be this many times as large as all it is made of, or this many bytes, and is folded still.
+_GROWTH: Final = 2
+_FREE_BYTES: Final = 1 << 16
+
+
+def fold(draft: Draft) -> None:
+    """Compute nodes all of whose inputs are constants.
+
+    Parameters
+    ----------
+    draft : Draft
+        Changed. Values are those of the NumPy implementations. Kept as nodes are those that make much of little (an
+        expansion, say), those that make an output of the network, and those left to the reference implementation,
+        which may draw random numbers.
+    """
+    for node in draft.each():
+        outputs = [name for name in node.outputs if name is not None]
+        if node.kind == "reference" or any(draft.asked(name) for name in outputs):
+            continue
+        if not all(name is None or name in draft.constants for name in node.inputs):
+            continue
+        given = sum(draft.constants[name].nbytes for name in node.inputs if name is not None)
+        made = sum(_bytes(draft, name) for name in outputs)
+        if made > max(_GROWTH * given, _FREE_BYTES):
+            continue
+        for name, array in _computed(draft, node).items():
+            held = draft.hold(array, name)
+            for reader in draft.readers(name):
+                draft.change(reader, inputs=tuple(held if each == name else each for each in reader.inputs))
+        draft.remove(node)
+        draft.did("computed beforehand", node.name)
+
+
+def _bytes(draft: Draft, name: str) -> int:
+    value = draft.values[name]
+    return int(np.prod(value.shape, dtype=np.int64)) * np.dtype(value.dtype).itemsize
+
+
+def _computed(draft: Draft, node: Node) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+    outputs = tuple(name for name in node.outputs if name is not None)
+    names = [name for name in (*node.inputs, *node.outputs) if name is not None]
+    alone = Network(
+        name=node.name,
+        inputs=(),
+        outputs=outputs,
+        values={name: draft.values[name] for name in names},
+        constants={name: draft.constants[name] for name in node.inputs if name is not None},
+        nodes=(replace(node),),
+    )
+    return dict(evaluate(alone, {}))

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes that change nothing go; those that only give another shape become reshapes, and of several the last stays."""
+
+from __future__ import annotations
+
+import math
+
+from syclsched.frontends.onnx.network import Node
+from syclsched.frontends.onnx.rewrites.editing import Draft
+
+#: Reductions that leave a single element as it is.
+_KEEP_ONE = frozenset({"sum", "mean", "max", "min", "prod"})
+
+
+def remove(draft: Draft) -> None:
+    """Take out what changes nothing.
+
+    Parameters
+    ----------
+    draft : Draft
+        Changed.
+
+    Notes
+    -----
+    What goes: element-wise nodes without an operator, transpositions that leave the order of elements as it is (they
+    become reshapes), pads by nothing, slices of everything, concatenations of one value, poolings over single
+    elements, resizing to the same size, reductions over axes of one element, and all but the last of several reshapes.
+    Values do not change by a bit.
+    """
+    for node in draft.each():
+        source = node.inputs[0] if node.inputs else None
+        target = node.outputs[0] if node.outputs else None
+        if source is None or target is None or len(node.outputs) > 1 or draft.dtype(source) != draft.dtype(target):
+            continue
+        if changes_nothing(draft, node, source, target):
+            if draft.shape(source) == draft.shape(target):
+                if draft.replaceable(target, source):
+                    draft.supersede(node, source)
+                    draft.did("changes nothing", node.name)
+                continue
+            if node.kind != "reshape":
+                node = draft.change(node, kind="reshape", inputs=(source,), attributes={})
+                draft.did("only another shape", node.name)
+        if node.kind == "reshape":
+            _skip_reshapes(draft, node, source)
+
+
+def _skip_reshapes(draft: Draft, node: Node, source: str) -> None:
+    before = draft.made_by(source, "reshape")
+    if before is not None:
+        draft.change(node, inputs=before.inputs)
+        draft.drop_unread(source)
+        draft.did("one reshape of two", node.name)
+
+
+def changes_nothing(draft: Draft, node: Node, source: str, target: str) -> bool:
+    """Return whether a node gives the elements of its first input in the same order.
+
+    Parameters
+    ----------
+    draft : Draft
+        Where it is.
+    node : Node
+        Of one output.
+    source, target : str
+        Its first input and its output.
+
+    Returns
+    -------
+    bool
+        True also if the shape is another.
+    """
+    shape, made = draft.shape(source), draft.shape(target)
+    if math.prod(shape) != math.prod(made):
+        return False
+    a = node.attributes
+    match node.kind:
+        case "elementwise":
+            # An expansion by axes of one element is a reshape.
+            return bool(a["expression"] == 0) and not isinstance(a["expression"], bool)
+        case "reshape":
+            return True
+        case "transpose":
+            return keeps_order(shape, a["permutation"])
+        case "pad":
+            return not any(a["pads"])
+        case "slice":
+            return not any(a["starts"]) and all(s == 1 for s, n in zip(a["steps"], shape, strict=True) if n > 1)
+        case "concat":
+            return len(node.inputs) == 1
+        case "pool":
+            return shape == made and all(k == 1 for k in a["kernel"]) and not any(a["pads"])
+        case "resize":
+            return shape == made and all(s == 1 for s in a.get("scales", (0,))) and a["coordinates"] != _CROPS
+        case "reduce":
+            return a["mode"] in _KEEP_ONE and all(shape[axis] == 1 for axis in a["axes"])
+    return False
+
+
+_CROPS = "tf_crop_and_resize"
+
+
+def keeps_order(shape: tuple[int, ...], permutation: tuple[int, ...]) -> bool:
+    """Return whether a transposition leaves the elements where they are: it moves only axes of one element."""
+    moved = [axis for axis in permutation if shape[axis] != 1]
+    return moved == sorted(moved) or 0 in shape

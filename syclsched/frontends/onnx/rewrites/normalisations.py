@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layer normalisation and softmax found again in the reductions and quotients exporters made of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from syclsched.frontends.onnx.network import Node
+from syclsched.frontends.onnx.rewrites.editing import Draft
+from syclsched.frontends.onnx.rewrites.formulas import argument, others, parts
+from syclsched.frontends.onnx.rewrites.terms import Term, Terms, product
+
+
+def find(draft: Draft) -> None:
+    """Let reductions and element-wise nodes that are a layer normalisation or a softmax be one node.
+
+    Parameters
+    ----------
+    draft : Draft
+        Changed. Results differ by rounding; a softmax written without subtracting the maximum no longer overflows.
+    """
+    terms = Terms(draft)
+    for node in reversed(tuple(draft.each("elementwise"))):
+        output = node.outputs[0]
+        if node.name not in draft or output is None:
+            continue
+        term = terms.of(output)
+        if isinstance(term, tuple):
+            _ = _layer_norm(draft, terms, node, term) or _softmax(draft, terms, node, term)
+
+
+@dataclass(frozen=True)
+class _Normalised:
+    """(x - mean) / sqrt(variance + epsilon), times perhaps a constant."""
+
+    x: str
+    axis: int
+    epsilon: float
+    scale: str | float
+
+
+def _layer_norm(draft: Draft, terms: Terms, node: Node, term: Term) -> bool:
+    summand, summands = parts(term, "sum")
+    for each in summands:
+        rest = others(summands, each)
+        if (summand and rest) or len(rest) > 1 or (rest and not isinstance(rest[0], str)):
+            continue
+        found = _normalised(draft, terms, each)
+        if found is None or draft.shape(found.x) != draft.shape(str(node.outputs[0])):
+            continue
+        wanted = draft.shape(found.x)[found.axis :]
+        dtype = draft.dtype(found.x)
+        scale = _spread(draft, found.scale, wanted, dtype, node)
+        bias = None if not (rest or summand) else _spread(draft, rest[0] if rest else summand, wanted, dtype, node)
+        if scale is None or (bias is None and (rest or summand)):
+            continue
+        attributes = {"axis": found.axis, "epsilon": found.epsilon}
+        _become(draft, node, "layer_norm", (found.x, scale, *((bias,) if bias is not None else ())), attributes)
+        draft.did("layer normalisation in pieces is one node", node.name)
+        return True
+    return False
+
+
+def _normalised(draft: Draft, terms: Terms, term: Term) -> _Normalised | None:
+    factor, factors = parts(term, "prod")
+    for each in factors:
+        root = argument(each, "reciprocal")
+        inside = None if root is None else argument(root, "sqrt")
+        if inside is None:
+            continue
+        epsilon, variances = parts(inside, "sum")
+        rest = others(factors, each)
+        if len(variances) != 1 or epsilon < 0 or not 1 <= len(rest) <= 2 or not isinstance(variances[0], str):
+            continue
+        for centred in rest:
+            scales = others(tuple(rest), centred)
+            if (scales and (factor != 1 or not isinstance(scales[0], str))) or not isinstance(centred, str):
+                continue
+            x, axis = _centred(draft, terms, centred, variances[0])
+            if x is not None:
+                return _Normalised(x, axis, epsilon, scales[0] if scales else factor)
+    return None
+
+
+def _centred(draft: Draft, terms: Terms, centred: str, variance: str) -> tuple[str | None, int]:
+    """Return x and the first normalised axis if the first value is x - mean(x), the second the mean of its square."""
+    spread = draft.made_by(variance, "reduce")
+    made = draft.made_by(centred, "elementwise")
+    if spread is None or made is None or spread.attributes["mode"] != "mean" or not spread.attributes["keepdims"]:
+        return None, 0
+    rank = len(draft.shape(centred))
+    axes = tuple(sorted(spread.attributes["axes"]))
+    if not axes or axes != tuple(range(rank - len(axes), rank)):
+        return None, 0
+    if terms.of(str(spread.inputs[0])) != product(1.0, [centred, centred]):
+        return None, 0
+    summand, summands = parts(terms.of(centred), "sum")
+    if summand or len(summands) != 2:
+        return None, 0
+    for x in summands:
+        factor, means = parts(others(summands, x)[0], "prod")
+        mean = draft.made_by(means[0], "reduce") if len(means) == 1 and isinstance(means[0], str) else None
+        if factor != -1 or mean is None or mean.attributes["mode"] != "mean" or not mean.attributes["keepdims"]:
+            continue
+        if mean.inputs[0] == x and tuple(sorted(mean.attributes["axes"])) == axes:
+            return x, axes[0]
+    return None, 0
+
+
+def _spread(draft: Draft, value: str | float, shape: tuple[int, ...], dtype: str, node: Node) -> str | None:
+    """Return a constant of a shape that is a number or another constant, spread over it; None if it cannot be."""
+    if isinstance(value, float):
+        return draft.hold(np.full(shape, value, dtype), f"{node.name}.scale")
+    array: Any = draft.constant(value)
+    if array is None:
+        return value if draft.shape(value) == shape and draft.dtype(value) == dtype else None
+    while array.ndim > len(shape) and array.shape[0] == 1:
+        array = array[0]
+    if array.shape == draft.shape(value) == shape:
+        return value
+    try:
+        return draft.hold(np.broadcast_to(array, shape), value)
+    except ValueError:
+        return None
+
+
+def _softmax(draft: Draft, terms: Terms, node: Node, term: Term) -> bool:
+    factor, factors = parts(term, "prod")
+    if factor != 1 or len(factors) != 2:
+        return False
+    for each in factors:
+        below = argument(each, "reciprocal")
+        above = others(factors, each)[0]
+        total = draft.made_by(below, "reduce") if isinstance(below, str) else None
+        if total is None or not isinstance(above, str) or total.inputs[0] != above:
+            continue
+        power = argument(terms.of(above), "exp")
+        axes = tuple(total.attributes["axes"])
+        if total.attributes["mode"] != "sum" or not total.attributes["keepdims"] or len(axes) != 1 or power is None:
+            continue
+        x = _without_maximum(draft, power, axes)
+        if x is None or draft.shape(x) != draft.shape(str(node.outputs[0])):
+            continue
+        _become(draft, node, "softmax", (x,), {"axis": axes[0], "log": False})
+        draft.did("softmax in pieces is one node", node.name)
+        return True
+    return False
+
+
+def _without_maximum(draft: Draft, power: Term, axes: tuple[int, ...]) -> str | None:
+    """Return x of a power that is x, or x less its maximum along the axes."""
+    if isinstance(power, str):
+        return power
+    summand, summands = parts(power, "sum")
+    if summand or len(summands) != 2:
+        return None
+    for x in summands:
+        factor, means = parts(others(summands, x)[0], "prod")
+        most = draft.made_by(means[0], "reduce") if len(means) == 1 and isinstance(means[0], str) else None
+        if factor != -1 or most is None or not isinstance(x, str) or most.inputs[0] != x:
+            continue
+        if most.attributes["mode"] == "max" and most.attributes["keepdims"] and tuple(most.attributes["axes"]) == axes:
+            return x
+    return None
+
+
+def _become(draft: Draft, node: Node, kind: str, inputs: tuple[str, ...], attributes: dict[str, Any]) -> None:
+    before = node.inputs
+    draft.change(node, kind=kind, inputs=inputs, attributes=attributes)
+    for each in before:
+        draft.drop_unread(each)

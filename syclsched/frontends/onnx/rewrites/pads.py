@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Padding taken into the convolution or pooling after it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from syclsched.frontends.onnx.network import Node
+from syclsched.frontends.onnx.rewrites.editing import Draft
+
+
+def absorb(draft: Draft) -> None:
+    """Let convolutions and poolings pad for themselves.
+
+    Parameters
+    ----------
+    draft : Draft
+        Changed; values stay as they are, but for the order in which a library adds.
+
+    Notes
+    -----
+    Convolutions pad with zeros. A pooling's maximum pads with what is less than anything, so only a pad with the least
+    number there is becomes its own. An average over a padded array counts the padding: it does so, too, if it is told
+    to, which is right only if it pads nothing otherwise or counts that already.
+    """
+    for node in draft.each("pad"):
+        source, output = node.inputs[0], node.outputs[0]
+        if source is None or output is None or node.attributes["mode"] != "constant" or draft.asked(output):
+            continue
+        for reader in draft.readers(output):
+            if reader.kind in ("conv", "pool") and reader.inputs[0] == output and reader.inputs.count(output) == 1:
+                _absorb(draft, node, reader, source)
+        draft.drop_unread(output)
+
+
+def _absorb(draft: Draft, pad: Node, reader: Node, source: str) -> None:
+    rank = len(draft.shape(source))
+    first = 1 if reader.attributes.get("channels_last") else 2
+    spatial = range(first, first + rank - 2)
+    pads = pad.attributes["pads"]
+    if any(pads[axis] or pads[axis + rank] for axis in range(rank) if axis not in spatial):
+        return
+    own = tuple(reader.attributes.get("pads") or (0,) * (2 * (rank - 2)))
+    added = (*(pads[axis] for axis in spatial), *(pads[axis + rank] for axis in spatial))
+    changes = {"pads": tuple(int(a + b) for a, b in zip(own, added, strict=True))}
+    value = float(pad.attributes.get("value", 0.0))
+    if reader.kind == "conv":
+        right = value == 0
+    elif reader.kind == "pool" and reader.attributes["mode"] == "max":
+        dtype = np.dtype(draft.dtype(source))
+        right = dtype.kind == "f" and value <= float(np.finfo(dtype).min)
+    elif reader.kind == "pool":
+        right = value == 0 and (not any(own) or bool(reader.attributes["count_include_pad"]))
+        changes["count_include_pad"] = True  # type: ignore[assignment]
+    else:
+        right = False
+    # Windows that lie in the padding alone are no maximum of anything, and libraries refuse them.
+    if not right or (reader.kind == "pool" and not _smaller(changes["pads"], reader)):
+        return
+    draft.change(
+        reader,
+        inputs=(source, *reader.inputs[1:]),
+        attributes={**reader.attributes, **changes},
+        origin=(*pad.origin, *reader.origin),
+    )
+    draft.did(f"padded by the {reader.kind} after it", pad.name)
+
+
+def _smaller(pads: tuple[int, ...], pool: Node) -> bool:
+    kernel = pool.attributes["kernel"]
+    dilations = pool.attributes.get("dilations") or (1,) * len(kernel)
+    extents = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    return all(pad < extent for pad, extent in zip(pads, (*extents, *extents), strict=True))

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All passes in order, and what each of them did, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from syclsched.errors import ArgumentError
+from syclsched.frontends.onnx.network import Network
+from syclsched.frontends.onnx.rewrites import (
+    affine,
+    algebra,
+    chains,
+    common,
+    concats,
+    dead_code,
+    flattened,
+    folding,
+    formulas,
+    identities,
+    layout,
+    normalisations,
+    pads,
+    post_ops,
+    transposes,
+)
+from syclsched.frontends.onnx.rewrites.editing import Draft
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One rewrite.
+
+    Parameters
+    ----------
+    name : str
+        By which it is switched off.
+    does : str
+        What for, in a line.
+    change : Callable
+        Changes a draft.
+    """
+
+    name: str
+    does: str
+    change: Callable[[Draft], None]
+
+
+_TABLE: Final = (
+    Pass("dead_code", "leave out what no output needs", dead_code.drop),
+    Pass("constant_folding", "compute beforehand what follows from constants", folding.fold),
+    Pass("algebra", "write numbers into expressions and make those simpler", algebra.simplify),
+    Pass("identities", "leave out what changes nothing", identities.remove),
+    Pass("common", "compute the same once", common.share),
+    Pass("concats", "join concatenations, slice what slices are cut from", concats.merge),
+    Pass("pads", "let convolutions and poolings pad for themselves", pads.absorb),
+    Pass("batch_norm", "take batch normalisations into weights", affine.batch_norms),
+    Pass("scale_shift", "take scales and shifts into weights", affine.scale_shifts),
+    Pass("normalisations", "find layer normalisation and softmax in pieces", normalisations.find),
+    Pass("formulas", "find activations in pieces", formulas.find),
+    Pass("post_ops", "take sums and activations into convolutions and matrix products", post_ops.absorb),
+    Pass("transposes", "make one transposition of two", transposes.merge),
+    Pass("products", "let matrix products read transposed", transposes.into_products),
+    Pass("layout", "store images with channels last between convolutions", layout.propagate),
+    Pass("flattened", "permute weights instead of images", flattened.permute_weights),
+    Pass("elementwise", "join element-wise nodes", chains.join),
+)
+
+#: All passes by name, in the order in which they are done.
+PASSES: Final[dict[str, Pass]] = {each.name: each for each in _TABLE}
+DEFAULT_PASSES: Final = tuple(PASSES)
+#: Passes make work for each other; in networks seen so far the third round found nothing.
+_MOST_ROUNDS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """What a pass did.
+
+    Parameters
+    ----------
+    rewrite : str
+        The pass.
+    what : str
+        What it did.
+    nodes : tuple of str
+        To which nodes or values.
+    """
+
+    rewrite: str
+    what: str
+    nodes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        shown = ", ".join(self.nodes[:3]) + (", ..." if len(self.nodes) > 3 else "")
+        return f"{self.rewrite}: {self.what}: {len(self.nodes)} ({shown})"
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A network that gives the same in fewer or better nodes.
+
+    Parameters
+    ----------
+    network : Network
+        The new one.
+    deeds : tuple of Deed
+        What was done, by pass.
+    nodes_before : int
+        How many nodes there were.
+    rounds : int
+        How often all passes were done; the last round changed nothing.
+    """
+
+    network: Network
+    deeds: tuple[Deed, ...]
+    nodes_before: int
+    rounds: int
+
+    @property
+    def report(self) -> str:
+        """What was done, in words: a line for every kind of change."""
+        head = f"{self.nodes_before} nodes became {len(self.network.nodes)}"
+        return "\n".join([head, *(f"  {deed}" for deed in self.deeds)])
+
+
+def rewrite(network: Network, *, passes: Sequence[str] = DEFAULT_PASSES, without: Iterable[str] = ()) -> Rewritten:
+    """Return a network that gives the same with less work.
+
+    Parameters
+    ----------
+    network : Network
+        Stays as it is.
+    passes : sequence of str, optional
+        Names of `PASSES`; they are done in the order of that table, again and again until none changes anything.
+    without : iterable of str, optional
+        Passes to leave out.
+
+    Returns
+    -------
+    Rewritten
+        Inputs and outputs have the names, shapes and dtypes they had; values differ by rounding only. Rewriting the
+        result again changes nothing.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no pass of a name.
+    """
+    without = frozenset([without] if isinstance(without, str) else without)
+    unknown = sorted({*passes, *without} - PASSES.keys())
+    if unknown:
+        raise ArgumentError(
+            f"there is no rewrite {', '.join(map(repr, unknown))}",
+            where="rewrite()",
+            hint=f"There are: {', '.join(PASSES)}",
+        )
+    wanted = [each for each in _TABLE if each.name in passes and each.name not in without]
+    done: dict[tuple[str, str], list[str]] = {}
+    current = network
+    rounds = 0
+    changed = True
+    while changed and rounds < _MOST_ROUNDS:
+        changed = False
+        rounds += 1
+        for each in wanted:
+            draft = Draft(current)
+            each.change(draft)
+            current = draft.finish() if draft.deeds else current
+            for what, nodes in draft.deeds.items():
+                done.setdefault((each.name, what), []).extend(nodes)
+                changed = True
+    order = list(PASSES)
+    deeds = [Deed(name, what, tuple(nodes)) for (name, what), nodes in done.items()]
+    deeds.sort(key=lambda deed: order.index(deed.rewrite))
+    return Rewritten(current, tuple(deeds), len(network.nodes), rounds)

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""For every kind of node: in which layouts it can work, and what its attributes are then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from syclsched.frontends.onnx.network import Node, Value
+from syclsched.frontends.onnx.rewrites.expressions import is_input
+from syclsched.frontends.onnx.rewrites.layouts import (
+    Layout,
+    before_transpose,
+    channels_last,
+    permuted,
+    permuted_pairs,
+    plain,
+    reduced,
+    same,
+    through_reshape,
+    through_transpose,
+)
+from syclsched.kernels.tensor.expression import split
+
+#: Kinds that are made to work with channels last.
+SEEDS: Final = frozenset({"conv", "conv_transpose"})
+#: Kinds that take either order, and say which by ``channels_last``.
+EITHER: Final = frozenset({"pool", "lrn", "group_norm", "batch_norm"})
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A node with a layout for each of its values.
+
+    Parameters
+    ----------
+    inputs, outputs : tuple of (tuple of int)
+        Layouts; empty for a value of no axes and for one that is left out.
+    attributes : Mapping[str, Any]
+        The node's, as they are then.
+    gone : bool
+        Whether the node has nothing to do any more.
+    """
+
+    inputs: tuple[Layout, ...]
+    outputs: tuple[Layout, ...]
+    attributes: Mapping[str, Any]
+    gone: bool = False
+
+
+class Placing:
+    """What nodes of a network can work with.
+
+    Parameters
+    ----------
+    values : Mapping[str, Value]
+        The network's.
+    """
+
+    def __init__(self, values: Mapping[str, Value]) -> None:
+        self._values = values
+
+    def shape(self, name: str | None) -> tuple[int, ...]:
+        """Return a value's shape; () for one that is left out."""
+        return () if name is None else self._values[name].shape
+
+    def plain(self, node: Node) -> Placed:
+        """Return the node as it is."""
+        return Placed(
+            tuple(plain(len(self.shape(name))) for name in node.inputs),
+            tuple(plain(len(self.shape(name))) for name in node.outputs),
+            node.attributes,
+        )
+
+    def place(self, node: Node, layout: Layout) -> Placed | None:
+        """Return the node with its first input (all inputs, for element-wise nodes and concat) in a layout, or None."""
+        as_it_is = self.plain(node)
+        if not node.inputs or node.inputs[0] is None:
+            return as_it_is
+        shape = self.shape(node.inputs[0])
+        a = node.attributes
+        if node.kind in SEEDS or node.kind in EITHER:
+            return self._channels(node, layout, as_it_is)
+        if node.kind == "transpose":
+            made = through_transpose(layout, a["permutation"])
+            return Placed((layout,), (made,), a, gone=True)
+        if node.kind == "reshape":
+            target = through_reshape(shape, self.shape(node.outputs[0]), layout)
+            return None if target is None else Placed((layout,), (target,), a)
+        if node.kind in ("reduce", "arg"):
+            axes = tuple(a["axes"]) if node.kind == "reduce" else (a["axis"],)
+            made = layout if a["keepdims"] else reduced(layout, axes)
+            there = tuple(sorted(layout.index(axis) for axis in axes))
+            return Placed(
+                (layout,), (made,), {**a, "axes": there} if node.kind == "reduce" else {**a, "axis": there[0]}
+            )
+        if node.kind == "layer_norm":
+            # What is normalised must stay together at the end.
+            last = tuple(range(a["axis"], len(shape)))
+            fits = layout[len(shape) - len(last) :] == last
+            return Placed((layout, *as_it_is.inputs[1:]), (layout,), a) if fits else None
+        moved = _MOVED.get(node.kind)
+        if moved is None:
+            return as_it_is if layout == as_it_is.inputs[0] else None
+        count = len(node.inputs) if node.kind == "concat" else 1
+        return Placed((layout,) * count, tuple(layout for _ in node.outputs), moved(dict(a), layout))
+
+    def _channels(self, node: Node, layout: Layout, as_it_is: Placed) -> Placed | None:
+        rank = len(layout)
+        if node.attributes.get("channels_last") or layout == plain(rank):
+            return as_it_is if layout == plain(rank) else None
+        if layout != channels_last(rank):
+            return None
+        inputs = tuple(
+            channels_last(rank) if not index or (index == 3 and node.kind in SEEDS) else each
+            for index, each in enumerate(as_it_is.inputs)
+        )
+        return Placed(inputs, (layout,), {**node.attributes, "channels_last": True})
+
+    def wish(self, node: Node, wanted: Layout) -> Layout | None:
+        """Return in which layout a node would like its first input so that what it makes has a layout; None if any."""
+        if not node.inputs or node.inputs[0] is None:
+            return None
+        shape = self.shape(node.inputs[0])
+        rank = len(shape)
+        if node.kind in SEEDS and not node.attributes.get("channels_last"):
+            return channels_last(rank)
+        if node.kind in EITHER and not node.attributes.get("channels_last"):
+            made = self.shape(node.outputs[0])
+            return channels_last(rank) if same(made, wanted, channels_last(rank)) else plain(rank)
+        if node.kind == "transpose":
+            return before_transpose(wanted, node.attributes["permutation"])
+        if node.kind == "reshape":
+            return through_reshape(self.shape(node.outputs[0]), shape, wanted) or plain(rank)
+        if node.kind in ("elementwise", *_MOVED) or (
+            node.kind in ("reduce", "arg", "layer_norm") and len(self.shape(node.outputs[0])) == rank
+        ):
+            return wanted if self.place(node, wanted) is not None or node.kind == "elementwise" else plain(rank)
+        return plain(rank)
+
+
+def at_stored(expression: Any, layout: Layout) -> Any:
+    """Return an expression of stored values: axes it asks for stand elsewhere there."""
+    if is_input(expression):
+        return expression
+    parameters, operands = split(expression)
+    if expression[0] == "index":
+        rank = len(layout)
+        axis = parameters[0] + rank
+        return ("index", layout.index(axis) - rank) if axis >= 0 else expression
+    return (expression[0], *parameters, *(at_stored(each, layout) for each in operands))
+
+
+def _axis(a: dict[str, Any], layout: Layout) -> dict[str, Any]:
+    return {**a, "axis": layout.index(a["axis"])}
+
+
+def _slice(a: dict[str, Any], layout: Layout) -> dict[str, Any]:
+    return {**a, "starts": permuted(a["starts"], layout), "steps": permuted(a["steps"], layout)}
+
+
+def _pad(a: dict[str, Any], layout: Layout) -> dict[str, Any]:
+    return {**a, "pads": permuted_pairs(a["pads"], layout)}
+
+
+def _resize(a: dict[str, Any], layout: Layout) -> dict[str, Any]:
+    changed = {**a, "scales": permuted(a["scales"], layout)}
+    if a.get("roi"):
+        changed["roi"] = permuted_pairs(a["roi"], layout)
+    return changed
+
+
+_MOVED: Final[dict[str, Callable[[dict[str, Any], Layout], dict[str, Any]]]] = {
+    "concat": _axis,
+    "softmax": _axis,
+    "scan_sum": _axis,
+    "topk": _axis,
+    "slice": _slice,
+    "pad": _pad,
+    "resize": _resize,
+}

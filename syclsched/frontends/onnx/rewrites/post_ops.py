@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is done to elements of a convolution or a matrix product on their way to memory: biases, sums, activations."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from syclsched.frontends.onnx.network import Node
+from syclsched.frontends.onnx.rewrites.editing import Draft
+from syclsched.frontends.onnx.rewrites.expressions import count, is_input, number, set_expression
+from syclsched.kernels.tensor.expression import split
+
+#: Activations that libraries apply on the way, by operator; all others stay element-wise nodes.
+ON_THE_WAY: Final = frozenset(
+    {
+        *("relu", "leaky_relu", "elu", "clip", "sigmoid", "tanh", "gelu", "gelu_tanh", "silu", "hard_sigmoid"),
+        *("hard_swish", "softplus", "mish", "exp", "log", "sqrt", "abs", "square", "scale"),
+    }
+)
+#: Parameters that an activation has when the expression's operator leaves them out.
+_DEFAULTS: Final[dict[str, tuple[float, ...]]] = {"leaky_relu": (0.01,), "elu": (1.0,), "hard_sigmoid": (0.2, 0.5)}
+_KINDS: Final = ("conv", "conv_transpose", "matmul")
+
+
+def absorb(draft: Draft) -> None:
+    """Take activations, and sums with other values, into the convolution or matrix product before them.
+
+    Parameters
+    ----------
+    draft : Draft
+        Changed. Results differ by rounding only where a library keeps sums in registers.
+
+    Notes
+    -----
+    A sum with a value of the same shape is a residual (of convolutions and matrix products); one with a smaller value
+    is a bias (of matrix products). Of a sum of two convolutions, the later one takes the other as its residual.
+    """
+    # Backwards: what comes later in the network should take what comes earlier.
+    for node in reversed(tuple(draft.each(*_KINDS))):
+        current = draft.nodes.get(node.name)
+        while current is not None:
+            current = _absorb_reader(draft, current)
+
+
+def _absorb_reader(draft: Draft, node: Node) -> Node | None:
+    """Take over what the only reader of a node does, as far as possible; return the node if anything was taken."""
+    output = node.outputs[0]
+    readers = [] if output is None else draft.readers(output)
+    if output is None or draft.asked(output) or len(readers) != 1 or readers[0].kind != "elementwise":
+        return None
+    reader = readers[0]
+    made = reader.outputs[0]
+    inputs = tuple(name for name in reader.inputs if name is not None)
+    index = inputs.index(output)
+    expression = reader.attributes["expression"]
+    if made is None or count(expression, index) != 1 or inputs.count(output) != 1:
+        return None
+    if draft.shape(made) != draft.shape(output) or any(draft.dtype(x) != draft.dtype(made) for x in inputs):
+        return None
+    taken = _Taken(draft, node)
+    rest = taken.peel(expression, index, inputs)
+    if rest is None:
+        return None
+    node = draft.change(node, inputs=taken.inputs(), attributes=taken.attributes, origin=(*node.origin, *reader.origin))
+    for what in taken.what:
+        draft.did(f"{what} of the {node.kind} before it", reader.name)
+    if is_input(rest):
+        draft.remove(reader)
+        return draft.change(node, outputs=(made,))
+    set_expression(draft, reader, rest, inputs)
+    return node
+
+
+class _Taken:
+    """What a node takes over."""
+
+    def __init__(self, draft: Draft, node: Node) -> None:
+        self._draft = draft
+        self._node = node
+        given = [*node.inputs, None, None]
+        self._operands = given[:2]
+        self._bias, self._residual = given[2], given[3]
+        self.attributes = dict(node.attributes)
+        self.what: list[str] = []
+
+    def inputs(self) -> tuple[str | None, ...]:
+        """Return the node's inputs with what it took."""
+        given = [*self._operands, self._bias, self._residual]
+        while given[-1] is None:
+            given.pop()
+        return tuple(given)
+
+    def peel(self, expression: Any, index: int, inputs: tuple[str, ...]) -> Any:
+        """Return what is left of an expression when the innermost operators over an input are taken; None if none."""
+        path: list[Any] = [expression]
+        while not is_input(path[-1]):
+            path.append(next(each for each in split(path[-1])[1] if count(each, index)))
+        for depth in range(len(path) - 2, -1, -1):
+            rest = self._step(path[depth], path[depth + 1], inputs)
+            if rest is None:
+                break
+            # The operator is gone; what stood below it takes its place.
+            path[depth] = rest
+            for above in range(depth - 1, -1, -1):
+                path[above] = _replaced(path[above], path[above + 1], index)
+        return path[0] if self.what else None
+
+    def _step(self, expression: Any, inner: Any, inputs: tuple[str, ...]) -> Any:
+        """Take an operator over what the node makes; return what stands in its place, None if it cannot be taken."""
+        name = expression[0]
+        parameters, operands = split(expression)
+        if not is_input(inner):
+            return None
+        if name == "add":
+            others = [each for each in operands if each is not inner and each != inner]
+            left = [each for each in others if not (is_input(each) and self._add(inputs[each]))]
+            if len(left) == len(others):
+                return None
+            return ("add", inner, *left) if left else inner
+        step = _activation(name, parameters, operands, inner)
+        if step is None:
+            return None
+        self.attributes["activation"] = (*self.attributes.get("activation", ()), step)
+        self.what.append(f"{step[0]} is the activation")
+        return inner
+
+    def _add(self, value: str) -> bool:
+        draft, node = self._draft, self._node
+        if self.attributes.get("activation"):
+            return False
+        output = node.outputs[0]
+        assert output is not None
+        shape, made = draft.shape(value), draft.shape(output)
+        if shape == made and node.kind != "conv_transpose" and self._residual is None and value not in draft.constants:
+            self._residual = value
+            self.what.append("residual")
+            return True
+        if node.kind == "matmul" and self._bias is None and len(shape) <= len(made):
+            self._bias = value
+            self.attributes["beta"] = 1.0
+            self.what.append("bias")
+            return True
+        if node.kind != "matmul" and self._bias is None and value in draft.constants:
+            return self._add_vector(value, made)
+        return False
+
+    def _add_vector(self, value: str, made: tuple[int, ...]) -> bool:
+        """Take a constant that differs by channel only as a bias."""
+        draft = self._draft
+        array = draft.constants[value]
+        axis = len(made) - 1 if self.attributes.get("channels_last") else 1
+        aligned = array.reshape((1,) * (len(made) - array.ndim) + array.shape) if array.ndim <= len(made) else array
+        if aligned.ndim != len(made) or any(n != 1 for i, n in enumerate(aligned.shape) if i != axis):
+            return False
+        self._bias = draft.hold(np.broadcast_to(aligned.reshape(-1), (made[axis],)), value)
+        self.what.append("bias")
+        return True
+
+
+def _replaced(expression: Any, below: Any, index: int) -> Any:
+    """Return an operator with a new operand where the input's path goes through it."""
+    parameters, operands = split(expression)
+    return (expression[0], *parameters, *(below if count(each, index) else each for each in operands))
+
+
+def _activation(name: str, parameters: tuple[Any, ...], operands: tuple[Any, ...], inner: Any) -> Any:
+    if name == "mul" and len(operands) == 2:
+        factor = next((number(each) for each in operands if number(each) is not None), None)
+        return None if factor is None or isinstance(factor, bool) else ("scale", float(factor))
+    if name not in ON_THE_WAY or len(operands) != 1:
+        return None
+    if name == "clip":
+        low, high = parameters or (None, None)
+        return ("clip", -np.inf if low is None else float(low), np.inf if high is None else float(high))
+    return (name, *map(float, parameters or _DEFAULTS.get(name, ())))

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fewer transpositions: two in a row become one, one before a matrix product becomes part of it."""
+
+from __future__ import annotations
+
+from syclsched.frontends.onnx.network import Node
+from syclsched.frontends.onnx.rewrites.editing import Draft
+
+
+def merge(draft: Draft) -> None:
+    """Let the second of two transpositions do the work of both.
+
+    Parameters
+    ----------
+    draft : Draft
+        Changed; values stay the same, bit for bit. The first one goes if nobody else reads what it made.
+    """
+    for node in draft.each("transpose"):
+        source = node.inputs[0]
+        before = draft.made_by(source, "transpose")
+        if before is None:
+            continue
+        first, second = before.attributes["permutation"], node.attributes["permutation"]
+        draft.change(node, inputs=before.inputs, attributes={"permutation": tuple(first[axis] for axis in second)})
+        draft.drop_unread(source)
+        draft.did("one transposition of two", node.name)
+
+
+def into_products(draft: Draft) -> None:
+    """Let matrix products read their operands transposed, where that saves a transposition or makes it a cheaper one.
+
+    Parameters
+    ----------
+    draft : Draft
+        Changed. Values stay the same but for the order in which a library may add products.
+
+    Notes
+    -----
+    A transposition that swaps the last two axes and no others becomes ``transpose_a`` or ``transpose_b``. One that does
+    more keeps what it does to the other axes if that leaves the last axis in place: it then copies whole rows.
+    """
+    for node in draft.each("matmul"):
+        for index, flag in ((0, "transpose_a"), (1, "transpose_b")):
+            source = node.inputs[index]
+            before = draft.made_by(source, "transpose")
+            if source is None or before is None or len(draft.shape(source)) < 2:
+                continue
+            node = _absorb(draft, node, before, index, flag)
+
+
+def _absorb(draft: Draft, node: Node, before: Node, index: int, flag: str) -> Node:
+    permutation = before.attributes["permutation"]
+    rank = len(permutation)
+    swapped = (*permutation[:-2], permutation[-1], permutation[-2])
+    plain = swapped == tuple(range(rank))
+    source = before.outputs[0]
+    assert source is not None
+    if plain:
+        given = before.inputs[0]
+    elif swapped[-1] == rank - 1 and draft.sole_reader(source) is not None:
+        shape = draft.shape(source)
+        dtype = draft.dtype(source)
+        given = draft.add(
+            "transpose",
+            before.inputs,
+            (*shape[:-2], shape[-1], shape[-2]),
+            dtype,
+            {"permutation": swapped},
+            like=before,
+        )
+    else:
+        return node
+    inputs = (*node.inputs[:index], given, *node.inputs[index + 1 :])
+    attributes = {**node.attributes, flag: not node.attributes.get(flag, False)}
+    node = draft.change(node, inputs=inputs, attributes=attributes)
+    draft.drop_unread(source)
+    draft.did("reads its operand transposed", node.name)
+    return node

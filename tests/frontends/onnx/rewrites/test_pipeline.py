@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from networks import Builder, networks
+
+from syclsched.errors import ArgumentError
+from syclsched.frontends.onnx.evaluating import evaluate
+from syclsched.frontends.onnx.network import Network
+from syclsched.frontends.onnx.rewrites import DEFAULT_PASSES, PASSES, rewrite
+
+TOLERANCE = 1e-9
+
+
+def assert_same(one: Network, other: Network, given_: dict, tolerance: float = TOLERANCE) -> None:
+    assert one.inputs == other.inputs
+    assert one.outputs == other.outputs
+    before, after = evaluate(one, given_), evaluate(other, given_)
+    for name in one.outputs:
+        assert before[name].dtype == after[name].dtype
+        np.testing.assert_allclose(
+            after[name], before[name], rtol=tolerance, atol=tolerance * max(1.0, np.abs(before[name]).max(initial=0))
+        )
+
+
+def assert_whole(network: Network) -> None:
+    """Every value is made once, before it is read, and nothing stands in the network that nobody needs."""
+    known = {*network.inputs, *network.constants}
+    for node in network.nodes:
+        assert all(name is None or name in known for name in node.inputs), node
+        for name in node.outputs:
+            if name is not None:
+                assert name not in known
+                known.add(name)
+    assert known >= set(network.outputs)
+    assert set(network.values) == known
+    for name, array in network.constants.items():
+        assert network.values[name].shape == array.shape
+        assert network.values[name].dtype == array.dtype.name
+
+
+@pytest.mark.parametrize("name", DEFAULT_PASSES)
+def test_every_pass_alone_keeps_what_a_network_gives(name: str) -> None:
+    @given(networks())
+    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+    def check(made: Builder) -> None:
+        network = made.network(*made.last)
+        rewritten = rewrite(network, passes=(name,)).network
+        assert_whole(rewritten)
+        assert_same(network, rewritten, made.given())
+
+    check()
+
+
+@given(networks())
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+def test_all_passes_keep_what_a_network_gives_and_find_nothing_the_second_time(made: Builder) -> None:
+    network = made.network(*made.last)
+    first = rewrite(network)
+    assert_whole(first.network)
+    assert_same(network, first.network, made.given())
+    second = rewrite(first.network)
+    assert not second.deeds
+    assert second.network is first.network
+
+
+@given(networks())
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+def test_without_any_one_pass_the_others_are_right(made: Builder) -> None:
+    network = made.network(*made.last)
+    for name in DEFAULT_PASSES:
+        assert_same(network, rewrite(network, without=(name,)).network, made.given())
+
+
+def test_the_network_that_was_given_stays_as_it_is() -> None:
+    made = Builder()
+    image = made.input("image", (1, 3, 8, 8))
+    network = made.network(made.elementwise(("relu", 0), made.batch_norm(made.conv(image, 4))))
+    nodes, constants = network.nodes, dict(network.constants)
+    rewrite(network)
+    assert network.nodes is nodes
+    assert dict(network.constants) == constants
+
+
+def test_the_report_says_what_was_done_to_which_nodes() -> None:
+    made = Builder()
+    image = made.input("image", (1, 3, 8, 8))
+    network = made.network(made.elementwise(("relu", 0), made.batch_norm(made.conv(image, 4))))
+    done = rewrite(network)
+    assert "3 nodes became 3" in done.report
+    assert "batch_norm: into the conv before it: 1 (batch_norm1)" in done.report
+    assert done.nodes_before == 3
+    assert {deed.rewrite for deed in done.deeds} == {"batch_norm", "post_ops", "layout"}
+
+
+def test_a_pass_can_be_left_out_by_name() -> None:
+    made = Builder()
+    image = made.input("image", (1, 3, 8, 8))
+    network = made.network(made.batch_norm(made.conv(image, 4)))
+    assert [node.kind for node in rewrite(network, without=["batch_norm", "layout"]).network.nodes] == [
+        "conv",
+        "batch_norm",
+    ]
+
+
+def test_an_unknown_pass_is_refused_and_the_known_ones_are_listed() -> None:
+    with pytest.raises(ArgumentError, match=r"no rewrite 'speed'.*batch_norm"):
+        rewrite(Builder().network(), without=["speed"])
+    assert all(each.does for each in PASSES.values())
