@@ -13,7 +13,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn import depthwise_opencl, panels
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import Ints, Window, size, spatial, strides_of
@@ -201,20 +200,5 @@ def _direct(
 
     position = " + ".join([f"(size_t)rest * {yn}", *(f"(size_t)o{axis} * {ys[axis]}" for axis in axes)])
     out.append(f"  const size_t to = {position} + (size_t)ox * {ys[-1]} + (size_t)(g * {outside} + o) * {yc};")
-    channel = f"g * {outside} + o"
-    kind = sums(dtype)
-    for r in range(block.rows):
-        for j in range(block.vectors):
-            name, offset = f"s{r}_{j}", j * block.width
-            out.append(f"  {name} += LOADV(b + {channel} + {offset});" if bias else "")
-            here = f"to + {r * ys[-1] + offset * yc}"
-            if last:
-                out.append(f"  {name} += LOADV(r + {here});" if residual else "")
-                out.append(f"  {act.opencl(activation, name, kind, 'AV')} STOREV(y + {here}, {name});")
-                continue
-            if residual:
-                out.append(f"  {name} += {panels.gathered(f'r + {here}', yc, block.width)};")
-            out.append(f"  {act.opencl(activation, name, kind, 'AV')}")
-            lanes = [f".s{lane:x}" for lane in range(block.width)] if block.width > 1 else [""]
-            out.append("  " + " ".join(f"y[{here} + {lane * yc}] = {name}{part};" for lane, part in enumerate(lanes)))
+    out += panels.stored(block, activation, sums(dtype), ys[-1], yc, f"b + g * {outside} + o" if bias else "", residual)
     return "\n".join(filter(str.strip, out)) + "\n"

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any
 
+from syclsched.kernels.common import OPENCL_C
 from syclsched.kernels.nn import activation as act
+from syclsched.kernels.nn import conv_transpose_opencl
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import Ints, Window, arranged, channels, last, size, spatial, spread, times
 from syclsched.kernels.nn.source import BYTES, FLOATS, sums
@@ -118,6 +120,7 @@ def _conv_transpose(
         act.label(activation),
     ]
     attributes = {"window": window, "output_padding": output_padding, "groups": groups, "last_": channels_last}
+    within = {"window": window, "groups": groups, "last_": channels_last}
     return Operation(
         name=" ".join(filter(None, names)),
         parameters=(
@@ -135,6 +138,15 @@ def _conv_transpose(
                 channels_last=channels_last,
                 activation=activation,
                 output_padding=output_padding,
+            ),
+            Implementation(
+                "opencl-c",
+                "opencl-c",
+                partial(conv_transpose_opencl.load, bias=bias, activation=activation, **within),
+                partial(conv_transpose_opencl.launch, **within),
+                OPENCL_C,
+                efficiency=0.4,
+                prepare=partial(conv_transpose_opencl.prepare, **within),
             ),
             Implementation("numpy", "host", partial(_load_host, activation=activation, **attributes), efficiency=0.1),
         ),

@@ -9,11 +9,12 @@ from typing import Any
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import OPENCL_C
 from syclsched.kernels.nn import activation as act
+from syclsched.kernels.nn import panels
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import channels, last, size, spatial
 from syclsched.kernels.nn.norm import centred, lines_launch, number, work
 from syclsched.kernels.nn.rows_opencl import Rows
-from syclsched.kernels.nn.source import FLOATS, header, literal, nothing, sums
+from syclsched.kernels.nn.source import FLOATS, literal, nothing, sums
 from syclsched.kernels.onednn import normalization as onednn
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Implementation, OpenCLSource, Operation, Parameter, Signature, Split, Work
@@ -62,8 +63,23 @@ def _load_host(signature: Signature, **attributes: Any) -> Any:
     return partial(_host, **attributes)
 
 
-def _count(signature: Signature, *, groups: int) -> int:
-    return signature.shapes["x"][0] * groups
+def _width(signature: Signature, groups: int, last_: bool) -> int:
+    """Return the width of vectors, channels last: of neighbouring channels of one group, or of one each."""
+    every = max(1, channels(signature.shapes["x"], last_))
+    width = Rows(every if every == groups else every // groups, signature.dtypes["y"]).block.width
+    while every != groups and every // groups % width:
+        width //= 2
+    return width
+
+
+def _count(signature: Signature, *, groups: int, last_: bool) -> int:
+    x = signature.shapes["x"]
+    every = channels(x, last_)
+    if not size(x):
+        return 1
+    if last_ and size(spatial(x, last_)) > 1 and every == groups:
+        return x[0] * panels.starts(every, _width(signature, groups, last_))
+    return x[0] * groups
 
 
 def _load_opencl(
@@ -82,21 +98,33 @@ def _load_opencl(
     start = f"const size_t i = get_global_id(0);\n  if (i >= {shape[0] * groups}) return;"
     root = f"1 / sqrt(squares / {count * pixels} + {literal(epsilon, kind)})"
     if last_:
-        each = f"for (int p = 0; p < {pixels}; ++p) for (int c = 0; c < {count}; ++c)"
-        body = f"""{start}
-  const int first = i % {groups} * {count};
-  x += i / {groups} * {every * pixels} + first; y += i / {groups} * {every * pixels} + first;
+        width = _width(signature, groups, last_)
+        rows, alone = Rows(width, dtype), count == 1
+        pieces = panels.starts(every, width) if alone else groups
+        items = shape[0] * pieces
+        first = f"min((int)(i % {pieces}) * {width}, {every - width})" if alone else f"(int)(i % {groups}) * {count}"
+        # Alone, every lane is a channel of its own, and the sums stay apart; else they are one group's.
+        gathered = "" if alone else "total"
+        each = f"for (int p = 0; p < {pixels * every}; p += {every}) "
+        each += f"for (int c = 0; c < {width if alone else count}; c += {width})"
+        total = "AV" if alone else "A"
+        body = f"""const size_t i = get_global_id(0);
+  if (i >= {items}) return;
+  const int first = {first};
+  x += i / {pieces} * {every * pixels} + first; y += i / {pieces} * {every * pixels} + first;
   scale += first; bias += first;
-  A sum = 0, squares = 0;
-  {each} sum += x[p * {every} + c];
-  const A mean = sum / {count * pixels};
-  {each} {{ const A d = x[p * {every} + c] - mean; squares = fma(d, d, squares); }}
-  const A f = {root};
+  AV s = (AV)0, q = (AV)0;
+  {each} s += LOADV(x + p + c);
+  const {total} mean = {gathered}(s) / {count * pixels};
+  {each} {{ const AV d = LOADV(x + p + c) - mean; q = fma(d, d, q); }}
+  const {total} squares = {gathered}(q), f = {root};
   {each} {{
-    A v = (x[p * {every} + c] - mean) * f * scale[c] + bias[c];
-    {act.opencl(activation, "v", kind)} y[p * {every} + c] = v;
+    AV v = (LOADV(x + p + c) - mean) * f * LOADV(scale + c) + LOADV(bias + c);
+    {act.opencl(activation, "v", kind, "AV")} STOREV(y + p + c, v);
   }}"""
-        return OpenCLSource(f"{header(dtype)}__kernel void group_norm({parameters}) {{\n  {body}\n}}\n", "group_norm")
+        return OpenCLSource(
+            f"{rows.head}WHOLE_VECTORS __kernel void group_norm({parameters}) {{\n  {body}\n}}\n", "group_norm"
+        )
     line = Rows(count * pixels, dtype)
     if pixels > 1:
         # Vectors within one channel: narrower ones where it has few pixels.
@@ -137,7 +165,7 @@ def _group_norm(groups: int, epsilon: float, channels_last: bool, activation: Ac
         "opencl-c",
         "opencl-c",
         partial(_load_opencl, epsilon=epsilon, activation=activation, **attributes),
-        partial(lines_launch, count=partial(_count, groups=groups)),
+        partial(lines_launch, count=partial(_count, **attributes)),
         OPENCL_C,
         efficiency=0.4,
     )

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from syclsched.kernels.common import ceil_div
+from syclsched.kernels.nn import activation as act
+from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.source import BYTES, TYPES, sums
 from syclsched.model.operation import DeviceLimits, Launch
 
@@ -137,6 +139,46 @@ def step(block: Block, values: list[str], weights: str, *, lanes: int = 1) -> st
         updates = " ".join(f"s{r}_{j} = fma((AV)v, w{j}, s{r}_{j});" for j in range(block.vectors))
         lines.append(f"{{ const A v = {value}; {updates} }}")
     return "\n      ".join(lines)
+
+
+def stored(
+    block: Block, activation: Activation, kind: str, down: int, along: int, bias: str = "", residual: bool = False
+) -> list[str]:
+    """Return the code that finishes all sums and stores them.
+
+    Parameters
+    ----------
+    block : Block
+        The block.
+    activation : Activation
+        What is done to every sum.
+    kind : str
+        Dtype of the sums.
+    down, along : int
+        How many elements apart results of neighbouring rows and columns lie, from ``y + to``.
+    bias : str, optional
+        Pointer to the bias of the first column; empty for none.
+    residual : bool, optional
+        Whether what lies at ``r + to`` is added.
+    """
+    out = []
+    for row in range(block.rows):
+        for j in range(block.vectors):
+            name, offset = f"s{row}_{j}", j * block.width
+            here = f"to + {row * down + offset * along}"
+            if bias:
+                out.append(f"  {name} += LOADV({bias} + {offset});")
+            if residual:
+                more = f"LOADV(r + {here})" if along == 1 else gathered(f"r + {here}", along, block.width)
+                out.append(f"  {name} += {more};")
+            out.append(f"  {act.opencl(activation, name, kind, 'AV')}")
+            if along == 1:
+                out.append(f"  STOREV(y + {here}, {name});")
+                continue
+            lanes = [f".s{lane:x}" for lane in range(block.width)] if block.width > 1 else [""]
+            parts = (f"y[{here} + {lane * along}] = {name}{part};" for lane, part in enumerate(lanes))
+            out.append("  " + " ".join(parts))
+    return out
 
 
 def packed(weights: Any, columns: int, block: Block) -> Any:

@@ -7,10 +7,11 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.kernels.common import OPENCL_C
+from syclsched.kernels.nn import panels
 from syclsched.kernels.nn.geometry import Ints, size
 from syclsched.kernels.nn.norm import lines_launch, work
 from syclsched.kernels.nn.rows_opencl import Rows
-from syclsched.kernels.nn.source import FLOATS, header, nothing, sums
+from syclsched.kernels.nn.source import FLOATS, nothing, sums
 from syclsched.kernels.onednn import softmax as onednn
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Implementation, OpenCLSource, Operation, Parameter, Signature, Split, Work
@@ -57,7 +58,7 @@ def _load_host(signature: Signature, **attributes: Any) -> Any:
 
 def _count(signature: Signature, *, axis: int) -> int:
     before, _, behind = lines(signature.shapes["x"], axis)
-    return before * behind
+    return before * panels.starts(behind, Rows(max(1, behind), signature.dtypes["y"]).block.width)
 
 
 def _load_opencl(signature: Signature, *, axis: int, log: bool) -> OpenCLSource:
@@ -66,7 +67,7 @@ def _load_opencl(signature: Signature, *, axis: int, log: bool) -> OpenCLSource:
     parameters = "__global T* restrict y, __global const T* restrict x"
     if not before * length * behind:
         return nothing("softmax", parameters.replace("T*", "uchar*"))
-    start = f"const size_t i = get_global_id(0);\n  if (i >= {before * behind}) return;"
+    start = f"const size_t i = get_global_id(0);\n  if (i >= {before}) return;"
     if behind == 1:
         rows = Rows(length, dtype)
         power = rows.summed("sum", "const AV v = exp(LOADV(x + j) - m); STOREV(y + j, v);", "v")
@@ -90,16 +91,27 @@ def _load_opencl(signature: Signature, *, axis: int, log: bool) -> OpenCLSource:
 }}
 """
         return OpenCLSource(source, "softmax")
-    each = f"for (int j = 0; j < {length}; ++j)"
-    finish = f"x[j * {behind}] - m - log(sum)" if log else f"exp(x[j * {behind}] - m) / sum"
-    source = f"""{header(dtype)}__kernel void softmax({parameters}) {{
-  {start}
-  const size_t first = i / {behind} * {length * behind} + i % {behind};
+    rows = Rows(behind, dtype)
+    pieces, width = panels.starts(behind, rows.block.width), rows.block.width
+    each = f"for (int j = 0; j < {length * behind}; j += {behind})"
+    if log:
+        sums_up, finish = "sum += exp(LOADV(x + j) - m);", "LOADV(x + j) - m - log(sum)"
+    else:
+        sums_up = "{ const AV v = exp(LOADV(x + j) - m); sum += v; STOREV(y + j, v); }"
+        # Neighbours may have done some of these lines: begin with the source, not with what is in y.
+        finish = "exp(LOADV(x + j) - m) * f"
+        sums_up = "sum += exp(LOADV(x + j) - m);" if behind % width else sums_up
+        finish = finish if behind % width else "LOADV(y + j) * f"
+    source = f"""{rows.head}WHOLE_VECTORS __kernel void softmax({parameters}) {{
+  const size_t i = get_global_id(0);
+  if (i >= {before * pieces}) return;
+  const size_t first = i / {pieces} * {length * behind} + min((int)(i % {pieces}) * {width}, {behind - width});
   x += first; y += first;
-  A m = x[0], sum = 0;
-  {each} m = fmax(m, (A)x[j * {behind}]);
-  {each} sum += exp(x[j * {behind}] - m);
-  {each} y[j * {behind}] = {finish};
+  AV m = (AV)-INFINITY, sum = (AV)0;
+  {each} m = fmax(m, LOADV(x + j));
+  {each} {sums_up}
+  {"" if log else "const AV f = 1 / sum;"}
+  {each} STOREV(y + j, {finish});
 }}
 """
     return OpenCLSource(source, "softmax")
