@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from syclsched.errors import ModelError
+from syclsched.errors import ModelError, SyclschedError
 from syclsched.frontends.onnx.network import Network, Node, Value
 from syclsched.frontends.onnx.operations import call_of
 from syclsched.model.adhoc import copy_operation
@@ -167,12 +167,10 @@ class _Lowering:
                 array = self._unasked(node, parameter)
             arguments[parameter] = array.write()
         try:
-            name = self._task_name(node.name)
-            self._graph.kernel(call.operation, name=name, **arguments)
-            self._origins[name] = node.origin or (node.name,)
-        except ModelError:
-            raise
-        except Exception as error:
+            task = self._task_name(node.name)
+            self._graph.kernel(call.operation, name=task, **arguments)
+            self._origins[task] = node.origin or (node.name,)
+        except SyclschedError as error:
             origin = ", ".join(node.origin) or node.name
             raise ModelError(str(error), where=f"node {origin}") from error
 

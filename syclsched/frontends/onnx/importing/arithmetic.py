@@ -73,7 +73,7 @@ def is_nan(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequenc
 def is_inf(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
     """Import IsInf, of both signs or one."""
     x = given(b, inputs, 0, "X")
-    both = (node.integer("detect_positive", 1), node.integer("detect_negative", 1))
+    both = (node.integer("detect_negative", 1), node.integer("detect_positive", 1))
     return [b.elementwise(("isinf", *both, 0), x)]
 
 
