@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from syclsched.frontends.onnx.importing.meanings import Meaning
+from syclsched.frontends.onnx.importing.sequences import SEQUENCES
 from syclsched.frontends.onnx.model import ModelGraph, ModelNode
 
 if TYPE_CHECKING:
-    from syclsched.frontends.onnx.importing.scope import Meaning, Scope
+    from syclsched.frontends.onnx.importing.scope import Scope
 
 #: Rounds of a loop that are unrolled at most; longer ones are left to the host.
 LONGEST_LOOP: Final = 10_000
@@ -77,8 +79,64 @@ def _graph(scope: Scope, node: ModelNode, name: str) -> ModelGraph:
     return found
 
 
+def import_scan(scope: Scope, node: ModelNode) -> Sequence[Meaning] | None:
+    """Import Scan: how many rounds it takes follows from shapes."""
+    b = scope.b
+    if b.opset < 9:
+        return None
+    body, count = _graph(scope, node, "body"), node.integer("num_scan_inputs")
+    given = [scope.tensor(name) for name in node.inputs]
+    states: list[Meaning] = list(given[: len(given) - count])
+    scanned = given[len(given) - count :]
+    if count < 1 or len(body.inputs) != len(given) or len(body.outputs) < len(states):
+        raise b.wrong(f"its body has {len(body.inputs)} inputs and {len(body.outputs)} outputs for {len(given)} inputs")
+    made = len(body.outputs) - len(states)
+    axes_in = [b.axis(axis, len(b.shape(x))) for axis, x in zip(_each(node, "scan_input_axes", count), scanned)]
+    lengths = {b.shape(x)[axis] for axis, x in zip(axes_in, scanned)}
+    if len(lengths) != 1:
+        raise b.wrong(f"what it scans has different lengths: {sorted(lengths)}")
+    rounds = lengths.pop()
+    if not 1 <= rounds <= LONGEST_LOOP:
+        return None
+    backwards_in = _each(node, "scan_input_directions", count)
+    backwards_out = _each(node, "scan_output_directions", made)
+    gathered: list[list[str]] = [[] for _ in range(made)]
+    for index in range(rounds):
+        parts: list[Meaning] = []
+        for x, axis, backwards in zip(scanned, axes_in, backwards_in):
+            shape = b.shape(x)
+            at = rounds - 1 - index if backwards else index
+            part = b.slice(
+                x,
+                tuple(at if i == axis else 0 for i in range(len(shape))),
+                tuple(1 if i == axis else n for i, n in enumerate(shape)),
+            )
+            parts.append(b.reshape(part, (*shape[:axis], *shape[axis + 1 :])))
+        b.end([], [])
+        results = scope.inline(body, [*states, *parts], f"{node.name}/{index}/")
+        b.begin(scope.prefixed(node.name), node.label)
+        states = results[: len(states)]
+        for found, value in zip(gathered, results[len(states) :]):
+            if not isinstance(value, str):
+                raise b.wrong("its body gives a sequence")
+            found.append(value)
+    stacked: list[Meaning] = []
+    for values, axis, backwards in zip(gathered, _each(node, "scan_output_axes", made), backwards_out):
+        shape = b.shape(values[0])
+        at = b.axis(axis, len(shape) + 1)
+        rows = [b.reshape(value, (*shape[:at], 1, *shape[at:])) for value in (values[::-1] if backwards else values)]
+        stacked.append(rows[0] if len(rows) == 1 else b.emit("concat", rows, axis=at))
+    return [*states, *stacked]
+
+
+def _each(node: ModelNode, name: str, count: int) -> tuple[int, ...]:
+    return node.integers(name, (0,) * count) or (0,) * count
+
+
 #: Operator -> takes the scope and the node; returns what its outputs stand for, or None to leave it to the host.
 CONTROL: Final[dict[str, Callable[[Scope, ModelNode], Sequence[Meaning] | None]]] = {
     "If": import_if,
     "Loop": import_loop,
+    "Scan": import_scan,
+    **SEQUENCES,
 }

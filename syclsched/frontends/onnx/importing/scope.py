@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,28 +11,9 @@ import numpy as np
 from syclsched.errors import ModelError
 from syclsched.frontends.onnx.importing.builder import Builder
 from syclsched.frontends.onnx.importing.fallback import import_reference
+from syclsched.frontends.onnx.importing.meanings import Meaning
 from syclsched.frontends.onnx.importing.registry import NotHereError, importer_of
 from syclsched.frontends.onnx.model import ModelGraph, ModelNode
-
-
-@dataclass(frozen=True, slots=True)
-class TensorSequence:
-    """A sequence of values: sequences exist only while a model is imported.
-
-    Parameters
-    ----------
-    items : tuple of str
-        Names of values.
-    dtype : str
-        Of an element, where there is none.
-    """
-
-    items: tuple[str, ...]
-    dtype: str = "float32"
-
-
-#: What a name of the model stands for: a value of the network, a sequence of such, or nothing (an empty optional).
-Meaning = str | TensorSequence | None
 
 
 class Scope:

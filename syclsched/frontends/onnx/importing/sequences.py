@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators on sequences: these exist only while a model is imported, and positions in them must be known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from syclsched.frontends.onnx.dtypes import DTYPES
+from syclsched.frontends.onnx.importing.meanings import Meaning, TensorSequence
+from syclsched.frontends.onnx.model import ModelNode
+
+if TYPE_CHECKING:
+    from syclsched.frontends.onnx.importing.scope import Scope
+
+
+def _sequence(scope: Scope, node: ModelNode, position: int) -> TensorSequence:
+    found = scope.meaning(node.inputs[position])
+    if not isinstance(found, TensorSequence):
+        raise scope.b.wrong(f"{node.inputs[position]!r} is no sequence")
+    return found
+
+
+def _position(scope: Scope, node: ModelNode, index: int, count: int, default: int) -> int:
+    if len(node.inputs) <= index or not node.inputs[index]:
+        return default
+    array = scope.b.require(scope.tensor(node.inputs[index]), "a position in a sequence")
+    at = int(array.reshape(-1)[0])
+    if not -count <= at <= count:
+        raise scope.b.wrong(f"position {at} in a sequence of {count}")
+    return at + count if at < 0 else at
+
+
+def construct(scope: Scope, node: ModelNode) -> Sequence[Meaning]:
+    """Import SequenceConstruct."""
+    items = tuple(scope.tensor(name) for name in node.inputs)
+    return [TensorSequence(items, scope.b.dtype(items[0]))]
+
+
+def empty(scope: Scope, node: ModelNode) -> Sequence[Meaning]:
+    """Import SequenceEmpty."""
+    return [TensorSequence((), DTYPES.get(node.integer("dtype", 1), "float32"))]
+
+
+def at(scope: Scope, node: ModelNode) -> Sequence[Meaning]:
+    """Import SequenceAt."""
+    items = _sequence(scope, node, 0).items
+    position = _position(scope, node, 1, len(items), 0)
+    if position >= len(items):
+        raise scope.b.wrong(f"position {position} in a sequence of {len(items)}")
+    return [items[position]]
+
+
+def insert(scope: Scope, node: ModelNode) -> Sequence[Meaning]:
+    """Import SequenceInsert."""
+    found = _sequence(scope, node, 0)
+    position = _position(scope, node, 2, len(found.items), len(found.items))
+    items = (*found.items[:position], scope.tensor(node.inputs[1]), *found.items[position:])
+    return [TensorSequence(items, found.dtype)]
+
+
+def erase(scope: Scope, node: ModelNode) -> Sequence[Meaning]:
+    """Import SequenceErase."""
+    found = _sequence(scope, node, 0)
+    position = _position(scope, node, 1, len(found.items), len(found.items) - 1)
+    return [TensorSequence((*found.items[:position], *found.items[position + 1 :]), found.dtype)]
+
+
+def length(scope: Scope, node: ModelNode) -> Sequence[Meaning]:
+    """Import SequenceLength."""
+    return [scope.b.constant(np.array(len(_sequence(scope, node, 0).items), np.int64))]
+
+
+def concatenated(scope: Scope, node: ModelNode) -> Sequence[Meaning]:
+    """Import ConcatFromSequence, along an axis or a new one."""
+    b, items = scope.b, _sequence(scope, node, 0).items
+    if not items:
+        raise b.wrong("there is nothing to join in an empty sequence")
+    rank = len(b.shape(items[0]))
+    if node.integer("new_axis"):
+        axis = b.axis(node.integer("axis"), rank + 1)
+        items = tuple(b.reshape(each, (*b.shape(each)[:axis], 1, *b.shape(each)[axis:])) for each in items)
+    else:
+        axis = b.axis(node.integer("axis"), rank)
+    return [items[0] if len(items) == 1 else b.emit("concat", items, axis=axis)]
+
+
+def split(scope: Scope, node: ModelNode) -> Sequence[Meaning]:
+    """Import SplitToSequence: parts of one size, of given sizes, or single slices."""
+    b, x = scope.b, scope.tensor(node.inputs[0])
+    shape = b.shape(x)
+    axis = b.axis(node.integer("axis"), len(shape))
+    extent, single = shape[axis], len(node.inputs) < 2 or not node.inputs[1]
+    if single:
+        sizes: tuple[int, ...] = (1,) * extent
+    else:
+        array = b.require(scope.tensor(node.inputs[1]), "the sizes of the parts")
+        sizes = tuple(int(n) for n in array.reshape(-1))
+        if array.ndim == 0:
+            if sizes[0] < 1:
+                raise b.wrong(f"parts of {sizes[0]} elements")
+            sizes = tuple(min(sizes[0], extent - start) for start in range(0, extent, sizes[0]))
+        if sum(sizes) != extent or min(sizes, default=0) < 0:
+            raise b.wrong(f"parts {sizes} of axis {axis} of {shape}")
+    parts: list[str] = []
+    start = 0
+    for size in sizes:
+        firsts = tuple(start if i == axis else 0 for i in range(len(shape)))
+        part = b.slice(x, firsts, tuple(size if i == axis else n for i, n in enumerate(shape)))
+        if single and not node.integer("keepdims", 1):
+            part = b.reshape(part, (*shape[:axis], *shape[axis + 1 :]))
+        parts.append(part)
+        start += size
+    return [TensorSequence(tuple(parts), b.dtype(x))]
+
+
+SEQUENCES = {
+    "SequenceConstruct": construct,
+    "SequenceEmpty": empty,
+    "SequenceAt": at,
+    "SequenceInsert": insert,
+    "SequenceErase": erase,
+    "SequenceLength": length,
+    "ConcatFromSequence": concatenated,
+    "SplitToSequence": split,
+}
