@@ -72,7 +72,9 @@ def _check(signature: Signature, *, mode: str, axes: tuple[int, ...], keepdims: 
 
 def _work(signature: Signature) -> Work:
     moved = array_bytes(signature, "x") + array_bytes(signature, "y")
-    return Work(float(elements(signature, "x")), float(moved), signature.dtypes["y"], float(elements(signature, "x")))
+    count = elements(signature, "x")
+    # Of no elements there are results, too: somebody writes them.
+    return Work(float(count), float(moved), signature.dtypes["y"], float(max(count, 1)))
 
 
 def _host(*, mode: str, axes: tuple[int, ...], keepdims: bool, y: Any, x: Any) -> None:

@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
-from syclsched.errors import ModelError, SyclschedError
+from syclsched.errors import HostOperatorWarning, ModelError, SyclschedError
 from syclsched.frontends.onnx.network import Network, Node, Value
 from syclsched.frontends.onnx.operations import call_of
+from syclsched.frontends.onnx.reference import host_operators
 from syclsched.model.adhoc import copy_operation
 from syclsched.model.constant import Constant
 from syclsched.model.graph import LONGEST_NAME, TaskGraph
@@ -38,12 +40,15 @@ class Lowered:
         The model's name of each output -> the array.
     origins : Mapping[str, tuple of str]
         The name of each task -> the model's operators it does.
+    on_host : tuple of str
+        The model's operators that the host does with onnx's reference implementation, as no device can.
     """
 
     graph: TaskGraph
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
     origins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    on_host: tuple[str, ...] = ()
 
 
 def lower(network: Network, *, name: str | None = None) -> Lowered:
@@ -65,6 +70,11 @@ def lower(network: Network, *, name: str | None = None) -> Lowered:
     ------
     ModelError
         If an operation does not take what a node gives it; names the node.
+
+    Warns
+    -----
+    HostOperatorWarning
+        If the host does operators with onnx's reference implementation; names them.
     """
     return _Lowering(network, name or network.name).lowered()
 
@@ -83,6 +93,14 @@ class _Lowering:
 
     def lowered(self) -> Lowered:
         network = self._network
+        on_host = host_operators(network)
+        if on_host:
+            shown = ", ".join(on_host[:5]) + (f" and {len(on_host) - 5} more" if len(on_host) > 5 else "")
+            warnings.warn(
+                f"no device does {shown}: the host does, with onnx's reference implementation, which is slow",
+                HostOperatorWarning,
+                stacklevel=3,
+            )
         for name in network.inputs:
             self._declare(network.values[name], temporary=False)
         for node in network.nodes:
@@ -98,6 +116,7 @@ class _Lowering:
             {name: self._names[name] for name in network.inputs},
             {name: self._names[name] for name in network.outputs},
             self._origins,
+            on_host,
         )
 
     def _declare(self, value: Value, *, temporary: bool) -> LogicalArray:

@@ -122,7 +122,10 @@ def _unchanged(node: Any, version: int) -> bool:
 
     def form(schema: Any) -> Any:
         return (
-            {name: (int(a.type), a.required, a.default_value.SerializeToString()) for name, a in schema.attributes.items()},
+            {
+                name: (int(a.type), a.required, a.default_value.SerializeToString())
+                for name, a in schema.attributes.items()
+            },
             [(value.name, value.option) for value in schema.inputs],
             [(value.name, value.option) for value in schema.outputs],
         )
@@ -137,11 +140,15 @@ OTHER_TYPES = {
     25: "2-bit integers", 26: "2-bit integers",
 }  # fmt: skip
 #: Operators whose results are random.
-RANDOM = frozenset({"Bernoulli", "RandomUniformLike", "RandomNormalLike", "RandomUniform", "RandomNormal", "Multinomial"})
+RANDOM = frozenset(
+    {"Bernoulli", "RandomUniformLike", "RandomNormalLike", "RandomUniform", "RandomNormal", "Multinomial"}
+)
 
 
 def out_of_scope(case: Case) -> str | None:
     """Return why a test is out of scope, or None if it is not."""
+    if "Scan" in case.operators and any(i.domain == "" and i.version < 9 for i in case.model.opset_import):
+        return "Scan as it was before opset 9"
     for operator in case.operators:
         if operator.startswith("ai.onnx.preview"):
             return "training"

@@ -91,8 +91,10 @@ def import_scan(scope: Scope, node: ModelNode) -> Sequence[Meaning] | None:
     if count < 1 or len(body.inputs) != len(given) or len(body.outputs) < len(states):
         raise b.wrong(f"its body has {len(body.inputs)} inputs and {len(body.outputs)} outputs for {len(given)} inputs")
     made = len(body.outputs) - len(states)
-    axes_in = [b.axis(axis, len(b.shape(x))) for axis, x in zip(_each(node, "scan_input_axes", count), scanned)]
-    lengths = {b.shape(x)[axis] for axis, x in zip(axes_in, scanned)}
+    axes_in = [
+        b.axis(axis, len(b.shape(x))) for axis, x in zip(_each(node, "scan_input_axes", count), scanned, strict=True)
+    ]
+    lengths = {b.shape(x)[axis] for axis, x in zip(axes_in, scanned, strict=True)}
     if len(lengths) != 1:
         raise b.wrong(f"what it scans has different lengths: {sorted(lengths)}")
     rounds = lengths.pop()
@@ -103,7 +105,7 @@ def import_scan(scope: Scope, node: ModelNode) -> Sequence[Meaning] | None:
     gathered: list[list[str]] = [[] for _ in range(made)]
     for index in range(rounds):
         parts: list[Meaning] = []
-        for x, axis, backwards in zip(scanned, axes_in, backwards_in):
+        for x, axis, backwards in zip(scanned, axes_in, backwards_in, strict=True):
             shape = b.shape(x)
             at = rounds - 1 - index if backwards else index
             part = b.slice(
@@ -116,12 +118,12 @@ def import_scan(scope: Scope, node: ModelNode) -> Sequence[Meaning] | None:
         results = scope.inline(body, [*states, *parts], f"{node.name}/{index}/")
         b.begin(scope.prefixed(node.name), node.label)
         states = results[: len(states)]
-        for found, value in zip(gathered, results[len(states) :]):
+        for found, value in zip(gathered, results[len(states) :], strict=True):
             if not isinstance(value, str):
                 raise b.wrong("its body gives a sequence")
             found.append(value)
     stacked: list[Meaning] = []
-    for values, axis, backwards in zip(gathered, _each(node, "scan_output_axes", made), backwards_out):
+    for values, axis, backwards in zip(gathered, _each(node, "scan_output_axes", made), backwards_out, strict=True):
         shape = b.shape(values[0])
         at = b.axis(axis, len(shape) + 1)
         rows = [b.reshape(value, (*shape[:at], 1, *shape[at:])) for value in (values[::-1] if backwards else values)]

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The backend node tests that ship with ``onnx``, each by the road that a user's model takes."""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+from typing import Any
+
+import pytest
+
+onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
+
+import node_cases  # noqa: E402
+
+from syclsched import api  # noqa: E402
+from syclsched.errors import HostOperatorWarning  # noqa: E402
+from syclsched.frontends.onnx.evaluating import evaluate  # noqa: E402
+from syclsched.frontends.onnx.lowering import lower  # noqa: E402
+from syclsched.frontends.onnx.rewrites import rewrite  # noqa: E402
+
+CLAIMED = [case for case in node_cases.cases() if node_cases.out_of_scope(case) is None]
+#: Every so many on the emulator, which compiles slowly.
+EMULATED = CLAIMED[::40]
+
+
+@cache
+def platform() -> Any:
+    return api.discover()
+
+
+def test_there_are_node_tests() -> None:
+    assert len(CLAIMED) > 900
+
+
+@pytest.mark.parametrize("case", CLAIMED, ids=lambda case: case.name)
+def test_imported_networks_give_what_onnx_says(case: node_cases.Case) -> None:
+    for inputs, outputs in case.data():
+        given = node_cases.named(case, inputs)
+        _, network = node_cases.prepared(case, given)
+        got = evaluate(network, given)
+        for name, want in zip(network.outputs, node_cases.arrays(outputs), strict=True):
+            assert node_cases.differences(got[name], want) is None, name
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("case", CLAIMED, ids=lambda case: case.name)
+def test_the_cpu_device_gives_what_onnx_says(case: node_cases.Case) -> None:
+    check_on(case, next(device.name for device in platform().devices if device.kind == "cpu"))
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("case", EMULATED, ids=lambda case: case.name)
+def test_the_emulator_gives_what_onnx_says(case: node_cases.Case) -> None:
+    names = [device.name for device in platform().devices if device.kind == "accelerator"]
+    if not names:
+        pytest.skip("there is no emulator here")
+    check_on(case, names[0])
+
+
+def check_on(case: node_cases.Case, device: str) -> None:
+    for inputs, outputs in case.data():
+        given = node_cases.named(case, inputs)
+        _, network = node_cases.prepared(case, given)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", HostOperatorWarning)
+            lowered = lower(rewrite(network).network)
+        plan = api.plan(lowered.graph, platform(), policy=f"single:{device}", rewrite="none")
+        arrays = {lowered.inputs[name]: given[name] for name in network.inputs}
+        with api.run(lowered.graph, platform(), plan=plan, inputs=arrays, calibrate=False) as run:
+            for name, want in zip(network.outputs, node_cases.arrays(outputs), strict=True):
+                assert node_cases.differences(run.result(lowered.outputs[name]), want) is None, name
