@@ -45,6 +45,10 @@ def _batch_norm(signature: Signature, *, epsilon: float, channels_last: bool, ac
     if post_ops not in ((), (Eltwise("relu"),)):
         raise refuse("only relu can follow")
     x = _images(signature, channels_last)
+    if channels_last:
+        # With known statistics every row is normalised for itself: taken as images, they are dealt out over the cores.
+        *rows, width, count = signature.shapes["x"]
+        x = activations((prod(rows), width, 1, count), x.dtype, channels_last=True)
     channels = plain((x.dims[1],), x.dtype)
     arguments = (
         *_through(x),
