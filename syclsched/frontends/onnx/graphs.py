@@ -65,15 +65,30 @@ def read_graph(
     if len(proto.node) > limits.nodes:
         raise ModelError(f"{len(proto.node):,} nodes, at most {limits.nodes:,} are taken", where=where)
     initialisers: dict[str, Array] = {}
+    total = 0
     for tensor in proto.initializer:
         place = f"{where}, initialiser {tensor.name!r}"
         if tensor.name in initialisers:
             raise ModelError("there are two of this name", where=place)
         initialisers[tensor.name] = read_tensor(tensor, place, folder, limits)
+        total += initialisers[tensor.name].nbytes
+        if total > limits.memory_bytes:
+            raise ModelError(
+                f"its constants are more than {total:,} bytes, and there are {limits.memory_bytes:,} bytes of memory",
+                where=where,
+            )
     for sparse in proto.sparse_initializer:
         name = sparse.values.name
         initialisers[name] = read_sparse(sparse, f"{where}, sparse initialiser {name!r}", folder, limits)
-    inputs = tuple(_declared(value, where, "input") for value in proto.input if value.name not in initialisers)
+    inputs = tuple(
+        _declared(value, where, "input" if depth == 0 else "inner input")
+        for value in proto.input
+        if value.name not in initialisers
+    )
+    names = [value.name for value in inputs]
+    doubled = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
+    if doubled:
+        raise ModelError(f"there are two inputs called {', '.join(map(repr, sorted(doubled)))}", where=where)
     reader = _NodeReader(onnx, opsets, where, folder, limits, depth)
     given = outside | set(initialisers) | {value.name for value in inputs}
     nodes = reader.read(proto.node, given)
@@ -305,16 +320,16 @@ def _declared(value: Any, where: str, what: str) -> Declared:
     if not value.name:
         raise ModelError(f"an {what} has no name", where=where)
     kind = value.type.WhichOneof("value")
-    if kind is None and what == "output":
+    if kind is None and what != "input":
         return Declared(value.name, None, None)
     if kind != "tensor_type":
         shown = "undeclared" if kind is None else kind.removesuffix("_type")
-        if what == "output":
+        if what != "input":
             return Declared(value.name, None, None)
         raise ModelError(f"it is {shown}, and only dense tensors are supported", where=place)
     tensor = value.type.tensor_type
     if tensor.elem_type not in DTYPES:
-        if what == "output":
+        if what != "input":
             return Declared(value.name, None, None)
         raise ModelError(
             f"elements are of type {described(tensor.elem_type)}, which is not supported",

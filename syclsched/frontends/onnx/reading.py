@@ -52,8 +52,9 @@ def read_model(source: str | os.PathLike[str] | bytes | Any, *, limits: ModelLim
         proto, where = _parse(onnx, bytes(source), "model"), "model"
     elif isinstance(source, str | os.PathLike):
         path = Path(os.fspath(source))
-        where, folder = str(path), path.resolve().parent
+        where = str(path)
         proto = _parse(onnx, _read(path, limits), where)
+        folder = path.resolve().parent
     else:
         raise ModelError(
             f"a model is given as a path, bytes or an onnx.ModelProto, not as {type(source).__name__}", where="model"

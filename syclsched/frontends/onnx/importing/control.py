@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from syclsched.errors import ModelError
 from syclsched.frontends.onnx.importing.meanings import Meaning
 from syclsched.frontends.onnx.importing.sequences import SEQUENCES
 from syclsched.frontends.onnx.model import ModelGraph, ModelNode
@@ -15,7 +16,7 @@ from syclsched.frontends.onnx.model import ModelGraph, ModelNode
 if TYPE_CHECKING:
     from syclsched.frontends.onnx.importing.scope import Scope
 
-#: Rounds of a loop that are unrolled at most; longer ones are left to the host.
+#: Rounds of a loop that are unrolled at most; longer ones are refused.
 LONGEST_LOOP: Final = 10_000
 
 
@@ -40,7 +41,7 @@ def import_loop(scope: Scope, node: ModelNode) -> Sequence[Meaning] | None:
         return None
     limit = LONGEST_LOOP if trips is None else int(trips.reshape(-1)[0])
     if limit > LONGEST_LOOP:
-        return None
+        raise _too_long(scope, f"{limit:,}")
     carried: list[Meaning] = [scope.meaning(name) if name else None for name in node.inputs[2:]]
     gathered: list[list[str]] = [[] for _ in body.outputs[1 + len(carried) :]]
     if len(body.inputs) != 2 + len(carried):
@@ -60,8 +61,8 @@ def import_loop(scope: Scope, node: ModelNode) -> Sequence[Meaning] | None:
             return None  # how long it goes on follows from the inputs' values
         going = known
         rounds += 1
-        if trips is None and rounds == LONGEST_LOOP:
-            return None
+    if trips is None and rounds == LONGEST_LOOP:
+        raise _too_long(scope, f"more than {LONGEST_LOOP:,}")
     scope.b.begin(scope.prefixed(node.name), node.label)
     stacked: list[Meaning] = []
     for values in gathered:
@@ -70,6 +71,10 @@ def import_loop(scope: Scope, node: ModelNode) -> Sequence[Meaning] | None:
         rows = [scope.b.reshape(value, (1, *scope.b.shape(value))) for value in values]
         stacked.append(rows[0] if len(rows) == 1 else scope.b.emit("concat", rows, axis=0))
     return [*carried, *stacked]
+
+
+def _too_long(scope: Scope, rounds: str) -> ModelError:
+    return scope.b.wrong(f"a loop of {rounds} rounds; loops of known length have at most {LONGEST_LOOP:,}")
 
 
 def _graph(scope: Scope, node: ModelNode, name: str) -> ModelGraph:
@@ -98,7 +103,9 @@ def import_scan(scope: Scope, node: ModelNode) -> Sequence[Meaning] | None:
     if len(lengths) != 1:
         raise b.wrong(f"what it scans has different lengths: {sorted(lengths)}")
     rounds = lengths.pop()
-    if not 1 <= rounds <= LONGEST_LOOP:
+    if rounds > LONGEST_LOOP:
+        raise _too_long(scope, f"{rounds:,}")
+    if rounds == 0:
         return None
     backwards_in = _each(node, "scan_input_directions", count)
     backwards_out = _each(node, "scan_output_directions", made)

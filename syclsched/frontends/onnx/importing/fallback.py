@@ -82,6 +82,11 @@ def import_reference(b: Builder, node: ModelNode, inputs: Sequence[str | None], 
 
 def _computed(b: Builder, node: ModelNode, given: dict[str, str], results: tuple[str, ...]) -> Sequence[str | None]:
     try:
+        for shape, dtype in _shapes(b, node, given, results):
+            b.check_folded(shape, dtype)
+    except ValueNeededError:
+        pass  # how large it is only the values say
+    try:
         arrays = evaluate_reference(node.proto, b.opsets, {n: b.constants[v] for n, v in given.items()}, results)
     except MemoryError:
         raise b.wrong("there is not enough memory to compute it beforehand") from None

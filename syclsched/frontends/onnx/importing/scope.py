@@ -81,7 +81,11 @@ class Scope:
     def run(self, nodes: Iterable[ModelNode]) -> None:
         """Import nodes."""
         for node in nodes:
-            self._import(node)
+            try:
+                self._import(node)
+            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+                what = f"it is not what {node.operator} should be: {type(error).__name__}: {error}"
+                raise ModelError(what, where=self.b.place()) from error
 
     def inline(self, graph: ModelGraph, arguments: Sequence[Meaning], prefix: str) -> list[Meaning]:
         """Import a graph that a node holds; returns what its outputs stand for."""
