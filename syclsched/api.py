@@ -356,7 +356,9 @@ def run(
     if dynamic is not None:
         if debug or nan_guard:
             raise ArgumentError("a run that decides as it goes cannot be done step by step", where="dynamic")
-        return _run_dynamic(graph, platform, plan, policy, inputs, calibrate, memory_limit, dynamic, safeguards)
+        return _run_dynamic(
+            graph, platform, plan, policy, inputs, calibrate, memory_limit, dynamic, safeguards, recover
+        )
     made, live = _planned_and_open(graph, platform, plan, policy, calibrate, rewrite, memory_limit)
     try:
         return execute(made, graph, live, inputs=inputs, owns_devices=True, safeguards=safeguards, recover=recover)
@@ -375,6 +377,7 @@ def _run_dynamic(
     memory_limit: MemoryLimit | None,
     dynamic: str,
     safeguards: Safeguards,
+    recover: bool,
 ) -> Run:
     """Start a graph under a dynamic policy."""
     from syclsched.devices import open_devices
@@ -397,7 +400,15 @@ def _run_dynamic(
             if dynamic == "hybrid" and plan is None:
                 plan = _plan(graph, where, policy=policy, rewrite="none", history=history)
             return run_dynamically(
-                graph, live, dynamic, inputs, plan=plan, history=history, owns_devices=True, safeguards=safeguards
+                graph,
+                live,
+                dynamic,
+                inputs,
+                plan=plan,
+                history=history,
+                owns_devices=True,
+                safeguards=safeguards,
+                recover=recover,
             )
     except BaseException:
         live.close()

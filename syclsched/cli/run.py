@@ -343,7 +343,7 @@ def _starter(
         with HistoryStore() as history:
             return run_dynamically(
                 workload.graph, planned.live, dynamic, workload.inputs,
-                plan=followed, history=history, safeguards=safeguards,
+                plan=followed, history=history, safeguards=safeguards, recover=recover,
             )  # fmt: skip
 
     yield start

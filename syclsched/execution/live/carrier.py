@@ -472,6 +472,7 @@ class Carrier:
             self._outcomes.failed(given.task, "raised", completion.error, "raised")
         elif completion.start_ns is None:
             record.outcome = "cancelled"
+            self._outcomes.left_out(given.task)
         given.ended = True
 
     def is_done(self, lane: int, place: int) -> bool:
@@ -499,6 +500,8 @@ class Carrier:
             for order, error in refused:
                 given = self._orders[order.slot]
                 given.entry.record = Record(order.submit_ns, "failed")
+                if order.slot < len(self._layout.tasks) and (order.work is None or order.work.implementation.is_kernel):
+                    self._outcomes.never_begun.add(given.task)
                 self._lose(given, "could not be submitted:", error)
             for order in self._submitter.gathered:
                 given = self._orders[order.slot]
@@ -539,6 +542,9 @@ class Carrier:
             ):
                 self._outcomes.failed(other.task, verb, cause, "copy")
                 self.mark(other.task, "failed")
+        if later:  # what has read what these wrote may have been submitted, too
+            for task, outcome in self._outcomes.spoilt().items():
+                self.mark(task, outcome)
 
     def mark(self, task: int, outcome: Outcome) -> None:
         """Note in the log what became of a task."""

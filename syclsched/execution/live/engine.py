@@ -24,6 +24,7 @@ from syclsched.execution.clock import ClockMap, moved_on, now_ns, read_anchors
 from syclsched.execution.lanes import Completion, HostLane
 from syclsched.execution.live.capacity import Block, beside_constants
 from syclsched.execution.live.carrier import COPY_SLOTS, Carrier
+from syclsched.execution.live.ended import EndedRun
 from syclsched.execution.live.express import Express, one_space
 from syclsched.execution.live.happened import Log, plan_of
 from syclsched.execution.live.layout import Layout
@@ -114,6 +115,7 @@ class LiveEngine:
         self._hosts: dict[int, HostLane] = {}
         self._carrier: Carrier | None = None
         self._express: Express | None = None
+        self._logged = False
         self._lock = threading.RLock()  # garbage that is collected under it may hold this run
         self._pinned: set[Block] = set()
         self.buffers = LiveBuffers(buffers, layout, self._where, self._pinned.add, self._lock)
@@ -187,11 +189,30 @@ class LiveEngine:
         with self._lock:
             if self._made is None:
                 carrier = self._carrier
-                if carrier is not None and self._express is not None:
-                    carrier.log.entries += self._express.entries()
-                log = Log() if carrier is None else carrier.log
+                log = Log() if carrier is None else self._whole_log(carrier)
                 self._made = plan_of(log, self._layout, self._empty, self._work.instruction)
             return self._made
+
+    def _whole_log(self, carrier: Carrier) -> Log:
+        """Return the log, with what compiled code has done."""
+        if self._express is not None and not self._logged:
+            self._logged = True
+            carrier.log.entries += self._express.entries()
+        return carrier.log
+
+    def ended(self) -> EndedRun:
+        """Return the run, which is over, as recovery looks at it."""
+        plan, records = self._happened()
+        names = self._layout.tasks
+        return EndedRun(
+            plan,
+            records,
+            self.failures.all,
+            {names[task].name for task in self._outcomes.never_begun},
+            self._table,
+            cancelled=self.cancelled,
+            error=self.error,
+        )
 
     def statuses_behind(self, array: str) -> list[Work]:
         """Return the tasks with a status that an array's last value depends on, in order of submission."""
@@ -290,7 +311,7 @@ class LiveEngine:
         for index, lane in enumerate(layout.lanes):
             if lane.kind == "host":
                 self._hosts[index] = HostLane(
-                    lane.name, self._table, self._inbox.put, lambda: self.cancelled, self.counts
+                    lane.name, self._table, self._inbox.put, lambda: self._ending, self.counts
                 )
         for item, space in enumerate(layout.problem.tables.item_space.tolist()):
             if space != NOTHING:
@@ -369,7 +390,7 @@ class LiveEngine:
         if self._express is not None and self._go_express(self._express, carrier):
             return
         nap_s = SHORTEST_NAP_S
-        while (self._left or not carrier.idle()) and not self.cancelled:
+        while (self._left or not carrier.idle()) and not self._ending:
             progress = self._poll(carrier)
             progress |= self._retry(carrier)
             progress |= self._decide(carrier)
@@ -385,6 +406,11 @@ class LiveEngine:
                 )
             else:
                 nap_s = self._nap(carrier, nap_s)
+
+    @property
+    def _ending(self) -> bool:
+        """Whether nothing more is to be begun."""
+        return self.cancelled or self.failures.halted
 
     def _nap(self, carrier: Carrier, nap_s: float) -> float:
         """Sleep until the host's thread reports, or for a while; return for how long to sleep the next time."""
@@ -434,7 +460,7 @@ class LiveEngine:
     def _decide(self, carrier: Carrier) -> bool:
         """Carry out what the policy wants, until it wants nothing more."""
         progress = False
-        while not self._stuck(carrier) and (decisions := self._policy.decide(self._state)):
+        while not (self._ending or self._stuck(carrier)) and (decisions := self._policy.decide(self._state)):
             progress = True
             for task, processor, start in decisions:
                 if not start:
@@ -510,7 +536,7 @@ class LiveEngine:
                 self._anchor()
             self._read_statuses(carrier)
             submitter.close()
-            if self._learn is not None and self.error is None:
+            if self._learn is not None and self.error is None and not self.failures.halted:
                 drift = self._book.drift if self._express is None else self._express.board.drift
                 self._learn(learnt(self._layout, self._work, self._state.known, drift))
         self.counts.peak_bytes, self.counts.held_bytes = dict(self._table.peak_bytes), dict(self._table.held_bytes)
@@ -522,6 +548,7 @@ class LiveEngine:
                 continue
             error = failed_status(self._found_again(piece), self.buffers)
             if error is not None:
+                self._whole_log(carrier)
                 self._outcomes.note(task, error)
                 carrier.mark(task, "failed")
 

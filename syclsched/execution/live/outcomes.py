@@ -46,6 +46,8 @@ class Outcomes:
         self._instruction = instruction
         self._started: list[int] = []
         self._out: set[int] = set()
+        #: Tasks that did nothing at all, and never will.
+        self.never_begun: set[int] = set()
         self._codes: dict[int, int] = {}
 
     def cancels(self, task: int) -> bool:
@@ -64,6 +66,7 @@ class Outcomes:
 
     def left_out(self, task: int) -> None:
         """Note that a task does not run: what it writes is missing."""
+        self.never_begun.add(task)
         self._started.append(task)
         self._out.add(task)
         self.failures.lost(self._instruction(task))
@@ -85,7 +88,7 @@ class Outcomes:
         """
         self.failures.record(self._instruction(task), error, "deadline")
         self._codes[task] = _LATE
-        return self._spoilt()
+        return self.spoilt()
 
     def note(self, task: int, error: TaskFailedError) -> None:
         """Keep the error that a task reports of itself; what it wrote is there."""
@@ -110,10 +113,10 @@ class Outcomes:
         instruction = self._instruction(task)
         self.failures.record(instruction, task_failed(instruction, cause, "failed on its device:"), "device")
         self._codes[task] = code
-        return self._spoilt()
+        return self.spoilt()
 
-    def _spoilt(self) -> dict[int, Literal["failed", "cancelled"]]:
-        """Walk over all that was begun, and return what failed after that or came after what did."""
+    def spoilt(self) -> dict[int, Literal["failed", "cancelled"]]:
+        """Return what failed after it had been begun, and what was begun and depends on what failed."""
         found: dict[int, Literal["failed", "cancelled"]] = {}
         self.failures.forget()
         for each in self._started:

@@ -11,14 +11,17 @@ from syclsched.errors import PolicyError
 from syclsched.execution.buffers import BufferTable
 from syclsched.execution.inputs import gather_inputs
 from syclsched.execution.lanes import queue_of
+from syclsched.execution.live.ended import EndedRun
 from syclsched.execution.live.engine import LiveEngine
 from syclsched.execution.live.layout import Layout
 from syclsched.execution.live.learning import Learn, remember
 from syclsched.execution.live.lookahead import Lookahead
 from syclsched.execution.live.results import empty_plan
 from syclsched.execution.live.tasks import TaskWork
+from syclsched.execution.recovery.recovering import Recovering
 from syclsched.execution.run import Run
 from syclsched.execution.safeguards import USUAL, Safeguards
+from syclsched.execution.start import Prepared
 from syclsched.execution.work import argument_rows
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Lane, Plan
@@ -64,6 +67,7 @@ def run_dynamically(
     owns_devices: bool = False,
     safeguards: Safeguards = USUAL,
     learn: bool = True,
+    recover: bool = False,
 ) -> Run:
     """Start a graph under a dynamic policy by its name, and return at once.
 
@@ -71,7 +75,7 @@ def run_dynamically(
     ----------
     graph : TaskGraph
         What to run.
-    live, inputs, trace, owns_devices, safeguards
+    live, inputs, trace, owns_devices, safeguards, recover
         As for `execute_dynamic`.
     name : str
         One of `NAMES`.
@@ -114,6 +118,7 @@ def run_dynamically(
         owns_devices=owns_devices,
         safeguards=safeguards,
         learn=remember if learn else None,
+        recover=recover,
     )
 
 
@@ -130,6 +135,7 @@ def execute_dynamic(
     lookahead: Lookahead | None = None,
     safeguards: Safeguards = USUAL,
     learn: Learn | None = None,
+    recover: bool = False,
 ) -> Run:
     """Start a graph under a dynamic policy, and return at once.
 
@@ -151,6 +157,8 @@ def execute_dynamic(
         How much lanes are given ahead.
     learn : callable, optional
         Is told at the end what kinds of tasks took.
+    recover : bool, optional
+        Go on when a device or its runtime fails: what is left is planned, on the devices that are left.
 
     Returns
     -------
@@ -192,6 +200,22 @@ def execute_dynamic(
         for number, planned in enumerate(layout.tasks)
         if (deadline_s := graph.task(planned.name).deadline_s) is not None
     }
+    recovering = None
+    if recover:
+
+        def conclude() -> tuple[EndedRun, Prepared]:
+            ended = engine.ended()
+            return ended, Prepared(ended.program.plan, graph, ended.program, {})
+
+        recovering = Recovering(engine, Prepared(empty, graph, engine.program, {}), live, values, conclude=conclude)
+        recovering.deadlines_s.update(deadlines_s)
     return Run(
-        engine, live, values, owns_devices=owns_devices, joined=joined, safeguards=safeguards, deadlines_s=deadlines_s
+        engine if recovering is None else recovering,
+        live,
+        values,
+        owns_devices=owns_devices,
+        joined=joined,
+        safeguards=safeguards,
+        deadlines_s=deadlines_s if recovering is None else recovering.deadlines_s,
+        recovering=recovering,
     )

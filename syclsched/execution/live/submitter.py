@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from syclsched.devices.commands import Command
@@ -100,7 +101,8 @@ class Submitter:
         self._buffers = buffers
         self._counts = counts
         self._events = EventTable(self.loop)
-        self._gathered: list[tuple[Order, Command]] = []
+        #: In order; without a command what is to be submitted from Python.
+        self._gathered: list[tuple[Order, Command | None]] = []
         self._lenders: dict[str, Lender] = {}
         self._lanes: dict[int, DeviceLane] = {}
         for index, queue in queues.items():
@@ -116,11 +118,8 @@ class Submitter:
     def take(self, order: Order) -> list[tuple[Order, Exception]]:
         """Take an order, to be submitted with the next `flush` at the latest; return those that were refused."""
         command = self._command(order)
-        if command is not None:
-            self._gathered.append((order, command))
-            return []
-        refused = self.flush()
-        return refused + self.submit(order)
+        self._gathered.append((order, command))
+        return [] if command is not None else self.flush()
 
     def submit(self, order: Order) -> list[tuple[Order, Exception]]:
         """Submit one order from Python, at once."""
@@ -149,28 +148,45 @@ class Submitter:
 
         They are to be thought over again, with `flush`.
         """
-        gathered, self._gathered = self._gathered, []
-        if not gathered:
-            return []
+        while self._gathered:
+            commands = [c for _, c in takewhile(lambda each: each[1] is not None, self._gathered) if c is not None]
+            begun = [order for order, _ in self._gathered[: len(commands)]]
+            self._gathered = self._gathered[len(commands) :]
+            if not commands:
+                order, _ = self._gathered.pop(0)
+            elif (done := self._hand_on(begun, commands)) < len(commands):
+                assert self.loop is not None
+                if self.loop.stopped:
+                    self._gathered = []
+                    return []
+                self._gathered = [*zip(begun[done + 1 :], commands[done + 1 :], strict=True), *self._gathered]
+                order = begun[done]
+            else:
+                continue
+            refused = self.submit(order)
+            if refused:
+                return refused
+        return []
+
+    def _hand_on(self, orders: Sequence[Order], commands: Sequence[Command]) -> int:
+        """Have the loop submit commands; return how many of them it did."""
         assert self.loop is not None
         begun_ns = now_ns()
-        batch = self.loop.submit([command for _, command in gathered])
+        batch = self.loop.submit(commands)
         self._counts.submission_ns += now_ns() - begun_ns
         self._counts.barriers += batch.fences
         self._counts.submissions += batch.done + batch.further
-        for (order, _), submit_ns in zip(gathered, batch.submit_ns, strict=False):
+        for order, submit_ns in zip(orders, batch.submit_ns, strict=False):
             order.submit_ns = submit_ns
         for lender in self._lenders.values():
             lender.lend_batch(self.loop, batch)
-        if batch.done == len(gathered) or self.loop.stopped:
-            return []
-        self._gathered = gathered[batch.done + 1 :]
-        return self.submit(gathered[batch.done][0])
+        return batch.done
 
     def drop(self, order: Order) -> None:
-        """Leave out an order that was put back, and submit something in its place."""
-        self._gathered = [(each, command) for each, command in self._gathered if each is not order]
-        self.stand_in(order)
+        """Leave out an order that was put back: something that does nothing takes its place, behind what is before."""
+        order.work = order.executable = None
+        fence = None if self.loop is None else self.loop.fence(order.slot, order.lane, order.waits)
+        self._gathered = [(each, fence if each is order else command) for each, command in self._gathered]
 
     @property
     def gathered(self) -> list[Order]:

@@ -8,13 +8,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from syclsched.errors import DeviceError, MemoryLimitError, SyclschedError
-from syclsched.execution.buffers import NumpyArray
-from syclsched.execution.engine import Engine
-from syclsched.execution.failures import Failed, Reason
-from syclsched.execution.program import MEMORY_KINDS, Buffer
+from syclsched.execution.buffers import Buffers, NumpyArray
+from syclsched.execution.failures import Failed, Failures, Reason
+from syclsched.execution.program import MEMORY_KINDS, Buffer, Program
 from syclsched.execution.recovery.going_on import left_of
 from syclsched.execution.recovery.health import Health
 from syclsched.execution.recovery.lineage import Left, what_is_left
@@ -78,6 +77,37 @@ class _Trouble:
         return tuple(dict.fromkeys(f.instruction.task for f in self.runtime if f.instruction.task is not None))
 
 
+class Ended(Protocol):
+    """What is asked of an engine that has ended; members are those of `Engine`."""
+
+    @property
+    def program(self) -> Program:
+        """What was done."""
+
+    @property
+    def buffers(self) -> Buffers:
+        """Where values lie."""
+
+    @property
+    def failures(self) -> Failures:
+        """What failed."""
+
+    @property
+    def error(self) -> SyclschedError | None:
+        """What the run itself failed of."""
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether it was cancelled."""
+
+    @property
+    def lasting(self) -> bool:
+        """Whether the buffers are its own."""
+
+    def passed(self, number: int) -> bool:
+        """Return whether an instruction was submitted."""
+
+
 class Recoverer:
     """Recovers one run.
 
@@ -116,21 +146,23 @@ class Recoverer:
 
     @cached_property
     def _retries(self) -> dict[str, int]:
-        """Of tasks that no host function does: such a function is called again at once."""
-        host = {a.task for a in self._first.plan.schedule.assignments if a.device == HOST}
-        return {t.name: t.retries for t in self._first.graph.tasks if t.retries and t.name not in host}
+        return {t.name: t.retries for t in self._first.graph.tasks if t.retries}
+
+    def decided(self, prepared: Prepared) -> None:
+        """Be told what was decided, of a run that was not planned beforehand."""
+        self._first = prepared
 
     def halts(self, instruction: Instruction, reason: Reason) -> bool:
         """Return whether a failure will be recovered from: then it is not worth going on without what depends on it."""
-        return self._left > 0 and (reason in _OF_THE_RUNTIME or self._may_retry(instruction.task))
+        return self._left > 0 and (reason in _OF_THE_RUNTIME or self._may_retry(instruction.task, reason))
 
-    def rest(self, engine: Engine, prepared: Prepared, given: Mapping[str, NumpyArray]) -> Rest | None:
+    def rest(self, engine: Ended, prepared: Prepared, given: Mapping[str, NumpyArray]) -> Rest | None:
         """Return how the run goes on after an engine has ended; None if it does not, because all is well or too bad.
 
         Parameters
         ----------
-        engine : Engine
-            Ended; its buffers are still there.
+        engine : Ended
+            Its buffers are still there.
         prepared : Prepared
             What it ran.
         given : Mapping[str, numpy.ndarray]
@@ -156,14 +188,14 @@ class Recoverer:
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _trouble(self, engine: Engine) -> _Trouble | None:
+    def _trouble(self, engine: Ended) -> _Trouble | None:
         """Return what is to be recovered from; None if there is nothing of the kind."""
         if engine.cancelled or self._left <= 0:
             return None
         found = engine.failures.all
         runtime = [f for f in found if f.reason in _OF_THE_RUNTIME]
         own = [f for f in found if f.reason not in _OF_THE_RUNTIME]
-        retried = [f for f in own if self._may_retry(f.instruction.task)]
+        retried = [f for f in own if self._may_retry(f.instruction.task, f.reason)]
         error = engine.error
         if error is not None and not isinstance(error, (DeviceError, MemoryLimitError)):
             return None
@@ -179,12 +211,13 @@ class Recoverer:
             trouble.first, trouble.reason = error, "memory" if isinstance(error, MemoryLimitError) else "device"
         return trouble
 
-    def _may_retry(self, task: str | None) -> bool:
-        return task is not None and self._tried[task] < self._retries.get(task, 0)
+    def _may_retry(self, task: str | None, reason: Reason) -> bool:
+        """Return whether a task is tried again; a host function that raised has been, as often as it may."""
+        return reason != "raised" and task is not None and self._tried[task] < self._retries.get(task, 0)
 
     def _attempt(
         self,
-        engine: Engine,
+        engine: Ended,
         prepared: Prepared,
         given: Mapping[str, NumpyArray],
         trouble: _Trouble,
@@ -196,7 +229,7 @@ class Recoverer:
         retried = []
         for each in trouble.own:
             task = each.instruction.task or ""
-            if self._may_retry(task) and not last_resort:
+            if self._may_retry(task, each.reason) and not last_resort:
                 retried.append(task)
             else:
                 failed[task] = each.error
@@ -231,7 +264,7 @@ class Recoverer:
 
     def _left_over(
         self,
-        engine: Engine,
+        engine: Ended,
         prepared: Prepared,
         given: Mapping[str, NumpyArray],
         platform: Platform,

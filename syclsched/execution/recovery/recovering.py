@@ -18,13 +18,14 @@ from syclsched.execution.failures import Failures
 from syclsched.execution.program import Program
 from syclsched.execution.records import Counts, Record, make_trace
 from syclsched.execution.recovery.health import Health
-from syclsched.execution.recovery.recoverer import Recoverer, Rest
+from syclsched.execution.recovery.recoverer import Ended, Recoverer, Rest
 from syclsched.execution.recovery.traces import Course, merge, total
 from syclsched.execution.start import Prepared, engine_for
 from syclsched.execution.stuck import Position
 from syclsched.execution.waiting import wait_flag
 from syclsched.execution.work import Work
 from syclsched.model.access import RowRange
+from syclsched.model.plan import Plan
 from syclsched.model.recovery import Recovery
 from syclsched.model.trace import Trace
 
@@ -50,6 +51,9 @@ class Recovering:
         added.
     health : Health, optional
         Of the devices, if others know of it, too.
+    conclude : callable, optional
+        Returns the first engine, once it has ended, as recovery looks at it, and what it has run: of a run that is not
+        planned beforehand.
     """
 
     def __init__(
@@ -59,9 +63,11 @@ class Recovering:
         live: Any,
         values: dict[str, NumpyArray],
         health: Health | None = None,
+        conclude: Callable[[], tuple[Ended, Prepared]] | None = None,
     ) -> None:
         self.acting: Engine = first
-        self.plan = prepared.plan
+        self._first = first.program
+        self._conclude = conclude
         #: Of the tasks that have one, by the numbers that `positions` gives.
         self.deadlines_s = dict(prepared.deadlines_s)
         self.finished = threading.Event()
@@ -181,7 +187,7 @@ class Recovering:
         """Go on after an engine, on its thread, or end."""
         follower: Engine | None = None
         try:
-            rest = None if self._cancelled else self._recoverer.rest(engine, self._prepared, self._values)
+            rest = None if self._cancelled else self._rest(engine)
             if rest is not None:
                 follower = self._follow(engine, rest)
         except BaseException as error:  # what goes wrong here must reach the caller, not end the thread
@@ -204,6 +210,16 @@ class Recovering:
             follower.start()
         else:
             self._finish()
+
+    def _rest(self, engine: Engine) -> Rest | None:
+        conclude, self._conclude = self._conclude, None
+        if conclude is None:
+            return self._recoverer.rest(engine, self._prepared, self._values)
+        if engine.failures.first is None and engine.error is None:
+            return None
+        ended, self._prepared = conclude()
+        self._recoverer.decided(self._prepared)
+        return self._recoverer.rest(ended, self._prepared, self._values)
 
     def _follow(self, engine: Engine, rest: Rest) -> Engine:
         if engine.recording:
@@ -234,6 +250,11 @@ class Recovering:
     def program(self) -> Program:
         """What is done."""
         return self.acting.program
+
+    @property
+    def plan(self) -> Plan:
+        """What was to be done at first; of a run that decides as it goes, what has happened before anything broke."""
+        return self._first.plan
 
     @property
     def buffers(self) -> Buffers:

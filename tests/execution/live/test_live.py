@@ -15,7 +15,7 @@ from execution.live.starting import POLICIES, live_called, start
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opened import REFUSED
-from running import DTYPE, JUDGE, MIX, SPIN, graphs, sequential
+from running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, sequential
 
 from syclsched.errors import RunCancelledError, TaskFailedError, WaitTimeoutError
 from syclsched.execution.resources import unfinished
@@ -24,6 +24,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Operation, Parameter, Work
 from syclsched.model.platform import Platform
 from syclsched.planning import verify
+from syclsched.testing import faults
 
 pytestmark = pytest.mark.sycl
 
@@ -273,3 +274,23 @@ def test_a_run_can_be_awaited(live: tuple[Platform, Any]) -> None:
             return run.result("a0")
 
     assert np.array_equal(asyncio.run(one()), sequential(graph, graph.data)["a0"])
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_was_handed_on_behind_a_refusal_keeps_its_order(count: int) -> None:
+    """Copies that were put back are submitted before the library's calls that wait for them."""
+    graph = TaskGraph("behind a refusal")
+    x, y = graph.array("x", (64,), DTYPE), graph.array("y", (64,), DTYPE)
+    for number in range(count):
+        graph.barrier(name=f"barrier{number}")
+    graph.kernel(ASSIGN, name="assign", x=x, y=y)
+    graph.kernel(MIX, name="mix", x=x, y=y, a=1)
+    inputs = {"x": np.arange(64) - 7}
+    expected = sequential(graph, inputs)["y"]
+    for _ in range(5):
+        refused = faults.fail_submission(1, device="cpu", times=count)
+        with faults.inject(refused) as seen, start(graph, live_called("cpu"), "eager", inputs) as run:
+            with pytest.raises(TaskFailedError, match="barrier0"):
+                run.wait(60)
+            assert len(seen.injected) == count
+            np.testing.assert_array_equal(run.result("y"), expected)

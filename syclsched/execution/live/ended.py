@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run that decided as it went, once it has ended, as recovery looks at runs: a plan, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from syclsched.errors import SyclschedError
+from syclsched.execution.buffers import Buffers
+from syclsched.execution.failures import Failed, Failures
+from syclsched.execution.program import MEMORY_KINDS, Program
+from syclsched.execution.records import Record
+from syclsched.model.plan import Instruction, Plan
+
+
+class EndedRun:
+    """What recovery asks of an engine that has ended; see `syclsched.execution.recovery.recoverer.Ended`.
+
+    Parameters
+    ----------
+    plan : Plan
+        What has happened.
+    records : Mapping[int, Record]
+        What became of its instructions.
+    failed : sequence of Failed
+        What failed: of their instructions only the task counts.
+    never_begun : collection of str
+        Tasks that did nothing at all, though they have an instruction.
+    buffers : Buffers
+        All that there are, by array and space.
+    cancelled : bool
+        Whether the run was cancelled.
+    error : SyclschedError or None
+        What the run itself failed of.
+    """
+
+    lasting = True
+
+    def __init__(
+        self,
+        plan: Plan,
+        records: Mapping[int, Record],
+        failed: Sequence[Failed],
+        never_begun: Collection[str],
+        buffers: Buffers,
+        *,
+        cancelled: bool,
+        error: SyclschedError | None,
+    ) -> None:
+        self.program = Program(plan)
+        self.buffers = buffers
+        self.cancelled = cancelled
+        self.error = error
+        self.failures = Failures(self.program.tasks)
+        self._done: set[int] = set()
+        bad: dict[str | None, list[Instruction]] = {}
+        for _, instruction in plan.instructions():
+            record = records.get(instruction.id)
+            if instruction.kind in MEMORY_KINDS:
+                continue
+            if record is not None and record.outcome == "done":
+                self._done.add(instruction.id)
+                continue
+            begun = instruction.kind == "copy" or instruction.task not in never_begun
+            self.failures.lost(instruction, begun=begun)
+            if record is not None and record.outcome == "failed":
+                bad.setdefault(instruction.task, []).append(instruction)
+        for each in failed:
+            found = bad.get(each.instruction.task)
+            if found:
+                self.failures.record(found[0], each.error, each.reason)
+
+    def passed(self, number: int) -> bool:
+        """Return whether an instruction was done."""
+        return number in self._done
