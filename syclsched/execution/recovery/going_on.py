@@ -10,7 +10,7 @@ from typing import Any
 from syclsched.errors import EmptyPlatformError
 from syclsched.execution.recovery.remaining import Remains
 from syclsched.execution.start import Prepared, prepare
-from syclsched.model.platform import Platform
+from syclsched.model.platform import HOST, Platform
 
 
 def without(prepared: Prepared, live: Any, devices: Collection[str]) -> Prepared:
@@ -39,16 +39,20 @@ def without(prepared: Prepared, live: Any, devices: Collection[str]) -> Prepared
 
 
 def left_of(platform: Platform, live: Any, devices: Collection[str]) -> Platform:
-    """Return a plan's platform without some devices, with what is known of the others.
+    """Return a plan's platform without some devices, with what is known of the others; with none left, the host alone.
 
     Raises
     ------
     EmptyPlatformError
-        If none is left.
+        If not even the host is there.
     """
     known = {device.name: device.profile for device in live.platform.devices}
     whole = replace(platform, devices=tuple(replace(d, profile=known.get(d.name)) for d in platform.devices))
     kept = [device.name for device in whole.compute_devices if device.name not in devices]
-    if not kept:
+    if kept:
+        return whole.select(kept)
+    hosts = tuple(replace(d, reaches=(HOST,)) for d in whole.devices if d.is_host)
+    if not hosts:
         raise EmptyPlatformError("no device is left", where=f"platform {platform.name!r}")
-    return whole.select(kept)
+    spaces = tuple(s for s in whole.spaces if s.name == HOST)
+    return replace(whole, devices=hosts, spaces=spaces, links=(), interferences=())

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opened import REFUSED, live_on
-from running import ASSIGN, DTYPE, JUDGE, MIX, graphs, plan_by, plan_on, plans, sequential
+from running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, plan_by, plan_on, plans, sequential
 
 from syclsched.errors import MemoryLimitError, RunCancelledError, TaskFailedError
 from syclsched.execution import bind, execute
+from syclsched.execution.live import run_dynamically
 from syclsched.execution.recovery import recoverer
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
@@ -211,6 +212,37 @@ def test_what_always_fails_ends_with_the_first_cause_and_everything_else_is_done
                 run.result(name)
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("after", [0, 1, 3])
+def test_with_no_device_left_the_host_does_what_it_can(after: int, dynamic: bool) -> None:
+    platform, devices = live_on(None)
+    graph = braid()
+    lost = [faults.lose(d.name, after=after) for d in platform.compute_devices]
+    with faults.inject(*lost) as seen:
+        start = (
+            run_dynamically(graph, devices, "eager", recover=True)
+            if dynamic
+            else execute(spread(graph, platform), graph, devices, recover=True)
+        )
+        with start as run:
+            check(run, graph, sequential(graph, graph.data))
+            assert seen.injected
+            assert run.recoveries
+            assert {s.device for s in run.trace().spans if s.kind == "host"} == {"host"}
+
+
+def test_a_bound_plan_goes_on_on_the_host_alone() -> None:
+    platform, devices = live_on(None)
+    graph = braid()
+    with bind(spread(graph, platform), graph, devices, recover=True) as runner:
+        with faults.inject(*[faults.lose(d.name, after=2) for d in platform.compute_devices]):
+            for turn in range(3):
+                inputs = {f"x{n}": np.arange(64, dtype=DTYPE) + turn * n for n in range(3)}
+                run = runner.run(inputs)
+                check(run, graph, sequential(graph, inputs))
+        assert {lane.device for lane in runner.plan.lanes} == {"host"}
+
+
 def test_with_no_device_left_what_was_complete_can_still_be_read() -> None:
     platform, devices = live_on(None)
     graph = TaskGraph("nothing left")
@@ -218,7 +250,7 @@ def test_with_no_device_left_what_was_complete_can_still_be_read() -> None:
     late = graph.array("late", data=np.ones(64, DTYPE))
     graph.host(lambda y: np.multiply(y, 5, out=y), name="first", y=early.update())
     for index in range(3):
-        graph.kernel(MIX, name=f"mix{index}", x=early, y=late, a=index)
+        graph.kernel(SPIN, name=f"spin{index}", y=late, turns=index)
     plan = plan_on(graph, platform.select(["cpu"]), "cpu")
     with faults.inject(faults.lose("cpu", after=2)), execute(plan, graph, devices, recover=True) as run:
         with pytest.raises(TaskFailedError):
@@ -265,12 +297,15 @@ def test_cancelled_runs_are_not_recovered() -> None:
         run.close()
 
 
-def test_the_number_of_recoveries_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_recoveries_is_bounded() -> None:
     platform, devices = live_on(None)
-    graph = braid()
+    graph = TaskGraph("for devices only")
+    y = graph.array("y", data=np.ones(1, DTYPE))
+    for index in range(8):
+        graph.kernel(SPIN, name=f"mix{index}", y=y, turns=1)
     with (
         faults.inject(faults.fail_submission(5, times=10_000)) as seen,
-        execute(spread(graph, platform), graph, devices, recover=True) as run,
+        execute(plan_on(graph, platform, "cpu"), graph, devices, recover=True) as run,
     ):
         with pytest.raises(TaskFailedError):
             run.wait(DEADLINE_S)
