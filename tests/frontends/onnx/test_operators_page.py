@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/onnx-operators.md says what the importers and the node tests say."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_the_page_is_up_to_date() -> None:
+    found = importlib.util.spec_from_file_location("onnx_operators", ROOT / "tools" / "onnx_operators.py")
+    assert found is not None and found.loader is not None
+    tool = importlib.util.module_from_spec(found)
+    found.loader.exec_module(tool)
+    text = tool.PAGE.read_text(encoding="utf-8")
+    if f"onnx {onnx.__version__};" not in text:
+        pytest.skip(f"the page was made with another version of onnx than {onnx.__version__}, which has other tests")
+    assert text == tool.page(), "run tools/onnx_operators.py"

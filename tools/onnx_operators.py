@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write docs/onnx-operators.md: which operators are taken, what does them, and which of onnx's node tests pass.
+
+Usage: ``python tools/onnx_operators.py`` writes the page; with ``--check`` it ends with 1 if the page is out of date.
+The tests of ``tests/frontends/onnx/test_node_conformance.py`` hold that every test that is counted here passes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "onnx-operators.md"
+
+_HEAD = """% Made by tools/onnx_operators.py from the importers and the node tests that ship with onnx {version}; run it again.
+
+# ONNX operators
+
+Models of opset 7 to 21 of ONNX's own operators are taken. The package `onnx` ships tests of its operators: {total:,}
+in version {version}. {passed:,} of them are within what is claimed here, and **all of these pass**: by the road that a
+user's model takes (read, import, rewrite, plan, run) on the CPU device, some of them on the FPGA emulator, too, and as
+networks evaluated by the host. A test of a newer opset counts where its operators are the same in opset 21 but for
+element types ({restamped:,} of them). In {known:,} tests nothing is left to run, since what is given is constants, or
+values that shapes follow from. Tolerances, relative and absolute: {tolerances};
+whole numbers and truth values must be equal.
+
+- **device**: operations of this project do it, on every SYCL device.
+- **beforehand**: it is done while the model is loaded: what it gives follows from shapes and constants.
+- **host**: the host does it with onnx's own reference implementation, which is slow. Loading such a model warns
+  (`HostOperatorWarning`) and says which nodes. Any other operator of ONNX's own that the reference implementation
+  knows is done so, too, if the shapes of its results follow from the shapes of what it is given. Where they follow
+  from values ("constants only"), all it is given must be known when the model is loaded.
+
+A shape that follows from the *value* of an input is settled when the model is loaded: that input's value has to be
+given. In tests such inputs are given so.
+"""
+
+
+def page() -> str:
+    """Return the page as Markdown."""
+    sys.path.insert(0, str(ROOT / "tests" / "frontends" / "onnx"))
+    import node_cases
+    import onnx
+
+    tested: Counter[str] = Counter()
+    on_host: defaultdict[str, Counter[bool]] = defaultdict(Counter)
+    refused: Counter[str] = Counter()
+    passed = restamped = known = 0
+    for case in node_cases.cases():
+        reason = node_cases.out_of_scope(case)
+        if reason is not None:
+            refused[reason] += 1
+            continue
+        passed += 1
+        restamped += case.restamped
+        given = node_cases.named(case, next(case.data())[0])
+        _, network = node_cases.prepared(case, given)
+        known += not network.nodes
+        done = {label.split(" ", 1)[0] for node in network.nodes if node.kind == "reference" for label in node.origin}
+        for operator in case.operators:
+            tested[operator] += 1
+            on_host[operator][operator in done] += 1
+    tolerances = ", ".join(
+        f"{dtype} {relative:g} and {absolute:g}" for dtype, (relative, absolute) in node_cases.TOLERANCES.items()
+    )
+    head = _HEAD.format(
+        version=onnx.__version__,
+        total=passed + sum(refused.values()),
+        passed=passed,
+        restamped=restamped,
+        known=known,
+        tolerances=tolerances,
+    )
+    return "\n".join([head, *_table(tested, on_host), "", *_refused(refused)]) + "\n"
+
+
+def _table(tested: Counter[str], on_host: dict[str, Counter[bool]]) -> Iterator[str]:
+    from syclsched.frontends.onnx.importing.control import CONTROL
+    from syclsched.frontends.onnx.importing.driver import load_families
+    from syclsched.frontends.onnx.importing.registry import operators
+
+    load_families()
+    ours = set(operators())
+    yield "| Operator | Done by | Node tests passed |"
+    yield "|---|---|---:|"
+    for operator in sorted(ours | set(CONTROL) | set(tested)):
+        by = on_host.get(operator, Counter())
+        if operator in _BEFOREHAND:
+            how = "beforehand"
+        elif operator in CONTROL:
+            how = "beforehand" + (", else host" if by[True] or operator in ("If", "Loop") else "")
+        elif operator in ours:
+            how = "device" + (", some forms host" if by[True] else "")
+        else:
+            how = "host" if by[True] else "host, constants only"
+        yield f"| {operator} | {how} | {tested[operator]} |"
+
+
+_BEFOREHAND = frozenset({"Constant", "Shape", "Size", "Range", "Identity"})
+
+
+def _refused(reasons: Counter[str]) -> Iterator[str]:
+    yield "## Out of scope"
+    yield ""
+    yield "| Tests | Why |"
+    yield "|---:|---|"
+    for reason, count in sorted(reasons.items(), key=lambda item: (-item[1], item[0])):
+        yield f"| {count} | {reason} |"
+
+
+def main() -> int:
+    """Write the page, or compare it."""
+    made = page()
+    if "--check" in sys.argv[1:]:
+        if PAGE.read_text(encoding="utf-8") != made:
+            print(f"{PAGE} is out of date: run tools/onnx_operators.py", file=sys.stderr)
+            return 1
+        return 0
+    PAGE.write_text(made, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
