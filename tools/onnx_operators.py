@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "onnx-operators.md"
 
-_HEAD = """% Made by tools/onnx_operators.py from the importers and the node tests that ship with onnx {version}; run it again.
+_HEAD = """% Made by tools/onnx_operators.py from the importers and the node tests of onnx {version}; run it again.
 
 # ONNX operators
 
