@@ -63,7 +63,7 @@ def is_empty(signature: Signature) -> bool:
 
 
 def implementation(
-    describe: Describe, *, efficiency: float, dtypes: tuple[str, ...] = ("float32",), revision: str = "1"
+    describe: Describe, *, efficiency: float, dtypes: tuple[str, ...] = ("float32",), revision: str = "2"
 ) -> Implementation:
     """Return the implementation whose signatures are described so.
 
