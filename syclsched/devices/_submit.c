@@ -6,6 +6,7 @@
  * command's event has completed, except for scalars and lists, which are read during the call.
  */
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -28,13 +29,44 @@ static void keep(struct event *slot, const struct event *made)
     __atomic_store_n(&slot->event, made->event, __ATOMIC_RELEASE);
 }
 
+int32_t syclsched_call(const struct command *command, ref event, int *assigned)
+{
+    typedef int32_t function(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
+    /* A SYCL event is a shared pointer: two words. */
+    uint64_t words[CALL_WORDS], before[2], after[2];
+    memcpy(words, command->words, sizeof words);
+    if (event) {
+        words[command->event_word] = (uint64_t)(uintptr_t)event;
+        memcpy(before, event, sizeof before);
+    }
+    int32_t status = ((function *)command->function)(words[0], words[1], words[2], words[3], words[4], words[5]);
+    *command->returned = status;
+    if (event)
+        memcpy(after, event, sizeof after);
+    *assigned = event && memcmp(before, after, sizeof before) != 0;
+    return status;
+}
+
+/* Wait for what was submitted last to a lane, if what comes next is done by others: threads of SYCL's on one side, which
+ * know nothing of what the native queue has, and the native queue on the other. SYCL itself would take ten times as long
+ * to hand over from one to the other. */
+static void change_over(struct lane *lane, int to_call)
+{
+    if (!lane->apart || !lane->last || lane->last_is_call == to_call)
+        return;
+    const struct lane *from = lane->last_is_call ? lane->apart : lane;
+    if (from->way->status(from, lane->last) == 0)
+        from->way->wait(from, lane->last);
+    lane->last = NULL;
+}
+
 /* Submit `count` commands in order. Returns how many were submitted: fewer if one was refused or `stop` was set.
  *
  * events: by slot; null for what has completed or has no event. Written at each command's slot.
  * submit_ns: by position, the monotonic clock just before each submission.
  * made: every event in the order of submission, fences included: up to twice `count`. *made_count is set.
  */
-int64_t syclsched_submit(const struct lane *lanes, int64_t lanes_count, const struct command *const *commands,
+int64_t syclsched_submit(struct lane *lanes, int64_t lanes_count, const struct command *const *commands,
                          int64_t count, struct event *events, int64_t *submit_ns, struct event *made,
                          int64_t *made_count, const volatile int32_t *stop)
 {
@@ -42,7 +74,9 @@ int64_t syclsched_submit(const struct lane *lanes, int64_t lanes_count, const st
     int64_t done = 0;
     for (; done < count && !*stop; ++done) {
         const struct command *command = commands[done];
-        const struct lane *lane = &lanes[command->lane];
+        struct lane *whole = &lanes[command->lane];
+        int is_kernel = command->kind == RANGE || command->kind == ND_RANGE, is_call = command->kind == CALL;
+        const struct lane *lane = is_call && whole->apart ? whole->apart : whole;
         ref usual[USUAL_WAITS];
         ref *depends = usual;
         size_t unfinished = 0;
@@ -51,11 +85,16 @@ int64_t syclsched_submit(const struct lane *lanes, int64_t lanes_count, const st
             break;
         for (size_t i = 0; i < command->waits_count; ++i) {
             const struct event *waited = &events[command->waits[i]];
-            if (waited->event && waited->lane->way->status(waited->lane, waited->event) == 0)
+            if (!waited->event || waited->lane->way->status(waited->lane, waited->event) != 0)
+                continue;
+            if (lane != whole || waited->lane->way != lane->way)
+                waited->lane->way->wait(waited->lane, waited->event);
+            else
                 depends[unfinished++] = waited->event;
         }
+        change_over(whole, is_call);
         int fenced = 1;
-        if ((command->kind == RANGE || command->kind == ND_RANGE) && (int64_t)unfinished > lane->longest_list) {
+        if ((is_kernel && (int64_t)unfinished > lane->longest_list) || (is_call && unfinished)) {
             ref fence = lane->way->fence(lane, depends, unfinished);
             fenced = fence != NULL;
             if (fenced)
@@ -69,6 +108,8 @@ int64_t syclsched_submit(const struct lane *lanes, int64_t lanes_count, const st
             break;
         made[made_here++] = (struct event){event, lane, command->slot};
         keep(&events[command->slot], &made[made_here - 1]);
+        whole->last = whole->apart ? event : NULL;
+        whole->last_is_call = is_call;
     }
     for (int64_t i = 0; i < lanes_count; ++i)
         if (lanes[i].way)
@@ -77,17 +118,24 @@ int64_t syclsched_submit(const struct lane *lanes, int64_t lanes_count, const st
     return done;
 }
 
-/* Wait for events one after another. To wait for whole queues (clFinish) is cheaper, and does not always come back. */
-void syclsched_wait(const struct event *events, int64_t count)
-{
-    for (int64_t i = 0; i < count; ++i)
-        events[i].lane->way->wait(events[i].lane, events[i].event);
-}
-
 /* Return 1 if an event has completed, 0 if not yet, a negative number if what it stands for failed. */
 int32_t syclsched_status(const struct event *event)
 {
     return event->lane->way->status(event->lane, event->event);
+}
+
+/* Wait for events one after another. To wait for whole queues (clFinish) is cheaper, and does not always come back.
+ *
+ * Where libraries are called the last comes first, and what has completed by then is not waited for: each wait for one of
+ * their events costs some 80 us in which nothing goes on. */
+void syclsched_wait(const struct event *events, int64_t count)
+{
+    for (int64_t i = count - 1; i >= 0; --i)
+        if (events[i].lane->calls && syclsched_status(&events[i]) == 0)
+            events[i].lane->way->wait(events[i].lane, events[i].event);
+    for (int64_t i = 0; i < count; ++i)
+        if (!events[i].lane->calls)
+            events[i].lane->way->wait(events[i].lane, events[i].event);
 }
 
 /* Return how many of some things of one lane, by slot and in order, have completed, with their times; in order, so that
@@ -145,4 +193,4 @@ void syclsched_wake(ref event, int32_t status, void *descriptor)
 }
 
 /* Raised whenever a structure or function here changes, so that an older build is never called. */
-const int64_t syclsched_submit_version = 7;
+const int64_t syclsched_submit_version = 8;

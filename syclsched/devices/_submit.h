@@ -12,7 +12,9 @@
 
 typedef void *ref;
 
-enum kind { FENCE = 0, RANGE = 1, ND_RANGE = 2, COPY = 3 };
+enum kind { FENCE = 0, RANGE = 1, ND_RANGE = 2, COPY = 3, CALL = 4 };
+
+enum { CALL_WORDS = 6 };
 
 struct command {
     int64_t kind;
@@ -30,6 +32,10 @@ struct command {
     void *to;
     const void *from;
     size_t nbytes;
+    ref function;            /* of a call: int32_t (*)(words), 0 if all went well */
+    const uint64_t *words;   /* CALL_WORDS of them */
+    int64_t event_word;      /* the one that takes the address of a SYCL event for it to assign; -1 if none does */
+    int32_t *returned;       /* what it returned last */
 };
 
 struct lane;
@@ -55,6 +61,11 @@ struct lane {
     void *scratch_to;         /* two bytes of device memory for fences */
     const void *scratch_from;
     int64_t longest_list;     /* a kernel with more unfinished events than this goes behind a fence */
+    int64_t calls;            /* whether functions of libraries submit to it */
+    const struct lane *apart; /* the same queue by SYCL's way, if that does what functions submit by threads of its own */
+    ref last;                 /* with such a one: the event of what was submitted last */
+    int64_t last_is_call;
+    int64_t timed;            /* of that one: whether each call is waited for, so that it is known when it ended */
 };
 
 /* An event, and where it comes from. */
@@ -64,7 +75,12 @@ struct event {
     int64_t slot; /* of the command it was made for */
 };
 
+/* Calls a function, which submits to the queue behind a lane. Returns 0 if that went well, and whether it has assigned the
+ * SYCL event it was given, if it was given one. */
+int32_t syclsched_call(const struct command *command, ref event, int *assigned);
+
 extern const struct way syclsched_way_dpctl;
 extern const struct way syclsched_way_opencl;
+extern const struct way syclsched_way_apart;
 
 #endif

@@ -18,6 +18,7 @@ struct functions {
     void (*delete)(ref event);
     uint64_t (*start_ns)(ref event);
     uint64_t (*end_ns)(ref event);
+    ref (*new_event)(void);
 };
 
 static const struct functions *of(const struct lane *lane)
@@ -28,6 +29,21 @@ static const struct functions *of(const struct lane *lane)
 static ref fence(const struct lane *lane, const ref *depends, size_t count)
 {
     return of(lane)->memcpy(lane->queue, lane->scratch_to, lane->scratch_from, 1, depends, count);
+}
+
+/* Behind a function that gives no event, a fence stands for it. */
+static ref call(const struct lane *lane, const struct command *command)
+{
+    ref event = command->event_word >= 0 ? of(lane)->new_event() : NULL;
+    int assigned = 0;
+    if (command->event_word >= 0 && !event)
+        return NULL;
+    int32_t status = syclsched_call(command, event, &assigned);
+    if (status == 0 && assigned)
+        return event;
+    if (event)
+        of(lane)->delete(event);
+    return status == 0 ? fence(lane, NULL, 0) : NULL;
 }
 
 static ref submit(const struct lane *lane, const struct command *command, const ref *depends, size_t count)
@@ -42,6 +58,8 @@ static ref submit(const struct lane *lane, const struct command *command, const 
                                          command->dimensions, depends, count);
     case COPY:
         return of(lane)->memcpy(lane->queue, command->to, command->from, command->nbytes, depends, count);
+    case CALL:
+        return call(lane, command);
     default:
         return fence(lane, depends, count);
     }

@@ -19,6 +19,7 @@ enum {
     CL_EVENT_COMMAND_EXECUTION_STATUS = 0x11D3,
     CL_PROFILING_COMMAND_START = 0x1282,
     CL_PROFILING_COMMAND_END = 0x1283,
+    CL_INVALID_OPERATION = -59,
     UNKNOWN_STATUS = -9999
 };
 
@@ -34,6 +35,9 @@ struct functions {
     cl_int (*wait)(cl_uint count, const ref *events);
     cl_int (*release)(ref event);
     cl_int (*profiling_info)(ref event, cl_uint name, size_t size, void *value, size_t *size_ret);
+    ref (*new_sycl_event)(void);
+    void (*delete_sycl_event)(ref event);
+    ref (*native_event)(ref event); /* of a SYCL event; to be released */
 };
 
 static const struct functions *of(const struct lane *lane)
@@ -91,6 +95,24 @@ static ref fence(const struct lane *lane, const ref *depends, size_t count)
     return copy(lane, lane->scratch_to, lane->scratch_from, 1, depends, count);
 }
 
+/* The function submits to the SYCL queue, and so to the native one behind it, which is in order. Behind a function that
+ * gives no event, a fence stands for it. */
+static ref call(const struct lane *lane, const struct command *command)
+{
+    ref event = command->event_word >= 0 ? of(lane)->new_sycl_event() : NULL, native = NULL;
+    int assigned = 0;
+    if (command->event_word >= 0 && !event)
+        return NULL;
+    int32_t status = syclsched_call(command, event, &assigned);
+    if (status == 0 && assigned)
+        native = of(lane)->native_event(event);
+    if (event)
+        of(lane)->delete_sycl_event(event);
+    if (status != 0)
+        return NULL;
+    return native ? native : fence(lane, NULL, 0);
+}
+
 static ref submit(const struct lane *lane, const struct command *command, const ref *depends, size_t count)
 {
     switch (command->kind) {
@@ -99,6 +121,8 @@ static ref submit(const struct lane *lane, const struct command *command, const 
         return kernel(lane, command, depends, count);
     case COPY:
         return copy(lane, command->to, command->from, command->nbytes, depends, count);
+    case CALL:
+        return call(lane, command);
     default:
         return fence(lane, depends, count);
     }
@@ -151,6 +175,8 @@ static int32_t perform(const struct lane *lane, const struct command *command)
         return of(lane)->enqueue_copy(lane->queue, 1, command->to, command->from, command->nbytes, 0, NULL, NULL);
     if (command->kind == FENCE)
         return CL_SUCCESS;
+    if (command->kind == CALL) /* it would submit to another queue */
+        return CL_INVALID_OPERATION;
     size_t global[3], local[3], last = command->dimensions - 1;
     for (size_t d = 0; d < command->dimensions; ++d) {
         global[d] = command->global[last - d];

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
-from syclsched.devices.commands import Command
+from syclsched.devices.commands import CallCommand, Command
 from syclsched.devices.submission_loop import SubmissionLoop
 
 Times = np.ndarray[Any, np.dtype[np.int64]]
@@ -58,6 +59,13 @@ class CommandList:
         several = {c.slot for c in self.commands if len(c.parts) > 1}
         self._sequences = [(slot, i) for i, slot in enumerate(self.slots) if slot in several]
         self._events: tuple[Any, Any] | None = None
+        #: Positions of commands that are calls, by lane; all positions of such lanes.
+        self._calls = {n for n, c in enumerate(self.commands) if isinstance(c.parts[-1], CallCommand)}
+        lanes = {self.commands[n].parts[-1].lane for n in self._calls}
+        self._on_lane = {
+            lane: [n for n, c in enumerate(self.commands) if c.parts[-1].lane == lane] for lane in sorted(lanes)
+        }
+        self._waited_ns = 0
         self._waited = self._waited_parts = 0
         self.fences = self.done = 0
 
@@ -138,6 +146,7 @@ class CommandList:
         """Wait for everything that was submitted, or for these portions of it, one after another, without the GIL."""
         for portion in list(self._portions) if portions is None else portions:
             self._loop.wait_for(*portion)
+        self._waited_ns = time.monotonic_ns()
 
     def submit_ns(self) -> Times:
         """Return the host's clock at the submission for each of `slots`, all of which were submitted."""
@@ -147,15 +156,36 @@ class CommandList:
     def times(self) -> tuple[Times, Times]:
         """Return start and end for each of `slots`, on its device's clock; all of them must have completed.
 
-        What is done by one submission is taken to share its time equally, one after another.
+        What is done by one submission is taken to share its time equally, one after another. So are calls of libraries
+        of which it is not known when each has ended: they share the time until something on their lane is known.
         """
         if self._events is None:
             begun = [slot for slot, first in self._sequences]
             self._events = self._loop.listed([c.slot for c in self.commands]), self._loop.listed_first(begun)
-        start_ns, end_ns = (times[self._commands_of] for times in self._loop.times_listed(self._events[0]))
+        by_command = self._loop.times_listed(self._events[0])
+        if self._calls:
+            self._share_out(*by_command)
+        start_ns, end_ns = (times[self._commands_of] for times in by_command)
         if self._sequences:
-            start_ns[[position for _, position in self._sequences]] = self._loop.times_listed(self._events[1])[0]
+            begun_ns = self._loop.times_listed(self._events[1])[0]
+            start_ns[[position for _, position in self._sequences]] = begun_ns
         position, count = self._shared.T
         share_ns = (end_ns - start_ns) // count
         start_ns = start_ns + position * share_ns
         return start_ns, np.where(position + 1 < count, start_ns + share_ns, end_ns)
+
+    def _share_out(self, start_ns: Times, end_ns: Times) -> None:
+        """Fill in the times of calls of which only the beginning is known, by command."""
+        for positions in self._on_lane.values():
+            before_ns, waiting = 0, list[int]()
+            for n in [*positions, -1]:
+                if n in self._calls and start_ns[n] == end_ns[n]:
+                    waiting.append(n)
+                    continue
+                if waiting:
+                    first_ns = max(before_ns, int(start_ns[waiting[0]]))
+                    last_ns = max(first_ns, self._waited_ns if n < 0 else int(start_ns[n]))
+                    bounds = np.linspace(first_ns, last_ns, len(waiting) + 1).astype(np.int64)
+                    start_ns[waiting], end_ns[waiting] = bounds[:-1], bounds[1:]
+                    waiting.clear()
+                before_ns = int(end_ns[n])

@@ -27,6 +27,10 @@ class CommandStructure(ctypes.Structure):
         ("to", ctypes.c_void_p),
         ("source", ctypes.c_void_p),
         ("nbytes", ctypes.c_size_t),
+        ("function", ctypes.c_void_p),
+        ("words", ctypes.c_void_p),
+        ("event_word", ctypes.c_int64),
+        ("returned", ctypes.c_void_p),
     ]
 
 
@@ -60,6 +64,48 @@ class Command:
         """Return what does the same in as many commands as there are slots."""
         return (self,)
 
+    @property
+    def refusal(self) -> str | None:
+        """What a library said when it refused its part of the work last; None if it did not."""
+        return None
+
+
+class CallCommand(Command):
+    """The call of a library's function.
+
+    Parameters
+    ----------
+    structure : CommandStructure
+        As C has it.
+    kept : tuple
+        What it points to.
+    returned : ctypes.c_int32
+        Where C puts what the function returned.
+    explain : callable or None
+        Turns that into what went wrong.
+    """
+
+    __slots__ = ("_explain", "_returned")
+
+    def __init__(
+        self,
+        structure: CommandStructure,
+        kept: tuple[Any, ...],
+        returned: ctypes.c_int32,
+        explain: Callable[[int], str] | None,
+    ) -> None:
+        super().__init__(structure, kept)
+        self._returned = returned
+        self._explain = explain
+
+    @property
+    def refusal(self) -> str | None:
+        """What went wrong when it was called last; None if nothing did."""
+        status = int(self._returned.value)
+        if status == 0:
+            return None
+        return f"status {status}" if self._explain is None else f"{self._explain(status)} (status {status})"
+
 
 class CommandSequence(Command):
     """Several submissions of one instruction, one after another on its lane.
@@ -82,6 +128,11 @@ class CommandSequence(Command):
     def parts(self) -> tuple[Command, ...]:
         """What is submitted, in order."""
         return self._parts
+
+    @property
+    def refusal(self) -> str | None:
+        """What a library said when it refused one of the parts."""
+        return next((said for part in self._parts if (said := part.refusal) is not None), None)
 
 
 class JointCommand(Command):

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from syclsched.devices.arguments import BoundArray, flatten_scalar, scalar_dtype
 from syclsched.devices.fences import submit_fence
-from syclsched.errors import ExecutionError
-from syclsched.model.operation import OpenCLSource, Operation, Scalar, Signature, SpirvModule
+from syclsched.errors import ExecutionError, SyclschedError
+from syclsched.model.operation import NativeCall, OpenCLSource, Operation, Scalar, Signature, SpirvModule
 
 #: What is bound: a ``dpctl.tensor.usm_ndarray``, or a `BoundArray` of one.
 Argument = Any
@@ -106,6 +106,34 @@ class LibrarySubmission:
     call: Callable[[Any, Mapping[str, Argument], list[Any]], Any]
     arguments: Mapping[str, Argument]
     where: str
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the compiled loop can call the library."""
+        return hasattr(self.call, "native")
+
+    def native(self, queue: Any) -> NativeCall:
+        """Return what the compiled loop calls instead; only if `is_native`.
+
+        Parameters
+        ----------
+        queue : dpctl.SyclQueue
+            The in-order queue it is to submit to.
+
+        Raises
+        ------
+        ExecutionError
+            If the implementation cannot make it.
+        """
+        try:
+            made = self.call.native(queue, self.arguments)  # type: ignore[attr-defined]
+        except SyclschedError:
+            raise
+        except Exception as error:
+            raise ExecutionError(f"native() failed: {type(error).__name__}: {error}", where=self.where) from error
+        if not isinstance(made, NativeCall):
+            raise ExecutionError(f"native() returned {type(made).__name__}, not a NativeCall", where=self.where)
+        return made
 
     def submit(self, queue: Any, depends: list[Any]) -> Any:
         """Let the library submit; see `Submission.submit`."""
@@ -320,3 +348,10 @@ def submits_itself(executable: Executable) -> bool:
     if isinstance(executable, SequenceExecutable):
         return any(submits_itself(step) for step, _ in executable.steps)
     return isinstance(executable, LibraryExecutable)
+
+
+def needs_python(executable: Executable) -> bool:
+    """Return whether an executable, or a part of it, calls a library that only Python can call."""
+    if isinstance(executable, SequenceExecutable):
+        return any(needs_python(step) for step, _ in executable.steps)
+    return isinstance(executable, LibraryExecutable) and not hasattr(executable.call, "native")

@@ -17,7 +17,7 @@ Verdict = Literal["pass", "refuse", "skip", "spoil"]
 SubmissionKind = Literal["kernel", "copy", "fence"]
 
 #: As of kinds of the compiled loop: fence, range, nd-range, copy.
-_KINDS: tuple[SubmissionKind, ...] = ("fence", "kernel", "kernel", "copy")
+_KINDS: tuple[SubmissionKind, ...] = ("fence", "kernel", "kernel", "copy", "kernel")
 _FENCE = 0
 
 

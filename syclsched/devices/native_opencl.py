@@ -18,6 +18,7 @@ from typing import Any
 from syclsched.devices.submission_library import SWITCH, table
 
 _OPENCL = "libOpenCL.so.1"
+_INTERFACE = "libDPCTLSyclInterface.so.0"
 #: The major versions whose binary interface has these functions.
 _SYCL = ("libsycl.so.7", "libsycl.so.8")
 _QUEUE_NATIVE = "_ZNK4sycl3_V15queue9getNativeERi"
@@ -38,6 +39,7 @@ _KERNEL_PROGRAM = 0x1194
 _COMPLETE = 0
 
 #: In the order of ``struct functions`` of ``_submit_opencl.c``; those of an extension are found for each platform.
+#: Three of SYCL's follow.
 _FUNCTIONS = (
     "clEnqueueNDRangeKernel",
     "clEnqueueMemcpyINTEL",
@@ -70,7 +72,7 @@ class NativeOpenCL:
         self._event_native = _function(sycl, _EVENT_NATIVE, pointer, pointer)
         self._make_event = _function(sycl, _MAKE_EVENT, pointer, pointer, ctypes.c_size_t, pointer, number)
         self._new = _function(_loaded("libstdc++.so.6"), _OPERATOR_NEW, pointer, ctypes.c_size_t)
-        self._delete_event = _function(_loaded("libDPCTLSyclInterface.so.0"), "DPCTLEvent_Delete", None, pointer)
+        self._delete_event = _function(_loaded(_INTERFACE), "DPCTLEvent_Delete", None, pointer)
         info = (number, pointer, ctypes.c_uint32, ctypes.c_size_t, pointer, pointer)
         self._queue_info = _function(opencl, "clGetCommandQueueInfo", *info)
         self._device_info = _function(opencl, "clGetDeviceInfo", *info)
@@ -81,6 +83,11 @@ class NativeOpenCL:
         self._create_kernel = _function(opencl, "clCreateKernel", pointer, pointer, ctypes.c_char_p, pointer)
         self._create_queue = _function(
             opencl, "clCreateCommandQueueWithProperties", pointer, pointer, pointer, pointer, pointer
+        )
+        #: The last functions of the tables, which no platform has.
+        self._of_sycl = (
+            *table(_loaded(_INTERFACE), ("DPCTLEvent_Create", "DPCTLEvent_Delete")),
+            *table(sycl, (_EVENT_NATIVE,)),
         )
         self._release_kernel = _function(opencl, "clReleaseKernel", number, pointer)
         self._release_queue = _function(opencl, "clReleaseCommandQueue", number, pointer)
@@ -271,6 +278,7 @@ class NativeOpenCL:
             else:
                 address = table(self._opencl, (name,))[0]
             addresses.append(address)
+        addresses += self._of_sycl
         return (ctypes.c_void_p * len(addresses))(*addresses)
 
 

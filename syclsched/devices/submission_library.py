@@ -14,7 +14,7 @@ from syclsched.oneapi.built import find_submission_loop
 SWITCH = "SYCLSCHED_NATIVE"
 
 #: Of the structures and functions, as the C sources have it.
-VERSION = 7
+VERSION = 8
 
 #: As dpctl's own modules load it.
 _INTERFACE = "libDPCTLSyclInterface.so.0"
@@ -28,6 +28,7 @@ _FUNCTIONS = (
     "DPCTLEvent_Delete",
     "DPCTLEvent_GetProfilingInfoStart",
     "DPCTLEvent_GetProfilingInfoEnd",
+    "DPCTLEvent_Create",
 )
 
 
@@ -53,6 +54,7 @@ class Library:
             raise ValueError(f"{path} is of another version")
         self._dpctl = table(interface, _FUNCTIONS)
         self.dpctl_way = _address_in(loaded, "syclsched_way_dpctl")
+        self.apart_way = _address_in(loaded, "syclsched_way_apart")
         self.opencl_way = _address_in(loaded, "syclsched_way_opencl")
         #: Given to OpenCL as an event's callback, with an eventfd to add to.
         self.wake = _address_in(loaded, "syclsched_wake")

@@ -12,12 +12,16 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from syclsched.devices import faultpoints
-from syclsched.devices.commands import Batch, Command, CommandSequence, CommandStructure
+from syclsched.devices.commands import Batch, CallCommand, Command, CommandSequence, CommandStructure
 from syclsched.devices.executables import KernelSubmission
 from syclsched.devices.fences import must_fence, scratch_for
 from syclsched.devices.native_opencl import NativeOpenCL, load_native, sycl_event_at
 from syclsched.devices.submission_library import Library
 from syclsched.errors import DeviceError, ExecutionError
+from syclsched.model.operation import NativeCall
+
+#: Machine words that a library's function is called with.
+_CALL_WORDS = 6
 
 #: With more unfinished events than this, a kernel goes behind a fence instead of taking a long list.
 LONGEST_LIST = 8
@@ -25,7 +29,7 @@ LONGEST_LIST = 8
 #: The status of what was said to have failed by `SubmissionLoop.fail`: OpenCL's CL_OUT_OF_RESOURCES.
 INJECTED = -5
 
-_FENCE, _RANGE, _ND_RANGE, _COPY = range(4)
+_FENCE, _RANGE, _ND_RANGE, _COPY, _CALL = range(5)
 
 # DPCTLKernelArgType of dpctl 0.17.
 _VOID_PTR = 10
@@ -50,6 +54,11 @@ class _Lane(ctypes.Structure):
         ("scratch_to", ctypes.c_void_p),
         ("scratch_from", ctypes.c_void_p),
         ("longest_list", ctypes.c_int64),
+        ("calls", ctypes.c_int64),
+        ("apart", ctypes.c_void_p),
+        ("last", ctypes.c_void_p),
+        ("last_is_call", ctypes.c_int64),
+        ("timed", ctypes.c_int64),
     ]
 
 
@@ -79,7 +88,9 @@ class SubmissionLoop:
         self._queues = queues
         self._devices = devices or {}
         self._injected: set[int] = set()
-        self._lanes = (_Lane * (max(queues, default=-1) + 1))()
+        # The second half is for lanes as SYCL has them, where work goes to their native queues otherwise.
+        self._lanes_count = max(queues, default=-1) + 1
+        self._lanes = (_Lane * (2 * self._lanes_count))()
         for index, queue in queues.items():
             to, source = scratch_for(queue)
             self._lanes[index] = _Lane(
@@ -215,19 +226,84 @@ class SubmissionLoop:
         )
         return Command(structure, (submission, values, types, listed, own))
 
-    def sequence(self, slot: int, lane: int, waits: Sequence[int], submissions: Sequence[KernelSubmission]) -> Command:
-        """Return the command of several kernels, at least one, of which only the first waits.
+    def call(self, slot: int, lane: int, waits: Sequence[int], call: NativeCall) -> Command:
+        """Return the command of a function of a library's that submits to the lane's queue.
 
         Parameters
         ----------
         slot, lane, waits
             As for `kernel`.
-        submissions : sequence of KernelSubmission
+        call : NativeCall
+            The function and what it is called with.
+
+        Raises
+        ------
+        ExecutionError
+            If it is given more words than it can be, or none of them is where it says the event is.
+        """
+        if len(call.arguments) > _CALL_WORDS or not -1 <= (-1 if call.event is None else call.event) < _CALL_WORDS:
+            raise ExecutionError(f"a native call takes at most {_CALL_WORDS} words", where=f"instruction {slot}")
+        if call.event is None:  # a fence before says when it may start, the one behind it when it has ended
+            return CommandSequence(
+                slot, (self.fence(self._slots + slot, lane, waits), self._call(slot, lane, (), call))
+            )
+        return self._call(slot, lane, waits, call)
+
+    def _call(self, slot: int, lane: int, waits: Sequence[int], call: NativeCall) -> Command:
+        listed, returned = self._waits(waits), ctypes.c_int32()
+        self._lanes[lane].calls = 1
+        if self._native is not None and lane in self._native_queues and not call.on_queue:
+            self._part(lane)
+        words = (ctypes.c_uint64 * _CALL_WORDS)(*[word % (1 << 64) for word in call.arguments])
+        structure = CommandStructure(_CALL, lane, slot, ctypes.addressof(listed), len(listed))
+        structure.function, structure.words = call.function, ctypes.addressof(words)
+        structure.event_word = -1 if call.event is None else call.event
+        structure.returned = ctypes.addressof(returned)
+        return CallCommand(structure, (call, listed, words), returned, call.explain)
+
+    def _part(self, lane: int) -> None:
+        """Have calls on a lane go to the SYCL queue and all else to the native one, with waits between them."""
+        apart, queue = self._lanes[self._lanes_count + lane], self._queues[lane]
+        apart.way, apart.functions = self._library.apart_way, self._library.dpctl_functions
+        apart.queue, apart.calls = queue.addressof_ref(), 1
+        apart.scratch_to, apart.scratch_from = self._lanes[lane].scratch_to, self._lanes[lane].scratch_from
+        self._lanes[lane].apart = ctypes.addressof(apart)
+
+    def time_calls(self, timed: bool) -> None:
+        """Have it noted from now on when calls end whose work is done elsewhere, or not: each is then waited for.
+
+        Not where there are several lanes: while one is waited for, nothing would be submitted to the others.
+        """
+        for lane in self._lanes:
+            lane.timed = timed and len(self._queues) == 1
+
+    @property
+    def blocks(self) -> bool:
+        """Whether to submit is to wait in between, because libraries' work is done elsewhere than the rest."""
+        return any(lane.apart for lane in self._lanes)
+
+    def sequence(
+        self, slot: int, lane: int, waits: Sequence[int], steps: Sequence[KernelSubmission | NativeCall]
+    ) -> Command:
+        """Return the command of several kernels and calls, at least one, of which only the first waits.
+
+        Parameters
+        ----------
+        slot, lane, waits
+            As for `kernel`.
+        steps : sequence of KernelSubmission or NativeCall
             In order.
         """
-        first = slot if len(submissions) == 1 else self._slots + slot
-        parts = [self.kernel(first, lane, waits, submissions[0])]
-        parts += [self.kernel(slot, lane, (), each) for each in submissions[1:]]
+        parts: list[Command] = []
+        for number, step in enumerate(steps):
+            first = number == 0 and len(steps) > 1
+            at, behind = self._slots + slot if first else slot, () if number else waits
+            if isinstance(step, KernelSubmission):
+                parts.append(self.kernel(at, lane, behind, step))
+            elif first and step.event is None:
+                parts += (self.fence(at, lane, behind), self._call(slot, lane, (), step))
+            else:
+                parts.append(self._call(at, lane, behind, step))
         return CommandSequence(slot, tuple(parts))
 
     def copy(self, slot: int, lane: int, waits: Sequence[int], to: Any, source: Any, nbytes: int) -> Command:
@@ -383,6 +459,8 @@ class SubmissionLoop:
         made, adopted, native = self._made, self._adopted, self._native
         self._made, self._adopted = [], []
         ctypes.memset(self._events, 0, ctypes.sizeof(self._events))
+        for lane in self._lanes:
+            lane.last = None
         self._stop.value = 0
 
         def give_back() -> None:
@@ -443,6 +521,7 @@ class SubmissionLoop:
         self._library.times(
             ctypes.byref(ctypes.c_void_p(ctypes.addressof(events))), 1, ctypes.byref(start_ns), ctypes.byref(end_ns)
         )
+        self._lanes[lane].last = None
         self._library.delete(made, made_count.value)
         return start_ns.value, end_ns.value
 
@@ -473,6 +552,9 @@ class SubmissionLoop:
         lane = (held.lane - ctypes.addressof(self._lanes)) // ctypes.sizeof(_Lane)
         if self._native is not None and lane in self._native_queues:
             return self._native.sycl_event(held.event, self._queues[lane])
+        # On a lane apart SYCL's event is the first thing in what stands for it.
+        if lane >= self._lanes_count:
+            return sycl_event_at(ctypes.c_void_p.from_address(held.event).value or 0)
         return sycl_event_at(held.event)
 
     def has_event(self, slot: int) -> bool:

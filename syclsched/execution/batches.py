@@ -12,14 +12,17 @@ from syclsched.devices.executables import (
     EmptySubmission,
     Executable,
     KernelSubmission,
+    LibrarySubmission,
     SequenceSubmission,
     Submission,
+    needs_python,
 )
 from syclsched.devices.joined import join
 from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.execution.buffers import BufferTable
 from syclsched.execution.program import Buffer, Node, Program
 from syclsched.execution.work import Work
+from syclsched.model.operation import NativeCall
 
 #: A batch ends after so many instructions, or so much predicted work: lanes should start while the rest is gathered.
 #: The first is small, and each is twice the one before.
@@ -124,9 +127,10 @@ class Commands:
         executable = self._executables.get(node.id)
         if work is None or executable is None or work.writes_nothing:
             return self._loop.fence(node.id, node.lane, node.events)
-        if not (work.implementation.is_kernel or work.implementation.kind == "sequence"):
-            return None  # it submits for itself
-        return command_of(self._loop, node.id, node.lane, node.events, self._bind(node))
+        if needs_python(executable):
+            return None
+        queue = self._queues[node.lane]
+        return command_of(self._loop, node.id, node.lane, node.events, self._bind(node), queue)
 
     def _buffer(self, buffer: Buffer) -> Any:
         found = self._buffers.early(buffer)
@@ -135,7 +139,7 @@ class Commands:
 
 
 def command_of(
-    loop: SubmissionLoop, slot: int, lane: int, waits: Sequence[int], submission: Submission
+    loop: SubmissionLoop, slot: int, lane: int, waits: Sequence[int], submission: Submission, queue: Any
 ) -> Command | None:
     """Return the command of bound work.
 
@@ -147,24 +151,35 @@ def command_of(
         As for `SubmissionLoop.kernel`.
     submission : Submission
         The work with its arguments.
+    queue : dpctl.SyclQueue
+        The lane's.
 
     Returns
     -------
     Command or None
-        None if it is not all kernels, so that Python must submit it.
+        None if it is not all kernels and native calls, so that Python must submit it.
     """
     if isinstance(submission, KernelSubmission):
         return loop.kernel(slot, lane, waits, submission)
+    if isinstance(submission, LibrarySubmission):
+        return loop.call(slot, lane, waits, submission.native(queue)) if submission.is_native else None
     if isinstance(submission, EmptySubmission):
         return loop.fence(slot, lane, waits)
     if not isinstance(submission, SequenceSubmission):
         return None
     # On a lane in order a step over no work-items is nothing at all.
     steps = [step for step in submission.steps if not isinstance(step, EmptySubmission)]
-    kernels = [step for step in steps if isinstance(step, KernelSubmission)]
     if not steps:
         return loop.fence(slot, lane, waits)
-    return loop.sequence(slot, lane, waits, kernels) if len(kernels) == len(steps) else None
+    known: list[KernelSubmission | NativeCall] = []
+    for step in steps:
+        if isinstance(step, LibrarySubmission) and step.is_native:
+            known.append(step.native(queue))
+        elif isinstance(step, KernelSubmission):
+            known.append(step)
+        else:
+            return None
+    return loop.sequence(slot, lane, waits, known)
 
 
 class Gathered:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from syclsched.devices.commands import Command
 from syclsched.devices.constants import uploaded_bytes
-from syclsched.devices.executables import Executable, submits_itself
+from syclsched.devices.executables import Executable, needs_python
 from syclsched.devices.submission_library import load_library
 from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.errors import DeadlineError, ExecutionError, MemoryLimitError, SyclschedError, TaskFailedError
@@ -215,7 +215,7 @@ class Dispatcher(Followed):
         )
         if self._loop_in_c is not None:
             queues = by_index(self.program.plan, self._queues)
-            if not any(submits_itself(executable) for executable in self._executables.values()):
+            if not any(needs_python(executable) for executable in self._executables.values()):
                 self._loop_in_c.go_native()
             self._commands = Commands(
                 self._loop_in_c, self.program, self._work, self._executables, self.buffers, queues

@@ -13,6 +13,7 @@ from syclsched.devices import faultpoints
 from syclsched.devices.command_list import CommandList
 from syclsched.devices.commands import Command
 from syclsched.devices.constants import uploaded_bytes
+from syclsched.devices.executables import submits_itself
 from syclsched.devices.joined import join_key
 from syclsched.devices.performance import LocalQueues, Performance, local_queues
 from syclsched.devices.submission_loop import SubmissionLoop
@@ -202,7 +203,9 @@ class Generation:
             raise
         nodes = [program.nodes[i.id] for _, i in plan.instructions() if i.kind not in MEMORY_KINDS]
         self._library = library
-        self._local = local_queues({lane: lanes[lane] for lane in {node.lane for node in nodes}})
+        # A library knows the lane's own queue only.
+        if not any(submits_itself(executable) for executable in executables.values()):
+            self._local = local_queues({lane: lanes[lane] for lane in {node.lane for node in nodes}})
         self._performance: Performance | None = None
         joins = self.loop.native and self._local is None
         #: What is submitted as one.

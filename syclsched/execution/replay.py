@@ -120,6 +120,7 @@ class Replay(Followed):
         self._lock = threading.RLock()
         self._submitting = self._ended = False
         self._over = False
+        self._submitted_all = threading.Event()
         self._through = self._all = False
         self._done: frozenset[int] = frozenset()
         self._batches: list[Batch] = []
@@ -133,9 +134,19 @@ class Replay(Followed):
     # --- as the dispatcher ------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Submit everything; returns when that is done."""
+        """Submit everything; returns when that is done, unless it takes as long as the run: then at once."""
         self._commands.begin()
-        self.submit_until(len(self._commands.commands))
+        self._loop.time_calls(self.recording)
+        if self._loop.blocks:
+            self._worker.post(self._submit_there)
+        else:
+            self._submit_there()
+
+    def _submit_there(self) -> None:
+        try:
+            self.submit_until(len(self._commands.commands))
+        finally:
+            self._submitted_all.set()
 
     def submit_until(self, count: int) -> None:
         """Submit what is not yet submitted of the first instructions; with the last the end of the run is awaited.
@@ -198,8 +209,8 @@ class Replay(Followed):
         self._loop.begin_again()
 
     def wait_submitted(self, number: int, timeout_s: float | None) -> bool:
-        """Return True: everything is submitted before the caller gets to ask."""
-        return True
+        """Wait until all is submitted, if that is not so before the caller gets to ask; return whether it is."""
+        return not self._loop.blocks or self._submitted_all.wait(timeout_s) or self.finished.is_set()
 
     def event(self, number: int) -> Any:
         """Return the event of an instruction, None if it has completed or was never submitted."""
@@ -260,7 +271,8 @@ class Replay(Followed):
         self.cancelled = self.cancelled or self._loop.stopped
         begun = self._commands.begun_at(done)
         if begun is not None:
-            self._refused(begun.slot, "the runtime refuses it in the middle of its steps", begun=True)
+            said = begun.refusal or "the runtime refuses it in the middle of its steps"
+            self._refused(begun.slot, said, begun=True)
         self._submit_apart(each for joint in self._commands.from_submission(done) for each in joint.apart())
 
     def _submit_apart(self, commands: Iterable[Command], *, begun: bool = False) -> None:
@@ -277,7 +289,7 @@ class Replay(Followed):
                     self.failures.done(instruction)
                 else:
                     why = "the runtime refuses it in the middle of its steps" if begun else "the runtime refuses it"
-                    self._refused(command.slot, why, begun=begun)
+                    self._refused(command.slot, command.refusal or why, begun=begun)
                 continue
             self._left_out(command.slot, begun=begun)
 

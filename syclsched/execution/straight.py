@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from syclsched.devices.executables import Executable, submits_itself
+from syclsched.devices.executables import Executable, needs_python
 from syclsched.execution.program import MEMORY_KINDS, Program
 
 
@@ -33,6 +33,6 @@ def why_not_straight(program: Program, executables: Mapping[int, Executable]) ->
         if node.completed_first:
             return f"{name!r} waits for a device of another SYCL context"
         executable = executables.get(node.id)
-        if executable is not None and submits_itself(executable):
-            return f"{name!r} is submitted by a library"
+        if executable is not None and needs_python(executable):
+            return f"{name!r} is submitted by a library that has no native call"
     return None

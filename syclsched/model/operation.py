@@ -216,12 +216,21 @@ class NativeCall:
         Whatever must stay alive for as long as it may be called, and until its work has completed.
     explain : Callable[[int], str] or None, optional
         Turns what it returned, other than 0, into what went wrong.
+    event : int or None, optional
+        Which argument takes the address of a ``sycl::event`` that the function assigns (oneDNN's ``return_event``): it
+        stands for the call's work. Without it fences are put before and behind the call, which cost more.
+    on_queue : bool, optional
+        Whether its work gets into the native queue behind the SYCL queue, as kernels do. False for host tasks, which
+        threads of the SYCL runtime's do: oneDNN's primitives on CPU devices. What follows other work on its lane is
+        then submitted once that has ended.
     """
 
     function: int
     arguments: tuple[int, ...]
     keep: Any
     explain: Callable[[int], str] | None = None
+    event: int | None = None
+    on_queue: bool = False
 
 
 #: Makes constants what an implementation wants in their place: given the signature, a queue and their values.

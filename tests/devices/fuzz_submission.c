@@ -16,7 +16,7 @@
 
 /* --- the loop ----------------------------------------------------------------------------------- */
 
-int64_t syclsched_submit(const struct lane *, int64_t, const struct command *const *, int64_t, struct event *, int64_t *,
+int64_t syclsched_submit(struct lane *, int64_t, const struct command *const *, int64_t, struct event *, int64_t *,
                          struct event *, int64_t *, const volatile int32_t *);
 void syclsched_wait(const struct event *, int64_t);
 int32_t syclsched_status(const struct event *);

@@ -188,7 +188,7 @@ class Express:
                 self._carrier.pieces_of_work[task] = work
             queue_here = self._submitter.queue(lane)
             submission = executable.bind(work.bound(lane, queue_here, self._table.__getitem__))
-            command = command_of(self._loop, task, lane, (), submission)
+            command = command_of(self._loop, task, lane, (), submission, queue_here)
         if command is None or isinstance(command, CommandSequence):
             return None
         self._kept.append(command)

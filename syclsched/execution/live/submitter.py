@@ -9,7 +9,7 @@ from itertools import takewhile
 from typing import Any
 
 from syclsched.devices.commands import Command
-from syclsched.devices.executables import Executable
+from syclsched.devices.executables import Executable, needs_python
 from syclsched.devices.submission_library import load_library
 from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.execution.batches import command_of
@@ -290,7 +290,7 @@ class Submitter:
             )
         if work is None or executable is None or work.writes_nothing:
             return self.loop.fence(order.slot, order.lane, order.waits)
-        if not (work.implementation.is_kernel or work.implementation.kind == "sequence"):
-            return None  # it submits for itself
+        if needs_python(executable):
+            return None
         submission = executable.bind(work.bound(order.lane, queue, self._buffers.__getitem__))
-        return command_of(self.loop, order.slot, order.lane, order.waits, submission)
+        return command_of(self.loop, order.slot, order.lane, order.waits, submission, queue)

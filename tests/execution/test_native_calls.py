@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Libraries called from the compiled loop: in order with everything else on their lane, and their trouble said."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from onednn_calls import INSTALLED, linear
+from opened import live_on
+from running import ASSIGN, DTYPE, plan_by, plan_on
+
+from syclsched.errors import ExecutionError, TaskFailedError
+from syclsched.execution import bind, execute
+from syclsched.model.access import AccessMode
+from syclsched.model.graph import TaskGraph
+from syclsched.model.operation import Implementation, Launch, NativeCall, OpenCLSource, Operation, Parameter, Work
+
+pytestmark = pytest.mark.sycl
+needs_onednn = pytest.mark.skipif(not INSTALLED, reason="oneDNN is not installed")
+
+SHIFT = Operation(
+    "shift",
+    (Parameter("y", AccessMode.UPDATE, ndim=1), Parameter("n", dtype="int32")),
+    (
+        Implementation(
+            "opencl-c",
+            "opencl-c",
+            lambda _: OpenCLSource(
+                "__kernel void shift(__global float *y, int n) {"
+                " size_t i = get_global_id(0); y[i] = fmod(2 * y[i] + (float)((i + n) % 7), 1021.0f); }",
+                "shift",
+            ),
+            lambda s, d: Launch(s.shapes["y"]),
+        ),
+    ),
+    lambda _: Work(1e3, 1e3, "float32"),
+)
+
+
+def expected(y: Any, steps: int) -> Any:
+    i = np.arange(y.size)
+    for n in range(steps):
+        y = np.float32(1000) - y if n % 2 == 0 else np.fmod(2 * y + ((i + n) % 7).astype(np.float32), np.float32(1021))
+    return y
+
+
+def alternating(steps: int, size: int, operation: Any) -> TaskGraph:
+    """Steps of a library's and of ours, none of which commutes with its neighbours."""
+    graph = TaskGraph("alternating")
+    y = graph.array("y", (size,), "float32")
+    for n in range(steps):
+        if n % 2 == 0:
+            graph.kernel(operation, name=f"t{n}", y=y, alpha=-1.0, beta=1000.0)
+        else:
+            graph.kernel(SHIFT, name=f"t{n}", y=y, n=n)
+    return graph
+
+
+@needs_onednn
+@pytest.mark.parametrize("gives_event", [True, False])
+@pytest.mark.parametrize("size", [7, 20_000])
+def test_a_librarys_and_our_work_keep_their_order(gives_event: bool, size: int) -> None:
+    platform, live = live_on(None)
+    steps = 1000
+    graph = alternating(steps, size, linear(gives_event=gives_event))
+    with bind(plan_on(graph, platform, "cpu"), graph, live) as runner:
+        assert runner.why_not_replayed is None
+        for turn in range(3):
+            given = np.arange(size, dtype=np.float32) % 500 + turn
+            assert np.array_equal(runner({"y": given})["y"], expected(given, steps))
+        spans = [s for s in runner.traces()[-1].spans if s.kind == "launch"]
+        assert len(spans) == steps
+        spans.sort(key=lambda span: span.start_s)
+        assert all(s.finish_s > s.start_s >= 0 for s in spans)
+        assert all(a.finish_s <= b.start_s + 1e-6 for a, b in pairwise(spans))
+
+
+@needs_onednn
+@pytest.mark.parametrize("gives_event", [True, False])
+def test_other_lanes_wait_for_a_librarys_work(gives_event: bool) -> None:
+    platform, live = live_on(None)
+    steps, size = 200, 30_000
+    graph = alternating(steps, size, linear(gives_event=gives_event))
+    plan = plan_by(graph, platform, lambda name: ("cpu", int(name[1:]) // 2 % 2, _first(graph, name)))
+    assert plan.counters.waits > 50
+    with bind(plan, graph, live) as runner:
+        assert runner.why_not_replayed is None
+        for turn in range(5):
+            given = np.arange(size, dtype=np.float32) % 500 + turn
+            assert np.array_equal(runner({"y": given})["y"], expected(given, steps))
+        spans = [s for s in runner.traces()[-1].spans if s.kind == "launch"]
+        assert all(s.finish_s >= s.start_s for s in spans)
+
+
+@needs_onednn
+def test_runs_that_are_watched_over_call_it_too() -> None:
+    platform, live = live_on(None)
+    graph = alternating(100, 1000, linear())
+    graph.host(lambda y: None, y=graph.arrays["y"].read(), name="look")
+    given = np.arange(1000, dtype=np.float32) % 500
+    with execute(plan_on(graph, platform, "cpu"), graph, live, {"y": given}) as run:
+        assert np.array_equal(run.result("y"), expected(given, 100))
+
+
+def _first(graph: TaskGraph, name: str) -> str:
+    operation = graph.task(name).operation
+    assert operation is not None
+    return operation.implementations[0].name
+
+
+class Called:
+    """A library of one function, which does nothing on the device and returns a status."""
+
+    def __init__(self, status: int, words: int = 6) -> None:
+        self.seen: list[tuple[int, ...]] = []
+        self.status = status
+
+        def function(*given: int) -> int:
+            self.seen.append(given)
+            return self.status
+
+        self.function = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * words)(function)
+
+    def native(self, queue: Any, arguments: Any) -> NativeCall:
+        address = ctypes.cast(self.function, ctypes.c_void_p).value or 0
+        return NativeCall(address, (1, 2, -3, 4, 5, 6), self, lambda status: f"it has no mood for {status}")
+
+    def __call__(self, queue: Any, arguments: Any, depends: list[Any]) -> Any:
+        raise AssertionError("Python is not to be asked")
+
+
+def with_library(loaded: Any) -> Any:
+    return replace(ASSIGN, implementations=(Implementation("library", "library", lambda _: loaded),))
+
+
+def test_the_words_arrive_and_a_status_is_explained() -> None:
+    platform, live = live_on(None)
+    called = Called(0)
+    graph = TaskGraph()
+    x, y = (graph.array(name, (10,), DTYPE) for name in "xy")
+    graph.kernel(with_library(called), x=x, y=y, name="moody")
+    with bind(plan_on(graph, platform, "cpu"), graph, live) as runner:
+        runner({"x": np.arange(10)}, results=())
+        assert called.seen == [(1, 2, -3, 4, 5, 6)]
+        called.status = 7
+        said = r"moody.*no mood for 7 \(status 7\)"
+        with runner.run({"x": np.arange(10)}) as run, pytest.raises(TaskFailedError, match=said):
+            run.wait()
+        called.status = 0
+        runner({"x": np.arange(10)}, results=())
+
+
+def test_a_native_call_that_cannot_be_made_is_said() -> None:
+    platform, live = live_on(None)
+
+    class Broken(Called):
+        def native(self, queue: Any, arguments: Any) -> Any:
+            raise ZeroDivisionError("no way")
+
+    graph = TaskGraph()
+    x, y = graph.array("x", (10,), DTYPE), graph.array("y", (10,), DTYPE)
+    graph.kernel(with_library(Broken(0)), x=x, y=y)
+    with (
+        bind(plan_on(graph, platform, "cpu"), graph, live) as runner,
+        pytest.raises(ExecutionError, match=r"native\(\) failed: ZeroDivisionError: no way"),
+    ):
+        runner({"x": np.arange(10)})
