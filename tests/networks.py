@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from syclsched.frontends.onnx.evaluating import evaluate
 from syclsched.frontends.onnx.network import Network, Node, Value
+from syclsched.frontends.onnx.rewrites import DEFAULT_PASSES, rewrite
 
 
 class Builder:
@@ -225,6 +227,48 @@ class Builder:
         n, c, h, w = self.shape(x)
         split = self.reshape(x, n, groups, c // groups, h, w)
         return self.reshape(self.transpose(split, 0, 2, 1, 3, 4), n, c, h, w)
+
+
+def assert_same(one: Network, other: Network, given: dict[str, Any], tolerance: float = 1e-9) -> None:
+    """Two networks have the same inputs and outputs and give the same, but for rounding."""
+    assert one.inputs == other.inputs
+    assert one.outputs == other.outputs
+    before, after = evaluate(one, given), evaluate(other, given)
+    for name in one.outputs:
+        assert before[name].dtype == after[name].dtype
+        np.testing.assert_allclose(
+            after[name], before[name], rtol=tolerance, atol=tolerance * max(1.0, np.abs(before[name]).max(initial=0))
+        )
+
+
+def assert_whole(network: Network) -> None:
+    """Every value is made once, before it is read, and nothing stands in the network that nobody needs."""
+    known = {*network.inputs, *network.constants}
+    for node in network.nodes:
+        assert all(name is None or name in known for name in node.inputs), node
+        for name in node.outputs:
+            if name is not None:
+                assert name not in known
+                known.add(name)
+    assert known >= set(network.outputs)
+    assert set(network.values) == known
+    for name, array in network.constants.items():
+        assert network.values[name].shape == array.shape
+        assert network.values[name].dtype == array.dtype.name
+
+
+def rewritten(made: Builder, *passes: str, outputs: tuple[str, ...] = ()) -> Network:
+    """Return what passes make of a network that gives the last value made (or others), having compared both."""
+    network = made.network(*(outputs or (str(made.nodes[-1].outputs[0]),)))
+    changed = rewrite(network, passes=passes or DEFAULT_PASSES).network
+    assert_whole(changed)
+    assert_same(network, changed, made.given(), 1e-9 if made.dtype == "float64" else 2e-5)
+    return changed
+
+
+def kinds(network: Network) -> list[str]:
+    """Return the kinds of a network's nodes, in order."""
+    return [node.kind for node in network.nodes]
 
 
 _UNARY = ("relu", "sigmoid", "tanh", "gelu", "silu", "abs", "neg", "softplus", "hard_swish", "mish", "square")

@@ -21,3 +21,4 @@ def drop(draft: Draft) -> None:
             draft.did("not needed", node.name)
         elif read != node.outputs:
             draft.change(node, outputs=read)
+            draft.did("one of several results not needed", node.name)

@@ -23,7 +23,9 @@ from syclsched.frontends.onnx.rewrites import (
     layout,
     normalisations,
     pads,
+    pool_order,
     post_ops,
+    signs,
     transposes,
 )
 from syclsched.frontends.onnx.rewrites.editing import Draft
@@ -60,6 +62,8 @@ _TABLE: Final = (
     Pass("scale_shift", "take scales and shifts into weights", affine.scale_shifts),
     Pass("normalisations", "find layer normalisation and softmax in pieces", normalisations.find),
     Pass("formulas", "find activations in pieces", formulas.find),
+    Pass("pool_order", "average before convolutions of single elements", pool_order.average_first),
+    Pass("signs", "rectify before joining, and only what can be negative", signs.use),
     Pass("post_ops", "take sums and activations into convolutions and matrix products", post_ops.absorb),
     Pass("transposes", "make one transposition of two", transposes.merge),
     Pass("products", "let matrix products read transposed", transposes.into_products),

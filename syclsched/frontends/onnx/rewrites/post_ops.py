@@ -21,7 +21,8 @@ ON_THE_WAY: Final = frozenset(
 )
 #: Parameters that an activation has when the expression's operator leaves them out.
 _DEFAULTS: Final[dict[str, tuple[float, ...]]] = {"leaky_relu": (0.01,), "elu": (1.0,), "hard_sigmoid": (0.2, 0.5)}
-_KINDS: Final = ("conv", "conv_transpose", "matmul")
+#: Kinds that do so.
+KINDS: Final = ("conv", "conv_transpose", "matmul")
 
 
 def absorb(draft: Draft) -> None:
@@ -38,7 +39,7 @@ def absorb(draft: Draft) -> None:
     is a bias (of matrix products). Of a sum of two convolutions, the later one takes the other as its residual.
     """
     # Backwards: what comes later in the network should take what comes earlier.
-    for node in reversed(tuple(draft.each(*_KINDS))):
+    for node in reversed(tuple(draft.each(*KINDS))):
         current = draft.nodes.get(node.name)
         while current is not None:
             current = _absorb_reader(draft, current)

@@ -1,44 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from networks import Builder, networks
+from networks import Builder, assert_same, assert_whole, networks
 
 from syclsched.errors import ArgumentError
-from syclsched.frontends.onnx.evaluating import evaluate
-from syclsched.frontends.onnx.network import Network
 from syclsched.frontends.onnx.rewrites import DEFAULT_PASSES, PASSES, rewrite
-
-TOLERANCE = 1e-9
-
-
-def assert_same(one: Network, other: Network, given_: dict, tolerance: float = TOLERANCE) -> None:
-    assert one.inputs == other.inputs
-    assert one.outputs == other.outputs
-    before, after = evaluate(one, given_), evaluate(other, given_)
-    for name in one.outputs:
-        assert before[name].dtype == after[name].dtype
-        np.testing.assert_allclose(
-            after[name], before[name], rtol=tolerance, atol=tolerance * max(1.0, np.abs(before[name]).max(initial=0))
-        )
-
-
-def assert_whole(network: Network) -> None:
-    """Every value is made once, before it is read, and nothing stands in the network that nobody needs."""
-    known = {*network.inputs, *network.constants}
-    for node in network.nodes:
-        assert all(name is None or name in known for name in node.inputs), node
-        for name in node.outputs:
-            if name is not None:
-                assert name not in known
-                known.add(name)
-    assert known >= set(network.outputs)
-    assert set(network.values) == known
-    for name, array in network.constants.items():
-        assert network.values[name].shape == array.shape
-        assert network.values[name].dtype == array.dtype.name
 
 
 @pytest.mark.parametrize("name", DEFAULT_PASSES)

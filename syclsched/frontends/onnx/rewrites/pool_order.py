@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Averages before convolutions of single elements instead of after them: fewer elements to convolve."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from syclsched.frontends.onnx.network import Node
+from syclsched.frontends.onnx.rewrites.editing import Draft
+
+
+def average_first(draft: Draft) -> None:
+    """Let an average pooling with strides come before the convolution of single elements it came after.
+
+    Parameters
+    ----------
+    draft : Draft
+        Changed. Results differ by rounding: both are sums of products, done in the other order.
+
+    Notes
+    -----
+    A convolution with a kernel of one element combines channels, an average combines places, and weights of an average
+    add up to one, so that it leaves a bias as it is: the two can change places. A pooling with stride 2 leaves a
+    quarter of an image to convolve. It must not count padding, and nobody else may read what the convolution makes.
+    """
+    for pool in draft.each("pool"):
+        a = pool.attributes
+        if a["mode"] != "average" or math.prod(a["strides"]) < 2 or (any(a["pads"]) and a["count_include_pad"]):
+            continue
+        source = str(pool.inputs[0])
+        conv = draft.made_by(source, "conv")
+        if conv is None or draft.reads(source) != 1 or not _single(conv):
+            continue
+        if a.get("channels_last", False) == conv.attributes.get("channels_last", False) and _pays(draft, conv):
+            _swap(draft, conv, pool)
+
+
+def _single(conv: Node) -> bool:
+    a = conv.attributes
+    one = all(stride == 1 for stride in a["strides"]) and not any(a["pads"]) and not a["activation"]
+    return one and (len(conv.inputs) < 4 or conv.inputs[3] is None)
+
+
+def _pays(draft: Draft, conv: Node) -> bool:
+    made, _, *kernel = draft.shape(str(conv.inputs[1]))
+    shape = draft.shape(str(conv.inputs[0]))
+    given = shape[-1] if conv.attributes.get("channels_last") else shape[1]
+    # More channels to average than there would be are paid for by fewer products, unless there are very many more.
+    return all(extent == 1 for extent in kernel) and given <= 16 * made
+
+
+def _swap(draft: Draft, conv: Node, pool: Node) -> None:
+    x, between, output = str(conv.inputs[0]), str(conv.outputs[0]), str(pool.outputs[0])
+    channels = -1 if conv.attributes.get("channels_last") else 1
+    shape = list(draft.shape(output))
+    shape[channels] = draft.shape(x)[channels]
+    averaged = draft.fresh(between)
+    draft.values[averaged] = replace(draft.values[x], name=averaged, shape=tuple(shape))
+    draft.change(conv, inputs=(averaged, *conv.inputs[1:]), outputs=(None,))
+    draft.change(pool, inputs=(x,), outputs=(averaged,))
+    draft.change(draft.nodes[conv.name], outputs=(output,))
+    draft.did("average before the convolution", pool.name)

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import numpy as np
+from networks import Builder, kinds, rewritten
+
+
+def test_the_same_is_computed_once() -> None:
+    made = Builder(dtype="float64")
+    x = made.input("x", (3, 4))
+    made.elementwise(("add", 0, 1), made.softmax(x, 1), made.softmax(x, 1))
+    assert kinds(rewritten(made, "common")) == ["softmax", "elementwise"]
+
+
+def test_what_differs_in_an_attribute_is_not_the_same() -> None:
+    made = Builder(dtype="float64")
+    x = made.input("x", (3, 3))
+    made.elementwise(("add", 0, 1), made.softmax(x, 0), made.softmax(x, 1))
+    assert len(rewritten(made, "common").nodes) == 3
+
+
+def test_one_and_true_are_not_the_same() -> None:
+    made = Builder(dtype="float64")
+    x = made.input("x", (3, 3))
+    one = made.elementwise(("cast", "float64", ("const", 1)), x)
+    other = made.elementwise(("cast", "float64", ("const", 1.5)), x)
+    made.elementwise(("add", 0, 1), one, other)
+    assert len(rewritten(made, "common").nodes) == 3
+
+
+def test_equal_constants_are_one_and_so_is_what_reads_them() -> None:
+    made = Builder(dtype="float64")
+    x = made.input("x", (3, 4))
+    one, other = (made.elementwise(("mul", 0, 1), x, made.constant(np.arange(4.0))) for _ in range(2))
+    made.elementwise(("add", 0, 1), one, other)
+    network = rewritten(made, "common")
+    assert len(network.nodes) == 2
+    assert len(network.constants) == 1
+
+
+def test_two_outputs_of_the_network_keep_their_names() -> None:
+    made = Builder(dtype="float64")
+    x = made.input("x", (3, 4))
+    outputs = made.softmax(x, 1), made.softmax(x, 1)
+    assert rewritten(made, "common", outputs=outputs).outputs == outputs

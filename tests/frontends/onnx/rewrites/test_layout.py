@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+from networks import Builder, kinds, rewritten
+
+
+def start(made: Builder) -> str:
+    return made.input("image", (2, 4, 6, 5))
+
+
+def transposed(network: object) -> list[tuple[int, ...]]:
+    return [node.attributes["permutation"] for node in network.nodes if node.kind == "transpose"]  # type: ignore[attr-defined]
+
+
+def test_between_convolutions_nothing_is_transposed() -> None:
+    made = Builder(dtype="float64")
+    x = made.elementwise(("relu", 0), made.conv(start(made), 8))
+    x = made.pool(made.elementwise(("add", 0, 1), made.conv(x, 8), x), "max")
+    made.elementwise(("mul", 0, 1), made.conv(x, 8, groups=2), made.positive(8, 1, 1))
+    network = rewritten(made, "layout")
+    assert transposed(network) == [(0, 2, 3, 1), (0, 3, 1, 2)]
+    assert all(node.attributes["channels_last"] for node in network.nodes if node.kind in ("conv", "pool"))
+
+
+@pytest.mark.parametrize("rank", [3, 5])
+def test_of_other_ranks_too(rank: int) -> None:
+    made = Builder(dtype="float64")
+    x = made.input("image", (2, 3, *(5,) * (rank - 2)))
+    made.conv(made.conv_transpose(made.conv(x, 4), 6, groups=2), 4)
+    assert len(transposed(rewritten(made, "layout"))) == 2
+
+
+def test_a_network_without_convolutions_stays_as_it_is() -> None:
+    made = Builder(dtype="float64")
+    made.pool(start(made), "max")
+    assert kinds(rewritten(made, "layout")) == ["pool"]
+
+
+def test_transpositions_of_the_model_are_undone() -> None:
+    made = Builder(dtype="float64")
+    x = made.input("image", (2, 6, 5, 4))
+    x = made.conv(made.transpose(x, 0, 3, 1, 2), 8)
+    made.layer_norm(made.transpose(x, 0, 2, 3, 1))
+    assert transposed(rewritten(made, "layout")) == []
+
+
+def test_a_channel_shuffle_is_one_transposition_of_the_last_axes() -> None:
+    made = Builder(dtype="float64")
+    made.conv(made.shuffle(made.conv(start(made), 8), 2), 8)
+    assert transposed(rewritten(made, "layout")) == [(0, 2, 3, 1), (0, 1, 2, 4, 3), (0, 3, 1, 2)]
+
+
+def test_after_a_global_pool_nothing_is_transposed() -> None:
+    made = Builder(dtype="float64")
+    x = made.conv(made.input("image", (2, 4, 5, 5)), 8)
+    x = made.reshape(made.pool(x, "average", 5, 1), 2, 8)
+    made.matmul(x, made.normal(8, 3))
+    assert transposed(rewritten(made, "layout", "identities")) == [(0, 2, 3, 1)]
+
+
+def test_nor_after_a_mean_over_places() -> None:
+    made = Builder(dtype="float64")
+    x = made.conv(start(made), 8)
+    gate = made.elementwise(("sigmoid", 0), made.conv(made.reduce(x, "mean", 2, 3), 8, 1))
+    x = made.elementwise(("mul", 0, 1), x, gate)
+    made.matmul(made.reduce(x, "mean", 2, 3, keepdims=False), made.normal(8, 3))
+    assert transposed(rewritten(made, "layout")) == [(0, 2, 3, 1)]
+
+
+@pytest.mark.parametrize("axis", range(4))
+def test_axes_are_where_they_are_stored(axis: int) -> None:
+    made = Builder(dtype="float64")
+    x = made.conv(start(made), 4)
+    x = made.concat(axis, made.softmax(x, axis), made.pad(x, (0, 1, 0, 2, 0, 0, 0, 0)) if axis == 9 else x)
+    x = made.slice(x, axis, 1, 2)
+    x = made.add("scan_sum", (x,), made.shape(x), axis=axis, exclusive=False, reverse=True)
+    x = made.pad(x, (0, 1, 1, 0, 0, 0, 2, 1))
+    x = made.elementwise(("add", 0, ("cast", "float64", ("index", axis - 4))), x)
+    made.conv(x, 4)
+    assert len(transposed(rewritten(made, "layout"))) == 2
+
+
+def test_the_places_of_the_largest_are_right() -> None:
+    made = Builder(dtype="float64")
+    x = made.conv(start(made), 4)
+    made.add("arg", (x,), (2, 6, 5), "int64", mode="max", axis=1, keepdims=False, last=False)
+    network = rewritten(made, "layout")
+    assert network.nodes[-1].attributes["axis"] == 3
+    assert transposed(network) == [(0, 2, 3, 1)]
+
+
+def test_resizing_goes_on_with_the_layout_it_gets() -> None:
+    made = Builder(dtype="float64")
+    x = made.conv(start(made), 4)
+    shape = (2, 4, 12, 5)
+    scales = (1.0, 1.0, 2.0, 1.0)
+    x = made.add("resize", (x,), shape, mode="nearest", coordinates="asymmetric", nearest="floor", scales=scales)
+    made.conv(x, 4)
+    network = rewritten(made, "layout")
+    resize = next(node for node in network.nodes if node.kind == "resize")
+    assert resize.attributes["scales"] == (1.0, 2.0, 1.0, 1.0)
+    assert len(transposed(network)) == 2
+
+
+def test_smaller_values_are_broadcast_along_the_axes_they_had() -> None:
+    made = Builder(dtype="float64")
+    x = made.conv(start(made), 4)
+    row, column = made.input("row", (5,)), made.input("plane", (6, 5))
+    x = made.elementwise(("add", 0, ("mul", 1, 2)), x, row, column)
+    made.conv(made.elementwise(("mul", 0, 1), x, made.positive(4, 6, 5)), 4)
+    assert len(transposed(rewritten(made, "layout"))) == 2
+
+
+def test_what_others_need_in_the_model_s_order_is_transposed_once() -> None:
+    made = Builder(dtype="float64")
+    x = made.conv(start(made), 4)
+    one, other = made.matmul(x, made.normal(5, 3)), made.matmul(x, made.normal(5, 2))
+    assert transposed(rewritten(made, "layout", outputs=(one, other, x))) == [(0, 2, 3, 1), (0, 3, 1, 2)]

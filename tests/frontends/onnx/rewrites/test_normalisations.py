@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from networks import Builder, kinds, rewritten
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_layer_normalisation_is_found(dtype: str) -> None:
+    made = Builder(dtype=dtype)
+    made.layer_norm(made.elementwise(("exp", 0), made.input("x", (2, 5, 16))))
+    network = rewritten(made, "normalisations")
+    assert kinds(network) == ["elementwise", "layer_norm"]
+    assert network.nodes[1].attributes["axis"] == 2
+    assert network.nodes[1].attributes["epsilon"] == pytest.approx(1e-3)
+
+
+def test_without_scale_and_shift_it_gets_a_scale_of_ones() -> None:
+    made = Builder(dtype="float64")
+    x = made.input("x", (2, 5, 16))
+    centred = made.elementwise(("sub", 0, 1), x, made.reduce(x, "mean", 1, 2))
+    variance = made.reduce(made.elementwise(("mul", 0, 0), centred), "mean", 1, 2)
+    made.elementwise(("mul", 0, ("rsqrt", ("add", 1, ("const", 1e-3)))), centred, variance)
+    network = rewritten(made, "normalisations")
+    assert kinds(network) == ["layer_norm"]
+    assert (network.constants[str(network.nodes[0].inputs[1])] == np.ones((5, 16))).all()
+
+
+@pytest.mark.parametrize("wrong", ["axis", "mode", "other"])
+def test_what_only_looks_like_one_stays(wrong: str) -> None:
+    made = Builder(dtype="float64")
+    x, y = made.input("x", (2, 16, 16)), made.input("y", (2, 16, 16))
+    axis = 1 if wrong == "axis" else 2
+    centred = made.elementwise(("sub", 0, 1), y if wrong == "other" else x, made.reduce(x, "mean", axis))
+    variance = made.reduce(made.elementwise(("square", 0), centred), "max" if wrong == "mode" else "mean", axis)
+    made.elementwise(("div", 0, ("sqrt", ("add", 1, ("const", 1e-3)))), centred, variance)
+    assert "layer_norm" not in kinds(rewritten(made, "normalisations"))
+
+
+def test_a_scale_of_another_shape_stays_outside() -> None:
+    made = Builder(dtype="float64")
+    x = made.input("x", (3, 16))
+    centred = made.elementwise(("sub", 0, 1), x, made.reduce(x, "mean", 1))
+    variance = made.reduce(made.elementwise(("square", 0), centred), "mean", 1)
+    root = made.elementwise(("sqrt", ("add", 0, ("const", 1e-3))), variance)
+    made.elementwise(("mul", 0, 1), made.elementwise(("div", 0, 1), centred, root), made.normal(3, 1))
+    assert kinds(rewritten(made, "normalisations")) == ["layer_norm", "elementwise"]
+
+
+def test_a_softmax_is_found() -> None:
+    made = Builder(dtype="float64")
+    made.softmax_in_pieces(made.elementwise(("sin", 0), made.input("x", (2, 7))))
+    network = rewritten(made, "normalisations")
+    assert kinds(network) == ["elementwise", "softmax"]
+
+
+def test_one_that_subtracts_no_maximum_too() -> None:
+    made = Builder(dtype="float64")
+    power = made.elementwise(("exp", 0), made.input("x", (2, 7)))
+    made.elementwise(("div", 0, 1), power, made.reduce(power, "sum", 1))
+    assert kinds(rewritten(made, "normalisations")) == ["softmax"]
+
+
+def test_a_quotient_by_another_sum_is_none() -> None:
+    made = Builder(dtype="float64")
+    x = made.input("x", (7, 7))
+    power = made.elementwise(("exp", ("sub", 0, 1)), x, made.reduce(x, "max", 0))
+    made.elementwise(("div", 0, 1), power, made.reduce(power, "sum", 1))
+    assert "softmax" not in kinds(rewritten(made, "normalisations"))

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+from networks import Builder, kinds, rewritten
+
+X = (2, 4, 6, 5)
+
+
+@pytest.mark.parametrize(
+    ("expression", "step"),
+    [
+        (("relu", 0), ("relu",)),
+        (("clip", 0.0, 6.0, 0), ("clip", 0.0, 6.0)),
+        (("leaky_relu", 0), ("leaky_relu", 0.01)),
+        (("leaky_relu", 0.2, 0), ("leaky_relu", 0.2)),
+        (("hard_sigmoid", 0), ("hard_sigmoid", 0.2, 0.5)),
+        (("elu", 0), ("elu", 1.0)),
+        (("mul", 0, ("const", 0.5)), ("scale", 0.5)),
+    ],
+)
+def test_an_activation_becomes_the_convolution_s(expression: tuple, step: tuple) -> None:
+    made = Builder(dtype="float64")
+    made.elementwise(expression, made.conv(made.input("x", X), 4))
+    (conv,) = rewritten(made, "post_ops").nodes
+    assert conv.attributes["activation"] == (step,)
+
+
+def test_a_clip_without_a_bound_has_infinity_there() -> None:
+    made = Builder(dtype="float64")
+    made.elementwise(("clip", None, 1.0, 0), made.conv(made.input("x", X), 4))
+    (conv,) = rewritten(made, "post_ops").nodes
+    assert conv.attributes["activation"] == (("clip", float("-inf"), 1.0),)
+
+
+def test_activations_are_applied_in_order() -> None:
+    made = Builder(dtype="float64")
+    made.elementwise(("relu", ("tanh", 0)), made.conv(made.input("x", X), 4))
+    (conv,) = rewritten(made, "post_ops").nodes
+    assert conv.attributes["activation"] == (("tanh",), ("relu",))
+
+
+def test_of_a_sum_of_two_convolutions_the_later_one_adds_the_other() -> None:
+    made = Builder(dtype="float64")
+    x = made.input("x", X)
+    one = made.conv(x, 4)
+    other = made.conv(made.elementwise(("relu", 0), made.conv(x, 4)), 4)
+    made.elementwise(("relu", ("add", 0, 1)), one, other)
+    network = rewritten(made, "post_ops")
+    assert kinds(network) == ["conv"] * 3
+    assert network.nodes[-1].inputs[3] == one
+    assert network.nodes[-1].attributes["activation"] == (("relu",),)
+
+
+def test_a_sum_with_what_depends_on_the_convolution_stays() -> None:
+    made = Builder(dtype="float64")
+    conv = made.conv(made.input("x", X), 4)
+    made.elementwise(("add", 0, 1), conv, made.softmax(conv, 1))
+    assert kinds(rewritten(made, "post_ops")) == ["conv", "softmax", "elementwise"]
+
+
+def test_an_activation_that_reads_twice_stays() -> None:
+    made = Builder(dtype="float64")
+    made.elementwise(("mul", 0, ("sigmoid", ("add", 0, ("const", 1.0)))), made.conv(made.input("x", X), 4))
+    assert kinds(rewritten(made, "post_ops")) == ["conv", "elementwise"]
+
+
+def test_what_is_left_of_an_expression_stays() -> None:
+    made = Builder(dtype="float64")
+    x = made.input("x", X)
+    made.elementwise(("sin", ("mul", 1, ("relu", 0))), made.conv(x, 4), x)
+    network = rewritten(made, "post_ops")
+    assert kinds(network) == ["conv", "elementwise"]
+    assert network.nodes[1].attributes["expression"] == ("sin", ("mul", 0, 1))
+    assert network.nodes[0].attributes["activation"] == (("relu",),)
+
+
+def test_a_constant_of_the_channels_is_a_bias() -> None:
+    made = Builder(dtype="float64")
+    x = made.input("x", X)
+    weight = made.normal(3, 4, 1, 1)
+    attributes = {"strides": (1, 1), "pads": (0,) * 4, "dilations": (1, 1), "groups": 1, "channels_last": False}
+    conv = made.add("conv", (x, weight), (2, 3, 6, 5), activation=(), **attributes)
+    made.elementwise(("add", 0, 1), conv, made.normal(3, 1, 1))
+    assert [len(node.inputs) for node in rewritten(made, "post_ops").nodes] == [3]
+
+
+def test_matrix_products_take_a_bias_and_a_residual_and_then_an_activation() -> None:
+    made = Builder(dtype="float64")
+    x, r = made.input("x", (3, 4)), made.input("r", (3, 5))
+    product = made.elementwise(("add", 0, 1), made.matmul(x, made.normal(4, 5)), made.normal(5))
+    made.elementwise(("gelu", ("add", 0, 1)), r, product)
+    (node,) = rewritten(made, "post_ops").nodes
+    assert len(node.inputs) == 4
+    assert node.inputs[3] == r
+
+
+def test_a_mask_is_the_bias_of_scores() -> None:
+    made = Builder(dtype="float64")
+    q, k, mask = made.input("q", (2, 3, 4, 5)), made.input("k", (2, 3, 4, 5)), made.input("mask", (2, 1, 1, 4))
+    scores = made.elementwise(("div", 0, ("const", 5**0.5)), made.matmul(q, k, transpose_b=True))
+    made.softmax(made.elementwise(("add", 0, 1), scores, mask), -1)
+    network = rewritten(made)
+    assert kinds(network) == ["matmul", "softmax"]
+    assert network.nodes[0].inputs == ("q", "k", "mask")
+    assert network.nodes[0].attributes["alpha"] == 1 / 5**0.5
+
+
+def test_after_an_activation_nothing_is_added() -> None:
+    made = Builder(dtype="float64")
+    x = made.input("x", (3, 4))
+    made.elementwise(("add", ("relu", 0), 1), made.matmul(x, made.normal(4, 4)), x)
+    network = rewritten(made, "post_ops")
+    assert kinds(network) == ["matmul", "elementwise"]
+    assert network.nodes[1].attributes["expression"] == ("add", 0, 1)
+
+
+def test_what_is_broadcast_by_the_sum_stays() -> None:
+    made = Builder(dtype="float64")
+    made.elementwise(("add", 0, 1), made.matmul(made.input("x", (1, 4)), made.normal(4, 4)), made.input("r", (3, 4)))
+    assert kinds(rewritten(made, "post_ops")) == ["matmul", "elementwise"]
