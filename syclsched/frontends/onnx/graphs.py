@@ -16,6 +16,8 @@ from syclsched.frontends.onnx.tensors import Array, read_sparse, read_tensor
 
 #: Graphs within graphs: deeper ones are not meant.
 _DEEPEST = 16
+#: Marked as deprecated in opsets that have it, but meant otherwise later: models of those opsets may well use it.
+_DEPRECATED = frozenset({"GroupNormalization"})
 
 
 def read_graph(
@@ -231,7 +233,7 @@ class _NodeReader:
             raise ModelError(
                 f"operator {proto.op_type} came with opset {since}, and the model uses opset {version}", where=where
             ) from None
-        if schema.deprecated:
+        if schema.deprecated and proto.op_type not in _DEPRECATED:
             raise ModelError(f"operator {proto.op_type} does not exist any more in opset {version}", where=where)
         for count, least, most, what in (
             (len(proto.input), schema.min_input, schema.max_input, "inputs"),

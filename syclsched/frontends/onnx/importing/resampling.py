@@ -22,6 +22,11 @@ def resize(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequenc
     if node.operator == "Upsample" or b.opset < 11:
         said = node.attributes.get("scales")
         scales = tuple(said) if said is not None else _numbers(b, given(b, inputs, 1, "scales"), "the scales")
+        if mode == "nearest" and any(0 < scale < 1 for scale in scales) and len(scales) == len(b.shape(x)):
+            # Opset 10 takes the next element where an axis shrinks, and the one before where it grows.
+            shrunk = tuple(min(scale, 1.0) for scale in scales)
+            x = _resized(b, node, x, mode, shrunk, None, "asymmetric", "ceil", ())
+            scales = tuple(max(scale, 1.0) for scale in scales)
         return [_resized(b, node, x, mode, scales, None, "asymmetric", "floor", ())]
     if node.integer("antialias"):
         raise NotHereError

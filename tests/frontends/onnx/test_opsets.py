@@ -1,0 +1,376 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators as older opsets have them, and forms that node tests leave out, beside ONNX Runtime."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
+ort = pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
+
+from hypothesis import assume, given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+from node_cases import differences  # noqa: E402
+from onnx import helper  # noqa: E402
+from small_models import imported, model_of  # noqa: E402
+
+from syclsched.errors import HostOperatorWarning  # noqa: E402
+from syclsched.frontends.onnx.dtypes import NUMBERS  # noqa: E402
+from syclsched.frontends.onnx.evaluating import evaluate  # noqa: E402
+
+node = helper.make_node
+RANDOM = np.random.default_rng(5)
+
+
+def array(*shape: int) -> Any:
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def session(model: Any) -> Any:
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def same_as_runtime(
+    nodes: Any,
+    inputs: dict[str, Any],
+    outputs: list[str],
+    opset: int,
+    constants: dict[str, Any] | None = None,
+) -> None:
+    dtypes = {name: NUMBERS[value.dtype.name] for name, value in inputs.items()}
+    shapes = {name: value.shape for name, value in inputs.items()}
+    model = model_of(nodes, shapes, outputs, constants, opset=opset, dtypes=dtypes)
+    for value in model.graph.output:
+        value.type.Clear()
+    want = session(model).run(outputs, inputs)
+    network = imported(model)
+    assert not [each.kind for each in network.nodes if each.kind == "reference"]
+    got = evaluate(network, {name: inputs[name] for name in network.inputs})
+    for name, expected in zip(outputs, want, strict=True):
+        assert differences(got[name], expected) is None, (name, differences(got[name], expected))
+
+
+X = array(2, 3, 4, 5)
+AXES = np.array([1, 2], np.int64)
+
+#: Operator with attributes, opsets, and constants for its further inputs.
+FORMS: list[tuple[str, dict[str, Any], tuple[int, ...], dict[str, Any]]] = [
+    ("Softmax", {}, (7, 11, 12, 13, 21), {}),
+    ("Softmax", {"axis": 2}, (7, 11, 13), {}),
+    ("LogSoftmax", {"axis": 1}, (7, 12, 13), {}),
+    ("LogSoftmax", {"axis": -1}, (11, 13), {}),
+    ("Hardmax", {"axis": 1}, (7, 11, 13), {}),
+    ("Hardmax", {"axis": 3}, (7, 12, 13), {}),
+    ("Flatten", {"axis": 2}, (7, 9, 13), {}),
+    ("Clip", {"min": -0.5, "max": 0.5}, (7, 10), {}),
+    ("Clip", {"max": 0.5}, (7,), {}),
+    ("Clip", {}, (11, 13), {"lo": np.float32(-0.2), "hi": np.float32(0.3)}),
+    ("Clip", {}, (12,), {"lo": np.float32(0.5), "hi": np.float32(-0.5)}),
+    ("Pad", {"pads": [0, 1, 2, 0, 0, 0, 1, 3], "value": 1.5}, (7, 10), {}),
+    ("Pad", {"pads": [0, 0, -1, 0, 0, 1, 0, -2]}, (7,), {}),
+    ("Pad", {"pads": [0, 0, 1, 2, 0, 0, 3, 1], "mode": "reflect"}, (7, 10), {}),
+    ("Pad", {"mode": "edge"}, (11, 13, 18, 19, 21), {"p": np.array([0, 1, 2, 0, 0, 0, 1, 3])}),
+    ("Pad", {"mode": "wrap"}, (19, 21), {"p": np.array([0, 1, 2, 0, 0, 0, 1, 3])}),
+    ("Pad", {}, (18,), {"p": np.array([1, 2, 3, 1]), "v": np.float32(2), "axes": np.array([1, -1])}),
+    ("Slice", {"starts": [1, -3], "ends": [100, -1], "axes": [1, 3]}, (7, 9), {}),
+    ("Slice", {"starts": [0, 1], "ends": [1, 2]}, (7,), {}),
+    (
+        "Slice",
+        {},
+        (10, 11, 13),
+        {"s": np.array([-1, 3]), "e": np.array([-100, 0]), "a": np.array([2, 3]), "t": np.array([-2, -1])},
+    ),
+    ("Squeeze", {}, (7, 11, 13), {}),
+    ("Unsqueeze", {"axes": [0, 3]}, (7, 11), {}),
+    ("Unsqueeze", {}, (13,), {"axes": np.array([-1, 1])}),
+    ("ReduceSum", {"axes": [1, 3], "keepdims": 0}, (7, 11), {}),
+    ("ReduceSum", {"keepdims": 0}, (13,), {"axes": AXES}),
+    ("ReduceSum", {"noop_with_empty_axes": 1}, (13,), {}),
+    ("ReduceMean", {"axes": [-1]}, (11, 13, 17), {}),
+    ("ReduceMean", {}, (18, 21), {"axes": np.array([-1])}),
+    ("ReduceMax", {"axes": [0, 2], "keepdims": 0}, (7, 12, 13), {}),
+    ("ReduceL2", {}, (7, 13, 18), {}),
+    ("ReduceLogSumExp", {"axes": [1]}, (7, 13), {}),
+    ("ArgMax", {"axis": 2, "keepdims": 0}, (7, 11, 12, 13), {}),
+    ("ArgMin", {"axis": -1, "select_last_index": 1}, (12, 13), {}),
+    ("TopK", {"k": 2, "axis": 3}, (7, 9), {}),
+    ("TopK", {"axis": 1}, (10, 11), {"k": np.array([2])}),
+    ("TopK", {"axis": 3, "largest": 0}, (11,), {"k": np.array([3])}),
+    ("Upsample", {"scales": [1.0, 1.0, 2.0, 3.0]}, (7, 8), {}),
+    ("Upsample", {"mode": "linear"}, (9,), {"scales": np.array([1, 1, 2, 2], np.float32)}),
+    ("Resize", {}, (10,), {"scales": np.array([1, 1, 2, 0.6], np.float32)}),
+    ("Resize", {"mode": "linear"}, (10,), {"scales": np.array([1, 1, 2, 2], np.float32)}),
+    ("Dropout", {}, (7, 10, 12, 13), {}),
+    ("LRN", {"size": 3, "alpha": 0.01}, (7, 13), {}),
+    ("InstanceNormalization", {}, (7,), {"s": array(3), "b": array(3)}),
+    (
+        "BatchNormalization",
+        {"epsilon": 1e-3},
+        (7, 8, 9, 14, 15),
+        {"s": array(3), "b": array(3), "m": array(3), "v": np.abs(array(3))},
+    ),
+    ("PRelu", {}, (7, 9, 16), {"slope": array(3, 1, 1)}),
+    ("Elu", {"alpha": 0.7}, (7, 21), {}),
+    ("Selu", {}, (7,), {}),
+    ("HardSigmoid", {"alpha": 0.3}, (7,), {}),
+    ("HardSwish", {}, (14,), {}),
+    ("ThresholdedRelu", {"alpha": 0.4}, (10,), {}),
+    ("Shrink", {"lambd": 0.4, "bias": 0.1}, (9,), {}),
+    ("Mod", {"fmod": 1}, (10, 13), {"d": array(4, 5)}),
+    ("Expand", {}, (8, 13), {"shape": np.array([3, 1, 3, 1, 5])}),
+    ("Tile", {}, (7, 13), {"r": np.array([1, 2, 1, 3])}),
+    ("Transpose", {}, (7, 13, 21), {}),
+    ("DepthToSpace", {"blocksize": 1}, (7, 11), {}),
+    ("CumSum", {"exclusive": 1, "reverse": 1}, (11, 14), {"axis": np.array(2)}),
+    ("Trilu", {"upper": 0}, (14,), {"k": np.array(1)}),
+    ("GatherND", {}, (11, 12, 13), {"i": np.array([[0, 1], [1, -1]])}),
+    ("GatherElements", {"axis": 3}, (11, 13), {"i": np.array([[[[0, -1, 2]]]])}),
+    ("Gather", {"axis": 2}, (7, 11, 13), {"i": np.array([[3, 0], [-1, 1]])}),
+    ("Shape", {"start": 1, "end": -1}, (15, 19, 21), {}),
+    ("MeanVarianceNormalization", {}, (9, 13), {}),
+    ("LpNormalization", {"p": 1, "axis": 1}, (7,), {}),
+    ("GlobalMaxPool", {}, (7,), {}),
+    ("GlobalLpPool", {"p": 2}, (7,), {}),
+    ("LpPool", {"kernel_shape": [2, 3], "p": 2, "strides": [1, 2], "pads": [0, 1, 1, 1]}, (7, 11, 18), {}),
+    ("Gelu", {"approximate": "tanh"}, (20,), {}),
+    ("Celu", {"alpha": 2.0}, (12,), {}),
+    ("LayerNormalization", {"axis": 2}, (17,), {"s": array(4, 5), "b": array(4, 5)}),
+    ("LayerNormalization", {"axis": 1}, (17,), {"s": array(5)}),
+    ("GroupNormalization", {"num_groups": 1}, (18,), {"s": array(1), "b": array(1)}),
+    ("GroupNormalization", {"num_groups": 3}, (21,), {"s": array(3), "b": array(3)}),
+    (
+        "QuantizeLinear",
+        {"axis": 1},
+        (13, 19),
+        {"s": np.array([0.1, 0.2, 0.3], np.float32), "z": np.array([1, 2, 3], np.int8)},
+    ),
+    ("QuantizeLinear", {}, (10, 13), {"s": np.float32(0.05)}),
+    ("IsInf", {"detect_negative": 0}, (10, 20), {}),
+    ("EyeLike", {"k": 1}, (9,), {}),
+]
+
+
+@pytest.mark.parametrize(
+    ("form", "opset"),
+    [pytest.param(form, opset, id=f"{form[0]}-{i}-{opset}") for i, form in enumerate(FORMS) for opset in form[2]],
+)
+def test_forms_of_operators(form: Any, opset: int) -> None:
+    operator, attributes, _, constants = form
+    x = X[:, :1] if operator == "Squeeze" else X[0, 0] if operator == "EyeLike" else X
+    outputs = ["y", "z"] if operator == "TopK" else ["y"]
+    made = node(operator, ["x", *constants], outputs, **attributes)
+    same_as_runtime([made], {"x": x}, outputs, opset, constants)
+
+
+@pytest.mark.parametrize("opset", [7, 9, 11, 13, 18])
+def test_splits(opset: int) -> None:
+    if opset < 13:
+        made = [node("Split", ["x"], ["a", "b"], axis=3, split=[1, 4])]
+        same_as_runtime(made, {"x": X}, ["a", "b"], opset)
+    else:
+        made = [node("Split", ["x", "s"], ["a", "b"], axis=-1)]
+        same_as_runtime(made, {"x": X}, ["a", "b"], opset, {"s": np.array([1, 4])})
+    more = {"num_outputs": 2} if opset >= 18 else {}
+    same_as_runtime([node("Split", ["x"], ["a", "b"], axis=2, **more)], {"x": X}, ["a", "b"], opset)
+
+
+@pytest.mark.parametrize("opset", [7, 9, 11, 13])
+def test_products(opset: int) -> None:
+    a, b, c = array(3, 4), array(5, 4), array(5)
+    gemm = [node("Gemm", ["a", "b", "c"], ["y"], alpha=0.5, beta=2.0, transB=1)]
+    same_as_runtime(gemm, {"a": a, "b": b, "c": c}, ["y"], opset)
+    for left, right in [
+        ((4,), (4,)),
+        ((4,), (2, 4, 3)),
+        ((2, 3, 4), (4,)),
+        ((2, 1, 3, 4), (5, 4, 2)),
+        ((1, 4), (4, 1)),
+    ]:
+        same_as_runtime([node("MatMul", ["a", "b"], ["y"])], {"a": array(*left), "b": array(*right)}, ["y"], opset)
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)]),
+        ("bhid,bhjd->bhij", [(2, 3, 4, 5), (2, 3, 6, 5)]),
+        ("bhij,bjhd->bihd", [(2, 3, 4, 6), (2, 6, 3, 5)]),
+        ("ij->ji", [(3, 4)]),
+        ("ij->", [(3, 4)]),
+        ("ij,j", [(3, 4), (4,)]),
+        ("i,j->ij", [(3,), (4,)]),
+        ("...ij,...jk->...ik", [(2, 3, 4), (2, 4, 5)]),
+        ("abc,cd,de->abe", [(2, 3, 4), (4, 5), (5, 6)]),
+        ("bi,bi->b", [(2, 3), (2, 3)]),
+    ],
+)
+def test_einsum(equation: str, shapes: list[tuple[int, ...]]) -> None:
+    inputs = {f"x{i}": array(*shape) for i, shape in enumerate(shapes)}
+    same_as_runtime([node("Einsum", list(inputs), ["y"], equation=equation)], inputs, ["y"], 13)
+
+
+def test_whole_numbers() -> None:
+    a = np.array([7, -7, 7, -7], np.int64)
+    b = np.array([2, 2, -2, -2], np.int64)
+    for operator in ("Div", "Mod", "Add", "Sub", "Mul", "Max", "Min", "Less", "Equal"):
+        same_as_runtime([node(operator, ["a", "b"], ["y"])], {"a": a, "b": b}, ["y"], 13)
+    same_as_runtime([node("Cast", ["x"], ["y"], to=6)], {"x": np.array([-1.7, 1.7, 2.5], np.float32)}, ["y"], 13)
+    same_as_runtime([node("Pow", ["a", "b"], ["y"])], {"a": a, "b": np.abs(b)}, ["y"], 13)
+
+
+def test_one_hot_and_where_and_scatter() -> None:
+    indices = np.array([[0, 2], [-1, 9]], np.int64)
+    constants = {"d": np.array(4), "v": np.array([0.5, 2.5], np.float32)}
+    for opset, axis in ((9, -1), (11, 0), (11, 1)):
+        same_as_runtime([node("OneHot", ["x", "d", "v"], ["y"], axis=axis)], {"x": indices}, ["y"], opset, constants)
+    inputs = {"c": X > 0, "a": X, "b": array(5)}
+    same_as_runtime([node("Where", ["c", "a", "b"], ["y"])], inputs, ["y"], 9)
+    x, i, u = array(3, 3), np.array([[1, 0, 2]], np.int64), array(1, 3)
+    for opset, operator in ((9, "Scatter"), (11, "ScatterElements"), (18, "ScatterElements")):
+        same_as_runtime([node(operator, ["x", "i", "u"], ["y"], axis=0)], {"x": x, "i": i, "u": u}, ["y"], opset)
+
+
+# --- windows ------------------------------------------------------------------------------------------
+
+_small = st.integers(1, 3)
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_convolutions_of_any_form(data: Any) -> None:
+    rank = data.draw(st.sampled_from([1, 2]))
+    kernel, strides, dilations = (data.draw(st.lists(_small, min_size=rank, max_size=rank)) for _ in range(3))
+    extents = data.draw(st.lists(st.integers(5, 9), min_size=rank, max_size=rank))
+    groups = data.draw(st.sampled_from([1, 2]))
+    auto = data.draw(st.sampled_from(["NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"]))
+    attributes: dict[str, Any] = {"strides": strides, "group": groups, "auto_pad": auto}
+    if auto == "NOTSET":
+        attributes["pads"] = data.draw(st.lists(st.integers(0, 2), min_size=2 * rank, max_size=2 * rank))
+        attributes["dilations"] = dilations
+    inputs = {"x": array(1, 4, *extents), "w": array(6, 4 // groups, *kernel)}
+    if data.draw(st.booleans()):
+        inputs["b"] = array(6)
+    assume(all(n >= d * (k - 1) + 1 for n, k, d in zip(extents, kernel, dilations, strict=True)))
+    same_as_runtime(
+        [node("Conv", list(inputs), ["y"], **attributes)], inputs, ["y"], data.draw(st.sampled_from([7, 11]))
+    )
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_transposed_convolutions_of_any_form(data: Any) -> None:
+    rank = data.draw(st.sampled_from([1, 2]))
+    kernel, strides, dilations = (data.draw(st.lists(_small, min_size=rank, max_size=rank)) for _ in range(3))
+    extents = data.draw(st.lists(st.integers(2, 5), min_size=rank, max_size=rank))
+    attributes: dict[str, Any] = {
+        "strides": strides,
+        "dilations": dilations,
+        "group": data.draw(st.sampled_from([1, 2])),
+    }
+    full = [s * (n - 1) + d * (k - 1) + 1 for n, k, s, d in zip(extents, kernel, strides, dilations, strict=True)]
+    form = data.draw(st.sampled_from(["pads", "padding", "shape", "upper"]))
+    if form == "padding":
+        attributes["output_padding"] = [data.draw(st.integers(0, max(s - 1, 0))) for s in strides]
+    elif form == "pads":
+        attributes["pads"] = [data.draw(st.integers(0, min(1, (n - 1) // 2))) for n in full * 2]
+    else:
+        attributes["output_shape"] = [n - data.draw(st.integers(0, min(3, n - 1))) for n in full]
+        attributes["auto_pad"] = "SAME_UPPER" if form == "upper" else "NOTSET"
+    inputs = {"x": array(1, 4, *extents), "w": array(4, 3, *kernel)}
+    same_as_runtime([node("ConvTranspose", list(inputs), ["y"], **attributes)], inputs, ["y"], 11)
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_poolings_of_any_form(data: Any) -> None:
+    kernel, strides = (data.draw(st.lists(_small, min_size=2, max_size=2)) for _ in range(2))
+    operator = data.draw(st.sampled_from(["MaxPool", "AveragePool"]))
+    attributes: dict[str, Any] = {"kernel_shape": kernel, "strides": strides, "ceil_mode": data.draw(st.integers(0, 1))}
+    auto = data.draw(st.sampled_from(["NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"]))
+    if auto == "NOTSET":
+        attributes["pads"] = [data.draw(st.integers(0, max(k - 1, 0))) for k in kernel * 2]
+    else:
+        assume(all(k >= s for k, s in zip(kernel, strides, strict=True)))  # the runtime refuses others
+        attributes |= {"auto_pad": auto, "ceil_mode": 0}
+    if operator == "AveragePool":
+        attributes["count_include_pad"] = data.draw(st.integers(0, 1))
+    x = array(1, 2, *data.draw(st.lists(st.integers(4, 8), min_size=2, max_size=2)))
+    same_as_runtime(
+        [node(operator, ["x"], ["y"], **attributes)], {"x": x}, ["y"], data.draw(st.sampled_from([10, 12, 19]))
+    )
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_resizes_of_any_form(data: Any) -> None:
+    mode = data.draw(st.sampled_from(["nearest", "linear", "cubic"]))
+    coordinates = data.draw(st.sampled_from(["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"]))
+    attributes: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": coordinates}
+    if mode == "nearest":
+        modes = ["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"]
+        attributes["nearest_mode"] = data.draw(st.sampled_from(modes))
+    x = array(1, 2, 4, 5)
+    sizes = np.array([1, 2, data.draw(st.integers(2, 9)), data.draw(st.integers(2, 9))])
+    made = node("Resize", ["x", "", "", "sizes"], ["y"], **attributes)
+    same_as_runtime([made], {"x": x}, ["y"], data.draw(st.sampled_from([13, 18, 19])), {"sizes": sizes})
+
+
+# --- names --------------------------------------------------------------------------------------------
+
+
+def test_outputs_keep_their_names_whatever_they_are() -> None:
+    constants = {"c": array(2)}
+    nodes = [
+        node("Identity", ["x"], ["same"]),
+        node("Relu", ["x"], ["a"]),
+        node("Identity", ["a"], ["b"]),
+        node("Identity", ["a"], ["d"]),
+        node("Reshape", ["a", "s"], ["e"]),
+        node("Identity", ["c"], ["k"]),
+    ]
+    outputs = ["same", "a", "b", "d", "e", "k", "x"]
+    model = model_of(nodes, {"x": (2,)}, outputs, {**constants, "s": np.array([1, 2])})
+    x = array(2)
+    got = evaluate(imported(model), {"x": x})
+    positive = np.maximum(x, 0)
+    expected = {"same": x, "x": x, "k": constants["c"], "e": positive[None], **dict.fromkeys("abd", positive)}
+    assert got.keys() == expected.keys()
+    for name, want in expected.items():
+        assert np.array_equal(got[name], want), name
+
+
+def test_functions_are_inlined() -> None:
+    twice = helper.make_function(
+        "mine", "Twice", ["v"], ["w"], [node("Add", ["v", "v"], ["w"])], [helper.make_opsetid("", 17)]
+    )
+    model = model_of([node("Twice", ["x"], ["y"], domain="mine")], {"x": (2,)}, ["y"])
+    model.functions.append(twice)
+    model.opset_import.append(helper.make_opsetid("mine", 1))
+    x = array(2)
+    assert np.array_equal(evaluate(imported(model), {"x": x})["y"], x + x)
+
+
+def test_what_the_host_does_is_reported() -> None:
+    from syclsched.frontends.onnx.lowering import lower
+    from syclsched.frontends.onnx.reference import host_operators
+
+    model = model_of([node("Det", ["x"], ["y"], name="d1")], {"x": (3, 3)}, ["y"], opset=11)
+    network = imported(model)
+    assert host_operators(network) == ("Det 'd1'",)
+    with pytest.warns(HostOperatorWarning, match="Det 'd1'"):
+        assert lower(network).on_host == ("Det 'd1'",)
+
+
+def test_models_without_it_do_not_warn() -> None:
+    from syclsched.frontends.onnx.lowering import lower
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert lower(imported(model_of([node("Relu", ["x"], ["y"])], {"x": (2,)}, ["y"]))).on_host == ()
