@@ -202,6 +202,7 @@ def onnx_runtime(case: dict[str, Any]) -> Callable[[], Any] | None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 2
+    options.add_session_config_entry("session.force_spinning_stop", "1")
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     feeds = {n: np.ascontiguousarray(arrays[n].reshape(shapes[n])) for n in inputs if n not in constants}
     return lambda: session.run(None, feeds)
