@@ -123,7 +123,7 @@ class Draft:
     def hold(self, array: Array, like: str) -> str:
         """Add a constant, and return its name."""
         name = self.fresh(like)
-        held = np.array(array, order="C")
+        held = np.asarray(array, order="C").view()
         held.flags.writeable = False
         self.constants[name] = held
         self.values[name] = Value(name, held.shape, held.dtype.name)
