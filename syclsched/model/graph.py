@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +18,7 @@ from syclsched.model.binding import Argument, bind, check_data, declare, takes
 from syclsched.model.constant import Constant
 from syclsched.model.dependencies import Dependency, implicit_dependencies
 from syclsched.model.fingerprint import fingerprint
-from syclsched.model.operation import Operation
+from syclsched.model.operation import Implementation, Operation
 from syclsched.model.ordering import acyclic_order
 from syclsched.model.segments import Segments, find_segments, touched_segments
 from syclsched.model.task import ArrayRows, Joined, LogicalArray, ReshapedArray, Task
@@ -465,6 +467,34 @@ class TaskGraph:
             If explicit edges close a cycle.
         """
         self.order()
+
+    def with_implementations(self, keep: Callable[[Task, Implementation], bool]) -> TaskGraph:
+        """Return the same graph with fewer ways to do its tasks.
+
+        Parameters
+        ----------
+        keep : callable
+            Given a task and an implementation of its operation, whether it may be done so. Of a task for which it
+            keeps none, all stay.
+
+        Returns
+        -------
+        TaskGraph
+            Of the same arrays and tasks; this one stays as it is.
+        """
+        made = copy.copy(self)
+        made._arrays, made._freed, made._data = dict(self._arrays), dict(self._freed), dict(self._data)
+        made._edges, made._ranged = list(self._edges), set(self._ranged)
+        made._joined = {name: list(found) for name, found in self._joined.items()}
+        made._tasks = {}
+        for name, task in self._tasks.items():
+            operation = task.operation
+            if operation is not None:
+                kept = tuple(each for each in operation.implementations if keep(task, each))
+                if kept and kept != operation.implementations:
+                    task = replace(task, operation=replace(operation, implementations=kept))
+            made._tasks[name] = task
+        return made
 
     def fingerprint(self) -> str:
         """Return a hash of everything a plan depends on: arrays, tasks, accesses, edges; not the data."""

@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from syclsched.costs import CostModel
+from syclsched.model.graph import TaskGraph
 from syclsched.model.memory_limit import MemoryLimit, with_memory_limit
 from syclsched.model.platform import Device, Platform
+from syclsched.model.task import Task
 from syclsched.onnx.kept import Bound
 from syclsched.onnx.model import OnnxModel
 from syclsched.onnx.specialised import Array, Shapes
@@ -36,6 +40,29 @@ def usual_platform(devices: str | None = None) -> Platform:
         return found
     real = [device.name for device in found.compute_devices if not _emulated(device)]
     return found.select(real) if real else found
+
+
+def on_devices(graph: TaskGraph, platform: Platform) -> TaskGraph:
+    """Return a graph whose tasks the host does only if no device can: between devices' tasks it holds all of them up.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        Of a model.
+    platform : Platform
+        Where it is to run.
+    """
+    costs = CostModel(platform)
+
+    def done_by_a_device(task: Task) -> bool:
+        return task.operation is not None and any(
+            costs.supports(task, each, device) is None
+            for each in task.operation.implementations
+            if each.kind not in ("host", "cost-only")
+            for device in platform.compute_devices
+        )
+
+    return graph.with_implementations(lambda task, each: each.kind != "host" or not done_by_a_device(task))
 
 
 def _emulated(device: Device) -> bool:
@@ -98,6 +125,7 @@ class Maker:
         from syclsched.profiling import HistoryStore, calibrate
 
         specialised = self._model.specialised(shapes, values)
+        specialised = replace(specialised, graph=on_devices(specialised.graph, self.platform))
         with self._lock, HistoryStore() as history:  # timings would disturb each other
             live = self._opened()
             if self._autotune:

@@ -37,7 +37,7 @@ def specialise(
     """
     from syclsched.frontends.onnx.importing import import_model
     from syclsched.frontends.onnx.lowering import lower
-    from syclsched.frontends.onnx.rewrites import DEFAULT_PASSES, rewrite  # type: ignore[import-not-found,unused-ignore]
+    from syclsched.frontends.onnx.rewrites import DEFAULT_PASSES, rewrite
 
     open_ones = {name: shape for name, shape in shapes.items() if name not in values}
     network = import_model(model, open_ones, known=values)
