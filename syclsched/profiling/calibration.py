@@ -318,9 +318,11 @@ def _time_on_device(
 
 def _caller(submission: Any, queue: Any) -> Callable[[], Any]:
     """Return what submits a library's work the way a run does: by its own function, where it has one for that."""
-    if not getattr(submission, "is_native", False):
+    if not hasattr(getattr(submission, "call", None), "native"):
         return lambda: submission.submit(queue, [])
-    native = submission.native(queue)
+    native = submission.call.native(queue, submission.arguments)
+    if native is None:
+        return lambda: submission.submit(queue, [])
     function = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * len(native.arguments))(native.function)
 
     def call(keep: Any = native) -> None:
