@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
@@ -30,12 +31,12 @@ SECONDS_EACH = 0.15
 MIN_SAMPLES, MAX_SAMPLES = 5, 15
 
 #: Calls of a library in a row that a sample consists of, at most, and seconds that are enough for a row.
-_MOST_IN_A_ROW, _ROW_S = 32, 2e-3
+_MOST_IN_A_ROW, _ROW_S, _PAUSE_S = 32, 2e-3, 1e-3
+#: Rows that take so many times as long as the shortest were done by fewer threads.
+_ALONE = 1.5
 
 #: Sets of arrays that samples go round, and how much memory they may take together.
 _SETS, _SETS_BYTES = 8, 64 << 20
-#: Library calls that are timed together.
-_ROW = 8
 
 _SEED = 20240229
 
@@ -275,9 +276,6 @@ def _time_on_device(
             {name: bench.array(value, kind) for name, value in data.items()}
             for _ in range(max(1, min(_SETS, _SETS_BYTES // max(1, size))))
         ]
-        # What a library submits is timed by the host: several in a row, as in a run, so that handing over the first of
-        # them to a sleeping thread is not taken for its time.
-        row = 1 if case.implementation.is_kernel or written else _ROW
         turn = cycle([(arrays, executable.bind({**arrays, **signature.scalars})) for arrays in sets])
 
         def sample() -> float:
@@ -288,10 +286,8 @@ def _time_on_device(
             bench.wait()
             start = sampler.clock()
             event = submission.submit(bench.queue, [])
-            for _ in range(row - 1):
-                event = next(turn)[1].submit(bench.queue, [])
             event.wait()
-            wall = (sampler.clock() - start) / row
+            wall = sampler.clock() - start
             bench.wait()
             # A library may submit several kernels, and its event is the last one's: only the host sees them all.
             device = event_seconds(event) if case.implementation.is_kernel else 0.0
@@ -306,6 +302,8 @@ def _time_on_device(
         following = cycle(calls)
 
         def sample_row() -> float:
+            # A runtime whose threads are still awake may give all of a row to one of them.
+            time.sleep(_PAUSE_S)
             start = sampler.clock()
             for _ in range(in_a_row):
                 next(following)()
@@ -313,7 +311,9 @@ def _time_on_device(
             return (sampler.clock() - start) / in_a_row
 
         sample_row()
-        return sampler.samples_until(sample_row, seconds_each)
+        rows = sampler.samples_until(sample_row, seconds_each)
+        # All the same, one thread did some: not what a run sees, and not what another implementation is beside.
+        return [seconds for seconds in rows if seconds < _ALONE * min(rows)]
 
 
 def _caller(submission: Any, queue: Any) -> Callable[[], Any]:
