@@ -429,8 +429,12 @@ static void one_sequence(uint64_t seed)
         if (lanes_count > 1 && chance(6) == 0)
             continue; /* a host's lane has no way */
         int opencl = queues[i].opencl = (int)chance(2);
-        lanes[i] = (struct lane){&ways[opencl], opencl ? opencl_table : dpctl_table, &queues[i], &scratch[2 * i],
-                                 &scratch[2 * i + 1], opencl ? (int64_t)1 << 62 : 0};
+        lanes[i] = (struct lane){.way = &ways[opencl],
+                                 .functions = opencl ? opencl_table : dpctl_table,
+                                 .queue = &queues[i],
+                                 .scratch_to = &scratch[2 * i],
+                                 .scratch_from = &scratch[2 * i + 1],
+                                 .longest_list = opencl ? (int64_t)1 << 62 : 0};
     }
     int64_t count = 1 + (int64_t)chance(MOST_COMMANDS);
     const struct command **commands = calloc((size_t)count, sizeof *commands);
