@@ -74,6 +74,8 @@ def flatten_scalar(name: str, value: Scalar, dtype: str, *, complex_as_parts: bo
         part = _COMPLEX_PARTS[dtype]
         number = complex(value)
         return [part(number.real), part(number.imag)]
+    if dtype == "float16":  # neither ctypes nor dpctl has it: its bits, in as many bytes
+        return [ctypes.c_uint16(int(np.float16(value).view(np.uint16)))]
     if dtype not in _CTYPES:
         raise ArgumentError(
             f"a scalar of dtype {dtype} cannot be passed to a kernel by value",

@@ -254,6 +254,7 @@ class Runner:
             safeguards=self._safeguards,
             recover=self._recover,
             health=self._health,
+            executables=self._executables,
         )
 
     def start_replay(self, replay: Replay, values: dict[str, NumpyArray]) -> Run:

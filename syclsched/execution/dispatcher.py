@@ -52,10 +52,19 @@ class Dispatcher(Followed):
         By name of device lane.
     record : bool
         Whether to keep what a trace needs.
+    executables : Mapping[int, Executable], optional
+        The work compiled, if it is; by instruction number.
     """
 
     def __init__(
-        self, program: Program, work: dict[int, Work], buffers: BufferTable, queues: dict[str, Any], *, record: bool
+        self,
+        program: Program,
+        work: dict[int, Work],
+        buffers: BufferTable,
+        queues: dict[str, Any],
+        *,
+        record: bool,
+        executables: Mapping[int, Executable] | None = None,
     ) -> None:
         self.program = program
         self.buffers = buffers
@@ -73,7 +82,7 @@ class Dispatcher(Followed):
         self.when_finished: Callable[[], None] | None = None
         self._work = work
         self._queues = queues
-        self._executables: dict[int, Executable] = {}
+        self._executables: dict[int, Executable] = dict(executables or {})
         self._readiness = Readiness(program.lanes)
         self._pinned = {buffers.memory_of(piece.status) for piece in work.values() if piece.status is not None}
         library, lanes = load_library(), by_index(program.plan, queues)
@@ -201,7 +210,8 @@ class Dispatcher(Followed):
 
     def _prepare(self) -> None:
         """Compile everything, get memory, make the lanes, and read the clocks, before the first submission."""
-        self._executables = compile_work(self.program, self._work, self._queues, self.buffers.uploads)
+        if not self._executables:
+            self._executables = compile_work(self.program, self._work, self._queues, self.buffers.uploads)
         self.counts.constant_bytes = uploaded_bytes(self._executables.values())
         self.buffers.prepare(self._room.prepared.values(), self._users())
         self._lanes = LaneSet(

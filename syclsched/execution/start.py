@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from syclsched.devices.executables import Executable
 from syclsched.devices.pool import ALIGNMENT_BYTES
 from syclsched.execution.buffers import BufferTable, NumpyArray
 from syclsched.execution.dispatcher import Dispatcher
@@ -202,6 +203,7 @@ def start(
     safeguards: Safeguards = USUAL,
     recover: bool = False,
     health: Health | None = None,
+    executables: Mapping[int, Executable] | None = None,
 ) -> Run:
     """Start a prepared plan, and return at once.
 
@@ -217,8 +219,10 @@ def start(
         As for `execute`.
     health : Health, optional
         What is known of the devices by whoever runs the plan again and again.
+    executables : Mapping[int, Executable], optional
+        Its work compiled for these devices, if it is; by instruction number.
     """
-    engine = engine_for(prepared, live, values, record=trace, safeguards=safeguards)
+    engine = engine_for(prepared, live, values, record=trace, safeguards=safeguards, executables=executables)
     recovering = None
     if recover and not safeguards.stepped:
         from syclsched.execution.recovery.recovering import Recovering
@@ -237,13 +241,19 @@ def start(
 
 
 def engine_for(
-    prepared: Prepared, live: Any, values: Mapping[str, NumpyArray], *, record: bool, safeguards: Safeguards = USUAL
+    prepared: Prepared,
+    live: Any,
+    values: Mapping[str, NumpyArray],
+    *,
+    record: bool,
+    safeguards: Safeguards = USUAL,
+    executables: Mapping[int, Executable] | None = None,
 ) -> Engine:
     """Return what will run a prepared plan, not yet started.
 
     Parameters
     ----------
-    prepared, live, values, safeguards
+    prepared, live, values, safeguards, executables
         As for `start`.
     record : bool
         Whether to keep what a trace needs.
@@ -256,4 +266,4 @@ def engine_for(
     if safeguards.stepped:
         inspections = inspections_for(safeguards, buffers)
         return Stepper(program, prepared.work, buffers, queues, inspections, record=record)
-    return Dispatcher(program, prepared.work, buffers, queues, record=record)
+    return Dispatcher(program, prepared.work, buffers, queues, record=record, executables=executables)
