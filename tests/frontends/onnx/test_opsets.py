@@ -10,52 +10,18 @@ import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
-ort = pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
+pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
 
 from hypothesis import assume, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
-from node_cases import differences  # noqa: E402
 from onnx import helper  # noqa: E402
+from runtime import array, same_as_runtime  # noqa: E402
 from small_models import imported, model_of  # noqa: E402
 
 from syclsched.errors import HostOperatorWarning  # noqa: E402
-from syclsched.frontends.onnx.dtypes import NUMBERS  # noqa: E402
 from syclsched.frontends.onnx.evaluating import evaluate  # noqa: E402
 
 node = helper.make_node
-RANDOM = np.random.default_rng(5)
-
-
-def array(*shape: int) -> Any:
-    return RANDOM.standard_normal(shape).astype(np.float32)
-
-
-def session(model: Any) -> Any:
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-
-
-def same_as_runtime(
-    nodes: Any,
-    inputs: dict[str, Any],
-    outputs: list[str],
-    opset: int,
-    constants: dict[str, Any] | None = None,
-) -> None:
-    dtypes = {name: NUMBERS[value.dtype.name] for name, value in inputs.items()}
-    shapes = {name: value.shape for name, value in inputs.items()}
-    model = model_of(nodes, shapes, outputs, constants, opset=opset, dtypes=dtypes)
-    for value in model.graph.output:
-        value.type.Clear()
-    want = session(model).run(outputs, inputs)
-    network = imported(model)
-    assert not [each.kind for each in network.nodes if each.kind == "reference"]
-    got = evaluate(network, {name: inputs[name] for name in network.inputs})
-    for name, expected in zip(outputs, want, strict=True):
-        assert differences(got[name], expected) is None, (name, differences(got[name], expected))
-
 
 X = array(2, 3, 4, 5)
 AXES = np.array([1, 2], np.int64)

@@ -11,6 +11,7 @@ import numpy as np
 from syclsched.errors import ModelError
 from syclsched.frontends.onnx.importing.builder import Builder
 from syclsched.frontends.onnx.importing.fallback import import_reference
+from syclsched.frontends.onnx.importing.functions import definition
 from syclsched.frontends.onnx.importing.meanings import Meaning
 from syclsched.frontends.onnx.importing.registry import NotHereError, importer_of
 from syclsched.frontends.onnx.model import ModelGraph, ModelNode
@@ -116,9 +117,30 @@ class Scope:
                 results = importer(self.b, node, inputs)
             except NotHereError:
                 self.b.drop()
+        if results is None and importer is None:
+            meanings = self._by_definition(node, inputs)
+            if meanings is not None:
+                self._bind_all(node, meanings)
+                return
         if results is None:
             results = import_reference(self.b, node, inputs, self)
         self._bind_all(node, results)
+
+    def _by_definition(self, node: ModelNode, inputs: Sequence[str | None]) -> list[Meaning] | None:
+        """Import what ONNX defines an operator by, if it does."""
+        found = definition(self.b, node, inputs)
+        if found is None:
+            return None
+        graph, version = found
+        given = dict(zip(node.inputs, inputs, strict=True))
+        outside, self.b.opset = self.b.opset, version
+        try:
+            made = self.inline(graph, [given[declared.name] for declared in graph.inputs], f"{node.name}/")
+        finally:
+            self.b.opset = outside
+        self.b.begin(self._prefix + node.name, node.label)
+        left = iter(made)
+        return [next(left) if name else None for name in node.outputs]
 
     def _bind_all(self, node: ModelNode, results: Sequence[Meaning]) -> None:
         plain = [each if isinstance(each, str) else None for each in results]

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RNN, GRU and LSTM, step by step: the length of a sequence is known while a model is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from syclsched.frontends.onnx.dtypes import FLOATS
+from syclsched.frontends.onnx.importing.builder import Builder
+from syclsched.frontends.onnx.importing.registry import NotHereError, given, imports, optional
+from syclsched.frontends.onnx.model import ModelNode
+
+#: Steps that are unrolled at most.
+LONGEST: Final = 4_000
+_GATES: Final = {"RNN": 1, "GRU": 3, "LSTM": 4}
+_DEFAULTS: Final = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
+_FUNCTIONS: Final = {
+    "Sigmoid": "sigmoid",
+    "Tanh": "tanh",
+    "Relu": "relu",
+    "Softsign": "softsign",
+    "Softplus": "softplus",
+}
+
+
+class _Weights(NamedTuple):
+    """What one direction has: of the input (gates * hidden, input), of the state, and added to both."""
+
+    w: str
+    r: str
+    wb: str
+    rb: str
+    peepholes: tuple[str, ...]
+
+
+@imports("RNN", "GRU", "LSTM")
+def recurrent(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import recurrent networks: for each direction one product for the inputs of all steps, then step by step."""
+    x = given(b, inputs, 0, "X")
+    if node.integer("layout"):
+        x = b.transpose(x, (1, 0, 2))
+    if len(b.shape(x)) != 3:
+        raise b.wrong(f"an input of shape {b.shape(x)}, expected (sequence, batch, features)")
+    steps, batch, _ = b.shape(x)
+    _refuse_forms(b, node, inputs, steps)
+    hidden = node.integer("hidden_size", b.shape(given(b, inputs, 2, "R"))[-1])
+    directions = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
+    order = directions.get(node.text("direction", "forward"))
+    if order is None or b.shape(given(b, inputs, 1, "W"))[0] != len(order):
+        raise b.wrong(f"weights of shape {b.shape(given(b, inputs, 1, 'W'))} for direction {node.text('direction')!r}")
+    functions = _functions(node, len(order))
+    rows: list[list[str]] = []
+    last: list[str] = []
+    cells: list[str] = []
+    for number, backwards in enumerate(order):
+        weights = _weights(b, node, inputs, number, hidden)
+        states = [_state(b, node, inputs, 5, number, batch, hidden)]
+        if node.operator == "LSTM":
+            states.append(_state(b, node, inputs, 6, number, batch, hidden))
+        made, states = _direction(b, node, x, weights, states, functions[number], backwards)
+        rows.append(made)
+        last.append(states[0])
+        cells.append(states[-1])
+    steps_made = [_joined(b, [each[i] for each in rows], (1, 1, batch, hidden), 1) for i in range(steps)]
+    y = steps_made[0] if steps == 1 else b.emit("concat", steps_made, axis=0)
+    ends = [_joined(b, each, (1, batch, hidden), 0) for each in (last, cells)]
+    if node.integer("layout"):
+        y = b.transpose(y, (2, 0, 1, 3))
+        ends = [b.transpose(each, (1, 0, 2)) for each in ends]
+    return [y, *ends][: len(node.outputs)]
+
+
+def _refuse_forms(b: Builder, node: ModelNode, inputs: Sequence[str | None], steps: int) -> None:
+    """Leave to the host what is not done here."""
+    lengths = optional(inputs, 4)
+    known = None if lengths is None else b.known(lengths)
+    if b.dtype(given(b, inputs, 0, "X")) not in FLOATS or not 1 <= steps <= LONGEST:
+        raise NotHereError
+    if (lengths is not None and (known is None or (known != steps).any())) or "clip" in node.attributes:
+        raise NotHereError
+    if node.integer("input_forget") or "activation_alpha" in node.attributes or "activation_beta" in node.attributes:
+        raise NotHereError
+
+
+def _functions(node: ModelNode, directions: int) -> list[tuple[str, ...]]:
+    count = len(_DEFAULTS[node.operator])
+    names = node.attributes.get("activations") or _DEFAULTS[node.operator] * directions
+    if len(names) != count * directions or any(name not in _FUNCTIONS for name in names):
+        raise NotHereError
+    found = [_FUNCTIONS[name] for name in names]
+    return [tuple(found[i * count : (i + 1) * count]) for i in range(directions)]
+
+
+def _part(b: Builder, x: str, number: int) -> str:
+    """Return one slice along the first axis, without that axis."""
+    shape = b.shape(x)
+    if number >= shape[0]:
+        raise b.wrong(f"{shape} has no part {number}")
+    starts = (number, *(0,) * (len(shape) - 1))
+    return b.reshape(b.slice(x, starts, (1, *shape[1:])), shape[1:])
+
+
+def _columns(b: Builder, x: str, start: int, count: int) -> str:
+    """Return some of the last axis' elements."""
+    shape = b.shape(x)
+    return b.slice(x, (*(0,) * (len(shape) - 1), start), (*shape[:-1], count))
+
+
+def _weights(b: Builder, node: ModelNode, inputs: Sequence[str | None], number: int, hidden: int) -> _Weights:
+    gates = _GATES[node.operator]
+    w, r = (_part(b, given(b, inputs, i, name), number) for i, name in ((1, "W"), (2, "R")))
+    bias = optional(inputs, 3)
+    if bias is None:
+        dtype = b.dtype(w)
+        zeros = b.emit("elementwise", [], shape=(gates * hidden,), dtype=dtype, expression=("const", 0.0, dtype))
+        both = (zeros, zeros)
+    else:
+        whole = _part(b, bias, number)
+        both = (_columns(b, whole, 0, gates * hidden), _columns(b, whole, gates * hidden, gates * hidden))
+    if b.shape(r) != (gates * hidden, hidden) or b.shape(w)[0] != gates * hidden:
+        raise b.wrong(f"weights {b.shape(w)} and {b.shape(r)} for {gates} gates of {hidden}")
+    peepholes: tuple[str, ...] = ()
+    held = optional(inputs, 7) if node.operator == "LSTM" else None
+    if held is not None:
+        whole = _part(b, held, number)
+        peepholes = tuple(_columns(b, whole, i * hidden, hidden) for i in range(3))
+    return _Weights(w, r, *both, peepholes)
+
+
+def _state(
+    b: Builder, node: ModelNode, inputs: Sequence[str | None], position: int, number: int, batch: int, hidden: int
+) -> str:
+    name = optional(inputs, position)
+    if name is None:
+        dtype = b.dtype(given(b, inputs, 0, "X"))
+        return b.emit("elementwise", [], shape=(batch, hidden), dtype=dtype, expression=("const", 0.0, dtype))
+    return _part(b, b.transpose(name, (1, 0, 2)) if node.integer("layout") else name, number)
+
+
+def _times(b: Builder, x: str, w: str, bias: str | None) -> str:
+    """Return x times the transpose of w, and a bias."""
+    return b.emit("matmul", [x, w, bias], transpose_a=False, transpose_b=True, alpha=1.0, beta=1.0, activation=())
+
+
+def _joined(b: Builder, parts: Sequence[str], shape: tuple[int, ...], axis: int) -> str:
+    made = [b.reshape(part, shape) for part in parts]
+    return made[0] if len(made) == 1 else b.emit("concat", made, axis=axis)
+
+
+def _direction(
+    b: Builder,
+    node: ModelNode,
+    x: str,
+    weights: _Weights,
+    states: list[str],
+    functions: tuple[str, ...],
+    backwards: bool,
+) -> tuple[list[str], list[str]]:
+    """Return the state after each step, in the order of the sequence, and the last states."""
+    steps, batch, features = b.shape(x)
+    flat = _times(b, b.reshape(x, (steps * batch, features)), weights.w, weights.wb)
+    gates = b.reshape(flat, (steps, batch, b.shape(weights.w)[0]))
+    step: Callable[..., list[str]] = {"RNN": _rnn, "GRU": _gru, "LSTM": _lstm}[node.operator]
+    made: list[str] = [""] * steps
+    for index in reversed(range(steps)) if backwards else range(steps):
+        states = step(b, node, _part(b, gates, index), weights, states, functions)
+        made[index] = states[0]
+    return made, states
+
+
+def _rnn(b: Builder, _: ModelNode, x: str, weights: _Weights, states: list[str], f: tuple[str, ...]) -> list[str]:
+    h = _times(b, states[0], weights.r, weights.rb)
+    return [b.elementwise((f[0], ("add", 0, 1)), x, h)]
+
+
+def _gru(b: Builder, node: ModelNode, x: str, weights: _Weights, states: list[str], f: tuple[str, ...]) -> list[str]:
+    """Gates z, r, h: of update, of reset, and what is new."""
+    (state,) = states
+    hidden = b.shape(state)[1]
+    xz, xr, xh = (_columns(b, x, i * hidden, hidden) for i in range(3))
+    if node.integer("linear_before_reset"):
+        h = _times(b, state, weights.r, weights.rb)
+        hz, hr, hh = (_columns(b, h, i * hidden, hidden) for i in range(3))
+        z = b.elementwise((f[0], ("add", 0, 1)), xz, hz)
+        new = b.elementwise((f[1], ("add", 0, ("mul", (f[0], ("add", 1, 2)), 3))), xh, xr, hr, hh)
+    else:
+        rows = b.shape(weights.r)[1]
+        both = _times(
+            b,
+            state,
+            b.slice(weights.r, (0, 0), (2 * hidden, rows)),
+            b.slice(weights.rb, (0,), (2 * hidden,)),
+        )
+        hz, hr = (_columns(b, both, i * hidden, hidden) for i in range(2))
+        z = b.elementwise((f[0], ("add", 0, 1)), xz, hz)
+        kept = b.elementwise(("mul", (f[0], ("add", 0, 1)), 2), xr, hr, state)
+        hh = _times(
+            b,
+            kept,
+            b.slice(weights.r, (2 * hidden, 0), (hidden, rows)),
+            b.slice(weights.rb, (2 * hidden,), (hidden,)),
+        )
+        new = b.elementwise((f[1], ("add", 0, 1)), xh, hh)
+    one = ("const", 1.0)
+    return [b.elementwise(("add", ("mul", ("sub", one, 0), 1), ("mul", 0, 2)), z, new, state)]
+
+
+def _lstm(b: Builder, _: ModelNode, x: str, weights: _Weights, states: list[str], f: tuple[str, ...]) -> list[str]:
+    """Gates i, o, f, c: in, out, forget, and what is new."""
+    state, cell = states
+    hidden = b.shape(state)[1]
+    total = b.elementwise(("add", 0, 1), x, _times(b, state, weights.r, weights.rb))
+    gi, go, gf, gc = (_columns(b, total, i * hidden, hidden) for i in range(4))
+    if weights.peepholes:
+        pi, po, pf = weights.peepholes
+        gi, gf = (b.elementwise(("add", 0, ("mul", 1, 2)), gate, p, cell) for gate, p in ((gi, pi), (gf, pf)))
+    kept: Any = ("add", ("mul", (f[0], 0), 3), ("mul", (f[0], 1), (f[1], 2)))
+    new_cell = b.elementwise(kept, gf, gi, gc, cell)
+    if weights.peepholes:
+        go = b.elementwise(("add", 0, ("mul", 1, 2)), go, po, new_cell)
+    return [b.elementwise(("mul", (f[0], 0), (f[2], 1)), go, new_cell), new_cell]
