@@ -87,11 +87,11 @@ class BoundPrimitive:
         )
 
     @property
-    def words(self) -> tuple[int, int, int, int]:
-        """What ``dnnl_primitive_execute`` takes."""
+    def words(self) -> tuple[int, ...]:
+        """What ``dnnl_sycl_interop_primitive_execute`` takes: no events to wait for, and last where its own goes."""
         primitive, stream = self.primitive.handle.pointer.value, self.stream.handle.pointer.value
         assert primitive is not None and stream is not None
-        return primitive, stream, self.count, ctypes.addressof(self.arguments)
+        return primitive, stream, self.count, ctypes.addressof(self.arguments), 0, 0
 
     def submit(self) -> Any:
         """Submit it and return the event of its end."""
@@ -189,7 +189,7 @@ class LoadedPrimitive:
         Returns
         -------
         NativeCall
-            ``dnnl_primitive_execute`` with its arguments; keeps what they point to.
+            ``dnnl_sycl_interop_primitive_execute`` with its arguments; keeps what they point to.
 
         Raises
         ------
@@ -199,8 +199,10 @@ class LoadedPrimitive:
         from syclsched.model.operation import NativeCall
 
         bound = self._bind(queue, arguments)
-        function = bound.primitive.engine.library.address("dnnl_primitive_execute")
-        return NativeCall(function, bound.words, keep=(self, bound), explain=explain)
+        function = bound.primitive.engine.library.address("dnnl_sycl_interop_primitive_execute")
+        # On a GPU its kernels go to the queue; on a CPU a thread of the SYCL runtime's computes.
+        on_queue = not queue.sycl_device.is_cpu
+        return NativeCall(function, bound.words, (self, bound), explain, event=5, on_queue=on_queue)
 
     def _bind(self, queue: Any, arguments: Mapping[str, Any]) -> BoundPrimitive:
         stream = stream_of(queue)

@@ -65,6 +65,8 @@ class Commands:
         self._buffers = buffers
         self._queues = queues
         self._made: dict[int, Command] = {}
+        # What a library's call points to is needed until its work has ended: kept until the same is made again.
+        self._late: dict[int, Command] = {}
 
     def prepare(self) -> None:
         """Make the commands of all instructions whose buffers stay where they are from beginning to end."""
@@ -92,7 +94,11 @@ class Commands:
     def get(self, node: Node) -> Command | None:
         """Return the command of an instruction whose buffers are there; None if the loop is not for it."""
         command = self._made.get(node.id)
-        return self._make(node) if command is None else command
+        if command is None:
+            command = self._make(node)
+            if command is not None:
+                self._late[node.id] = command
+        return command
 
     def together(self, nodes: Sequence[Node]) -> Command:
         """Return one command for launches that can be made as one; see `syclsched.execution.joining`."""

@@ -92,6 +92,8 @@ def test_compiled_code_calls_it_without_python(cpu: Any) -> None:
     x, y = array(np.arange(100), cpu), array(np.zeros(100), cpu)
     call = LoadedPrimitive(doubled(100)).native(lane, {"x": x, "y": y})
     assert len(call.arguments) <= 6
+    assert call.event == 5
+    assert not call.on_queue
     function = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_size_t] * len(call.arguments))(call.function)
     for _ in range(3):
         assert function(*call.arguments) == 0
