@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
 from syclsched.kernels.common import NUMBA_DTYPES
-from syclsched.kernels.tensor.writer import UNSIGNED, Writer
+from syclsched.kernels.tensor.writer import LANES, UNSIGNED, Writer
 from syclsched.model.operation import Parameter, Signature
 
 
@@ -128,6 +128,20 @@ class _NumbaWriter(Writer):
         odd = self.value(dtype, f"{floor} - {even} - {even}")
         one = self.constant(1.0, dtype)
         return f"({floor} + {one} if {rest} > {half} or ({rest} == {half} and {odd} == {one}) else {floor})"
+
+    def wide(self, dtype: str, expression: str) -> tuple[str, ...]:
+        return tuple(self.variable(dtype, expression) for _ in range(LANES))
+
+    def update_wide(
+        self, wide: tuple[str, ...], dtype: str, array: str, index: str, change: Callable[[str, str], str]
+    ) -> None:
+        first = self.index(index)
+        for lane, name in enumerate(wide):
+            given = self.value(dtype, self.load(array, f"{first} + {lane}"))
+            self.assign(name, dtype, change(name, given))
+
+    def lanes(self, wide: tuple[str, ...]) -> list[str]:
+        return list(wide)
 
     def finish(self) -> Any:
         names = [p.name for p in self.parameters]

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from syclsched.kernels.common import C_TYPES
-from syclsched.kernels.tensor.writer import UNSIGNED, Writer, working
+from syclsched.kernels.tensor.writer import LANES, UNSIGNED, Writer, working
 from syclsched.model.operation import OpenCLSource, Parameter, Signature
 
 
@@ -28,9 +28,13 @@ class _OpenCLWriter(Writer):
     item, plane_row, plane_column = "get_global_id(0)", "get_global_id(1)", "get_global_id(0)"
     group, groups, local, width = "get_group_id(0)", "get_num_groups(0)", "get_local_id(0)", "get_local_size(0)"
 
-    @staticmethod
-    def _type(dtype: str) -> str:
-        return "bool" if dtype == "bool" else C_TYPES[working(dtype)]
+    def __init__(self, signature: Signature, parameters: tuple[Parameter, ...]) -> None:
+        super().__init__(signature, parameters)
+        self._lanes = ""
+        self._attribute = ""
+
+    def _type(self, dtype: str) -> str:
+        return "bool" if dtype == "bool" else f"{C_TYPES[working(dtype)]}{self._lanes}"
 
     def index(self, expression: str) -> str:
         name = self.fresh("i")
@@ -123,6 +127,26 @@ class _OpenCLWriter(Writer):
     def rounded(self, x: str, dtype: str) -> str:
         return f"rint({x})"
 
+    def wide(self, dtype: str, expression: str) -> tuple[str, ...]:
+        # Told that the kernel is in vectors by itself, the CPU's compiler does not make vectors of work-items.
+        self._attribute = f"__attribute__((vec_type_hint({C_TYPES[working(dtype)]}{LANES}))) "
+        self._lanes = str(LANES)
+        name = self.variable(dtype, expression)
+        self._lanes = ""
+        return (name,)
+
+    def update_wide(
+        self, wide: tuple[str, ...], dtype: str, array: str, index: str, change: Callable[[str, str], str]
+    ) -> None:
+        self._lanes = str(LANES)
+        half = self.signature.dtypes[array] == "float16"
+        given = self.value(dtype, f"vload{'_half' if half else ''}{LANES}(0, {array} + {index})")
+        self.assign(wide[0], dtype, change(wide[0], given))
+        self._lanes = ""
+
+    def lanes(self, wide: tuple[str, ...]) -> list[str]:
+        return [f"{wide[0]}.s{lane:x}" for lane in range(LANES)]
+
     def finish(self) -> OpenCLSource:
         dtypes = self.signature.dtypes
         arguments = ", ".join(
@@ -141,7 +165,7 @@ class _OpenCLWriter(Writer):
                 "static float half_rounded(float x) {\n"
                 "  ushort bits;\n  vstore_half_rte(x, 0, (half*)&bits);\n  return vload_half(0, (half*)&bits);\n}\n"
             )
-        return OpenCLSource(f"{head}__kernel void kernel_({arguments}) {{\n{body}\n}}\n", "kernel_")
+        return OpenCLSource(f"{head}__kernel {self._attribute}void kernel_({arguments}) {{\n{body}\n}}\n", "kernel_")
 
 
 def _c_float(value: float, dtype: str) -> str:

@@ -8,8 +8,11 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
+from syclsched.kernels.common import NUMBA_DTYPES
 from syclsched.kernels.onednn import reduction
 from syclsched.kernels.tensor.making import array_bytes, axis_error, elements, expect, make, read, written
+from syclsched.kernels.tensor.reduction_kernels import reduction_launch, start_of, write_reduction
+from syclsched.kernels.tensor.source import kernels
 from syclsched.model.operation import Operation, Shape, Signature, Work
 
 #: What can be asked for.
@@ -44,13 +47,23 @@ def reduce(mode: str, axes: tuple[int, ...], keepdims: bool = False) -> Operatio
         raise ArgumentError(f"there is no reduction {mode!r}", hint=f"There are: {', '.join(MODES)}")
     if list(axes) != sorted({axis for axis in axes if axis >= 0}):
         raise ArgumentError(f"axes are counted from the front and ascend, not {axes}", where="reduce")
+    parameters = (written(), read(like="y"))
     return make(
         f"reduce {mode} axes {','.join(map(str, axes))}{' keepdims' if keepdims else ''}",
-        (written(), read(like="y")),
+        parameters,
         partial(_host, mode=mode, axes=axes, keepdims=keepdims),
         partial(_check, mode=mode, axes=axes, keepdims=keepdims),
         work=_work,
-        kernels=(reduction.reduce(mode=mode, axes=axes),),
+        kernels=(
+            reduction.reduce(mode=mode, axes=axes),
+            *kernels(
+                parameters,
+                partial(write_reduction, mode=mode, axes=axes),
+                partial(reduction_launch, axes=axes, group=None),
+                numba_launch=partial(reduction_launch, axes=axes, group=1),
+                numba_dtypes=tuple(name for name in NUMBA_DTYPES if name != "bool"),
+            ),
+        ),
     )
 
 
@@ -120,15 +133,3 @@ def mean_of(total: Any, count: int) -> Any:
     if total.dtype.kind == "f":
         return total / total.dtype.type(count)
     return np.trunc(total / max(count, 1)).astype(total.dtype)
-
-
-def start_of(mode: str, dtype: Any) -> Any:
-    """Return what a maximum or minimum begins with: the least or greatest number of a dtype."""
-    import numpy as np
-
-    kind = np.dtype(dtype)
-    if kind.kind == "b":
-        return mode == "min"
-    if kind.kind == "f":
-        return -np.inf if mode == "max" else np.inf
-    return np.iinfo(kind).min if mode == "max" else np.iinfo(kind).max

@@ -25,6 +25,8 @@ def kernels(
     *,
     efficiency: float = 0.5,
     revision: str = "1",
+    numba_launch: LaunchFunction | None = None,
+    numba_dtypes: tuple[str, ...] = NUMBA_DTYPES,
 ) -> tuple[Implementation, ...]:
     """Return the implementations of an operation in both languages.
 
@@ -38,6 +40,10 @@ def kernels(
         The index space: one dimension, in groups.
     efficiency, revision
         See `Implementation`.
+    numba_launch : callable, optional
+        The index space for numba-dpex, where it differs.
+    numba_dtypes : tuple of str, optional
+        Dtypes numba-dpex can do it for.
 
     Returns
     -------
@@ -58,8 +64,8 @@ def kernels(
             "numba-dpex",
             "numba-dpex",
             partial(_load, writer=numba_writer, parameters=parameters, body=body),
-            launch,
-            Requirements(packages=NUMBA_DPEX.packages, dtypes=NUMBA_DTYPES),
+            numba_launch or launch,
+            Requirements(packages=NUMBA_DPEX.packages, dtypes=numba_dtypes),
             efficiency=efficiency,
             revision=revision,
         ),

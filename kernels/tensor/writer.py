@@ -9,11 +9,15 @@ care of it. float16 is read as float32 and rounded when stored; only OpenCL C ha
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from syclsched.kernels.common import VECTOR_ITEMS
 from syclsched.model.operation import Parameter, Signature
+
+#: Numbers that are changed side by side: what the widest vector register in use holds.
+LANES = VECTOR_ITEMS
 
 UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 
@@ -145,6 +149,20 @@ class Writer(ABC):
     @abstractmethod
     def rounded(self, x: str, dtype: str) -> str:
         """Round a number to the nearest whole, of two to the even one."""
+
+    @abstractmethod
+    def wide(self, dtype: str, expression: str) -> tuple[str, ...]:
+        """Name `LANES` numbers that change, all of one value at first."""
+
+    @abstractmethod
+    def update_wide(
+        self, wide: tuple[str, ...], dtype: str, array: str, index: str, change: Callable[[str, str], str]
+    ) -> None:
+        """Change each of `LANES` numbers, given it and the element of an array, from an index on, beside it."""
+
+    @abstractmethod
+    def lanes(self, wide: tuple[str, ...]) -> list[str]:
+        """Return the numbers one by one."""
 
     @abstractmethod
     def finish(self) -> Any:

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reductions against NumPy: every mode, every dtype, any axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from syclsched.errors import ArgumentError
+from syclsched.kernels.common import ALL_DTYPES
+from syclsched.kernels.tensor.reduce import MODES, reduce, reduced_shape
+from tests.kernels.tensor.conftest import Try, on_host, signature_of
+
+LANGUAGES = ["opencl-c", "numba-dpex"]
+
+
+def reference(mode: str, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
+    """What it means, in double precision."""
+    wide = x.astype("float64") if x.dtype.kind == "f" else x.astype("int64")
+    how = {"axis": axes, "keepdims": keepdims}
+    if mode in ("max", "min"):
+        return getattr(np, mode)(x, **how)
+    return {
+        "sum": lambda: wide.sum(**how),
+        "mean": lambda: np.trunc(wide.mean(**how)) if x.dtype.kind != "f" else wide.mean(**how),
+        "prod": lambda: wide.prod(**how),
+        "l1": lambda: np.abs(wide).sum(**how),
+        "l2": lambda: np.sqrt((wide * wide).sum(**how)),
+        "sumsquare": lambda: (wide * wide).sum(**how),
+        "logsum": lambda: np.log(wide.sum(**how)),
+        "logsumexp": lambda: np.log(np.exp(wide).sum(**how)),
+    }[mode]()
+
+
+def check(run: Any, mode: str, x: np.ndarray, axes: tuple[int, ...], keepdims: bool = False) -> None:
+    operation = reduce(mode, axes, keepdims)
+    y = np.zeros(reduced_shape(x.shape, axes, keepdims), x.dtype)
+    expected = reference(mode, x, axes, keepdims)
+    tolerance = {"float16": 2e-3, "float32": 1e-5, "float64": 1e-12}.get(x.dtype.name, 0)
+    np.testing.assert_allclose(run(operation, y=y, x=x)["y"], expected, rtol=tolerance, atol=tolerance)
+
+
+SHAPES = [
+    ((5, 37), (1,)),
+    ((3, 200), (1,)),
+    ((37, 5), (0,)),
+    ((3, 4, 5, 6), (1, 3)),
+    ((2, 3, 20), (0, 1, 2)),
+    ((4, 7, 33), (1,)),
+    ((2, 5, 5, 16), (1, 2)),
+    ((6,), ()),
+    ((), ()),
+]
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_mode(on_device: Try, mode: str, language: str) -> None:
+    for number, (shape, axes) in enumerate(SHAPES if mode in ("sum", "max", "logsumexp") else SHAPES[:4]):
+        x = np.random.default_rng(number).uniform(0.5, 1.5, shape).astype("float32")
+        check(lambda op, **arrays: on_device(op, language, **arrays), mode, x, axes, keepdims=number % 2 == 0)
+        check(on_host, mode, x, axes, keepdims=number % 2 == 0)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("dtype", ALL_DTYPES)
+def test_every_dtype(on_device: Try, device_queue: Any, dtype: str) -> None:
+    if dtype == "float16" and not device_queue.sycl_device.has_aspect_fp16:
+        pytest.skip("the device has no half precision")
+    x = np.random.default_rng(0).integers(0, 3, (6, 40)).astype(dtype)
+    for mode in ("max", "min") if dtype == "bool" else ("sum", "max", "min", "mean"):
+        for axes in ((1,), (0,)):
+            check(on_host, mode, x, axes)
+            for language in LANGUAGES if dtype not in ("bool", "float16") else LANGUAGES[:1]:
+                check(lambda op, n=language, **arrays: on_device(op, n, **arrays), mode, x, axes)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_nan_infinity_and_nothing(on_device: Try, language: str) -> None:
+    def of(mode: str, x: Any, axes: tuple[int, ...] = (1,)) -> list[float]:
+        array = np.array(x, "float32")
+        y = np.zeros(reduced_shape(array.shape, axes, False), "float32")
+        got = on_device(reduce(mode, axes), language, y=y, x=array)["y"]
+        np.testing.assert_array_equal(got, on_host(reduce(mode, axes), y=y, x=array)["y"])
+        return got.tolist()
+
+    rows = np.zeros((3, 40))
+    rows[0, 3], rows[1, 38], rows[2, 20] = np.nan, np.nan, np.inf
+    assert np.isnan(of("max", rows)[:2]).all()
+    assert np.isnan(of("min", rows)[:2]).all()
+    assert of("logsumexp", np.full((2, 20), -np.inf)) == [-np.inf, -np.inf]
+    assert of("logsumexp", rows[2:]) == [np.inf]
+    assert of("sum", np.zeros((2, 0))) == [0, 0]
+    assert of("prod", np.zeros((2, 0))) == [1, 1]
+    assert of("max", np.zeros((2, 0))) == [-np.inf, -np.inf]
+    assert of("sum", np.zeros((0, 3))) == []
+
+
+@pytest.mark.sycl
+@settings(
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(shape=st.lists(st.sampled_from([1, 2, 3, 17, 33]), max_size=4).map(tuple), data=st.data())
+def test_any_axes(on_device: Try, shape: tuple[int, ...], data: st.DataObject) -> None:
+    axes = tuple(axis for axis in range(len(shape)) if data.draw(st.booleans()))
+    language = data.draw(st.sampled_from(LANGUAGES))
+    x = np.random.default_rng(1).integers(-4, 5, shape).astype("int32")
+    check(lambda op, **arrays: on_device(op, language, **arrays), "sum", x, axes, data.draw(st.booleans()))
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    assert reduce("sum", (1,)) is reduce("sum", (1,))
+    x = np.zeros((2, 3), "float32")
+    assert "gives shape (2,)" in str(reduce("sum", (1,)).check(signature_of({"y": x, "x": x})))  # type: ignore[misc]
+    assert "no axis 2" in str(reduce("sum", (2,)).check(signature_of({"y": x, "x": x})))  # type: ignore[misc]
+    with pytest.raises(ArgumentError, match="no reduction 'median'"):
+        reduce("median", (0,))
+    with pytest.raises(ArgumentError, match="ascend"):
+        reduce("sum", (1, 0))
