@@ -7,9 +7,13 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
+from syclsched.kernels.tensor.lines import walk_launch, write_walk
 from syclsched.kernels.tensor.making import array_bytes, axis_error, elements, expect, make, read, written
 from syclsched.kernels.tensor.reduce import reduced_shape
-from syclsched.model.operation import Operation, Signature, Work
+from syclsched.kernels.tensor.reduction_kernels import reduction_plan
+from syclsched.kernels.tensor.source import kernels
+from syclsched.kernels.tensor.writer import Writer, working
+from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Work
 
 
 @cache
@@ -39,12 +43,18 @@ def arg(mode: str, axis: int, keepdims: bool = False, last: bool = False) -> Ope
     """
     if mode not in ("max", "min"):
         raise ArgumentError(f"there is no mode {mode!r}", where="arg", hint="max or min")
+    parameters = (written(dtypes=("int64",)), read())
     return make(
         f"arg{mode} axis {axis}{' keepdims' if keepdims else ''}{' last' if last else ''}",
-        (written(dtypes=("int64",)), read()),
+        parameters,
         partial(_host, mode=mode, axis=axis, last=last),
         partial(_check, axis=axis, keepdims=keepdims),
         work=_work,
+        kernels=kernels(
+            parameters,
+            partial(_write, mode=mode, axis=axis, last=last),
+            partial(_launch, axis=axis),
+        ),
     )
 
 
@@ -69,3 +79,31 @@ def _host(*, mode: str, axis: int, last: bool, y: Any, x: Any) -> None:
     find = np.argmax if mode == "max" else np.argmin
     found = find(np.flip(x, axis), axis=axis) if last else find(x, axis=axis)
     y[...] = (x.shape[axis] - 1 - found if last else found).reshape(y.shape)
+
+
+def _write(w: Writer, *, mode: str, axis: int, last: bool) -> None:
+    plan = reduction_plan(w.signature.shapes["x"], (axis,))
+    extent, stride = plan.reduced[0]
+    t = working(w.signature.dtypes["x"])
+    symbol = (">" if mode == "max" else "<") + ("=" if last else "")
+
+    def body(at: str, others: list[str]) -> None:
+        best = w.variable(t, w.load("x", others[0]))
+        place = w.variable(None, "0")
+        with w.loop("1", str(extent)) as k:
+            x = w.value(t, w.load("x", f"{others[0]} + {k} * {stride}"))
+            better = f"({x} {symbol} {best})"
+            if t.startswith("float"):
+                # A NaN is better than all others; of several, the first or last counts.
+                isnan = f"({x} != {x})"
+                better = w.either(better, isnan if last else w.both(isnan, f"({best} == {best})"))
+            with w.when(better):
+                w.assign(best, t, x)
+                w.assign(place, None, k)
+        w.store("y", at, place)
+
+    write_walk(w, plan.kept, body)
+
+
+def _launch(signature: Signature, limits: DeviceLimits, *, axis: int) -> Launch:
+    return walk_launch(reduction_plan(signature.shapes["x"], (axis,)).kept, limits)

@@ -8,14 +8,21 @@ device; of a *checked* operation it also sets the status, and the run fails. The
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.tensor.making import axis_error, elements, expect, make, moving_work, read, written
-from syclsched.model.operation import Operation, Signature
+from syclsched.kernels.tensor.indices import nearest, write_index, write_status
+from syclsched.kernels.tensor.lines import Walk, contiguous_strides, walk, walk_launch, write_walk
+from syclsched.kernels.tensor.making import STATUS, axis_error, elements, expect, make, moving_work, read, written
+from syclsched.kernels.tensor.source import kernels
+from syclsched.kernels.tensor.writer import Writer
+from syclsched.model.operation import DeviceLimits, Implementation, Launch, Operation, Signature
 
 #: Dtypes of indices.
 INDEX_DTYPES = ("int64", "int32")
+
+_PARAMETERS = (written(), read(like="y"), read("indices", dtypes=INDEX_DTYPES))
 
 
 @cache
@@ -36,10 +43,11 @@ def gather(axis: int, checked: bool = False) -> Operation:
     """
     return make(
         f"gather axis {axis}",
-        (written(), read(like="y"), read("indices", dtypes=INDEX_DTYPES)),
+        _PARAMETERS,
         partial(_gather_host, axis=axis),
         partial(_gather_check, axis=axis),
         work=moving_work,
+        kernels=_kernels(partial(_gather_way, axis=axis), checked),
         checked=checked,
     )
 
@@ -61,10 +69,11 @@ def gather_elements(axis: int, checked: bool = False) -> Operation:
     """
     return make(
         f"gather_elements axis {axis}",
-        (written(), read(like="y"), read("indices", dtypes=INDEX_DTYPES)),
+        _PARAMETERS,
         partial(_elements_host, axis=axis),
         partial(elements_check, axis=axis, like="y"),
         work=moving_work,
+        kernels=_kernels(partial(_elements_way, axis=axis), checked),
         checked=checked,
     )
 
@@ -87,10 +96,11 @@ def gather_nd(batch_dims: int = 0, checked: bool = False) -> Operation:
     """
     return make(
         f"gather_nd batch_dims {batch_dims}",
-        (written(), read(like="y"), read("indices", dtypes=INDEX_DTYPES)),
+        _PARAMETERS,
         partial(_nd_host, batch_dims=batch_dims),
         partial(_nd_check, batch_dims=batch_dims),
         work=moving_work,
+        kernels=_kernels(partial(_nd_way, batch_dims=batch_dims), checked),
         checked=checked,
     )
 
@@ -184,3 +194,65 @@ def _nd_host(*, batch_dims: int, y: Any, x: Any, indices: Any, status: Any = Non
     flat = x.reshape(batch, *x.shape[batch_dims:])
     picked = flat[(np.arange(batch)[:, None], *(rows[:, :, d] for d in range(depth)))]
     y[...] = picked.reshape(y.shape)
+
+
+# --- devices ------------------------------------------------------------------------------------------
+
+#: A way through the result, beside which run ``x`` and the first number of the index; and for every number of an index
+#: the extent it counts along and the stride.
+_Way = tuple[Walk, tuple[tuple[int, int], ...]]
+
+
+def _gather_way(signature: Signature, *, axis: int) -> _Way:
+    x, indices = signature.shapes["x"], signature.shapes["indices"]
+    after = math.prod(x[axis + 1 :])
+    shape = (math.prod(x[:axis]), math.prod(indices), after)
+    return walk(shape, [(x[axis] * after, 0, 1), (0, 1, 0)]), ((x[axis], after),)
+
+
+def _elements_way(signature: Signature, *, axis: int) -> _Way:
+    x, indices = signature.shapes["x"], signature.shapes["indices"]
+    strides = contiguous_strides(x)
+    own = tuple(0 if other == axis else step for other, step in enumerate(strides))
+    return walk(indices, [own, contiguous_strides(indices)]), ((x[axis], strides[axis]),)
+
+
+def _nd_way(signature: Signature, *, batch_dims: int) -> _Way:
+    x, indices = signature.shapes["x"], signature.shapes["indices"]
+    depth = indices[-1]
+    batch, rows = math.prod(x[:batch_dims]), math.prod(indices[batch_dims:-1])
+    piece = math.prod(x[batch_dims + depth :])
+    way = walk((batch, rows, piece), [(math.prod(x[batch_dims:]), 0, 1), (rows * depth, depth, 0)])
+    strides = contiguous_strides(x)[batch_dims : batch_dims + depth]
+    return way, tuple(zip(x[batch_dims : batch_dims + depth], strides, strict=True))
+
+
+def _kernels(way_of: Callable[[Signature], _Way], checked: bool) -> tuple[Implementation, ...]:
+    return kernels(
+        (*_PARAMETERS, STATUS) if checked else _PARAMETERS,
+        partial(_write, way_of=way_of),
+        partial(_launch, way_of=way_of, checked=checked),
+    )
+
+
+def _write(w: Writer, *, way_of: Callable[[Signature], _Way]) -> None:
+    way, axes = way_of(w.signature)
+
+    def body(at: str, others: list[str]) -> None:
+        terms = [others[0]]
+        for number, (extent, stride) in enumerate(axes):
+            index, _ = write_index(w, "indices", f"{others[1]} + {number}", extent)
+            terms.append(f"{nearest(w, index, extent)} * {stride}")
+        w.store("y", at, w.load("x", " + ".join(terms)))
+
+    if "status" in w.signature.shapes:
+        first = w.first(plane=not way.by_element)
+        write_status(w, "indices", elements(w.signature, "indices"), [extent for extent, _ in axes], first)
+    if elements(w.signature):
+        write_walk(w, way, body)
+
+
+def _launch(
+    signature: Signature, limits: DeviceLimits, *, way_of: Callable[[Signature], _Way], checked: bool
+) -> Launch:
+    return walk_launch(way_of(signature)[0], limits, always=checked)

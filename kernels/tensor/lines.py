@@ -140,7 +140,7 @@ def _sum(start: int, places: Sequence[str], steps: Sequence[int]) -> str:
     return " + ".join(parts) or "0"
 
 
-def walk_launch(way: Walk, limits: DeviceLimits) -> Launch:
+def walk_launch(way: Walk, limits: DeviceLimits, *, always: bool = False) -> Launch:
     """Return the index space of what `write_walk` writes.
 
     Parameters
@@ -149,6 +149,8 @@ def walk_launch(way: Walk, limits: DeviceLimits) -> Launch:
         The elements.
     limits : DeviceLimits
         The device's.
+    always : bool, optional
+        Whether there has to be a work-item even where there are no elements.
 
     Returns
     -------
@@ -157,10 +159,10 @@ def walk_launch(way: Walk, limits: DeviceLimits) -> Launch:
         as leaves each compute unit some.
     """
     if way.by_element:
-        return line_launch(limits, way.elements)
+        return line_launch(limits, max(way.elements, int(always)))
     *outer, inner = way.shape
-    rows = math.prod(outer)
-    if not way.elements:
+    rows = max(math.prod(outer), int(always))
+    if not rows:
         return Launch((0, 1), (1, 1))
     width = _width(inner, limits)
     lines = ceil_div(inner, width)

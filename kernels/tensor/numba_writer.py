@@ -22,6 +22,7 @@ def numba_writer(signature: Signature, parameters: tuple[Parameter, ...]) -> Wri
 class _NumbaWriter(Writer):
     """Writes Python as numba-dpex compiles it; dtypes are called as functions, ``float32(x)``."""
 
+    chains = 1  # more of them take seconds to compile, and are no faster
     item, plane_row, plane_column = "item.get_global_id(0)", "item.get_global_id(1)", "item.get_global_id(0)"
     group, groups = "item.get_group().get_group_id(0)", "item.get_group().get_group_range(0)"
     local, width = "item.get_local_id(0)", "item.get_local_range(0)"
@@ -129,19 +130,19 @@ class _NumbaWriter(Writer):
         one = self.constant(1.0, dtype)
         return f"({floor} + {one} if {rest} > {half} or ({rest} == {half} and {odd} == {one}) else {floor})"
 
-    def wide(self, dtype: str, expression: str) -> tuple[str, ...]:
-        return tuple(self.variable(dtype, expression) for _ in range(LANES))
+    def wide(self, dtype: str, expression: str) -> str:
+        name = self.private(dtype, LANES)
+        with self.loop("0", str(LANES)) as lane:
+            self.assign(f"{name}[{lane}]", dtype, expression)
+        return name
 
-    def update_wide(
-        self, wide: tuple[str, ...], dtype: str, array: str, index: str, change: Callable[[str, str], str]
-    ) -> None:
-        first = self.index(index)
-        for lane, name in enumerate(wide):
-            given = self.value(dtype, self.load(array, f"{first} + {lane}"))
-            self.assign(name, dtype, change(name, given))
+    def update_wide(self, wide: str, dtype: str, array: str, index: str, change: Callable[[str, str], str]) -> None:
+        with self.loop("0", str(LANES)) as lane:
+            given = self.value(dtype, self.load(array, f"{index} + {lane}"))
+            self.assign(f"{wide}[{lane}]", dtype, change(f"{wide}[{lane}]", given))
 
-    def lanes(self, wide: tuple[str, ...]) -> list[str]:
-        return list(wide)
+    def lanes(self, wide: str) -> list[str]:
+        return [f"{wide}[{lane}]" for lane in range(LANES)]
 
     def finish(self) -> Any:
         names = [p.name for p in self.parameters]

@@ -25,6 +25,7 @@ class _OpenCLWriter(Writer):
     neighbours in memory.
     """
 
+    chains = 4
     item, plane_row, plane_column = "get_global_id(0)", "get_global_id(1)", "get_global_id(0)"
     group, groups, local, width = "get_group_id(0)", "get_num_groups(0)", "get_local_id(0)", "get_local_size(0)"
 
@@ -127,25 +128,23 @@ class _OpenCLWriter(Writer):
     def rounded(self, x: str, dtype: str) -> str:
         return f"rint({x})"
 
-    def wide(self, dtype: str, expression: str) -> tuple[str, ...]:
+    def wide(self, dtype: str, expression: str) -> str:
         # Told that the kernel is in vectors by itself, the CPU's compiler does not make vectors of work-items.
         self._attribute = f"__attribute__((vec_type_hint({C_TYPES[working(dtype)]}{LANES}))) "
         self._lanes = str(LANES)
         name = self.variable(dtype, expression)
         self._lanes = ""
-        return (name,)
+        return name
 
-    def update_wide(
-        self, wide: tuple[str, ...], dtype: str, array: str, index: str, change: Callable[[str, str], str]
-    ) -> None:
+    def update_wide(self, wide: str, dtype: str, array: str, index: str, change: Callable[[str, str], str]) -> None:
         self._lanes = str(LANES)
         half = self.signature.dtypes[array] == "float16"
         given = self.value(dtype, f"vload{'_half' if half else ''}{LANES}(0, {array} + {index})")
-        self.assign(wide[0], dtype, change(wide[0], given))
+        self.assign(wide, dtype, change(wide, given))
         self._lanes = ""
 
-    def lanes(self, wide: tuple[str, ...]) -> list[str]:
-        return [f"{wide[0]}.s{lane:x}" for lane in range(LANES)]
+    def lanes(self, wide: str) -> list[str]:
+        return [f"{wide}.s{lane:x}" for lane in range(LANES)]
 
     def finish(self) -> OpenCLSource:
         dtypes = self.signature.dtypes

@@ -7,8 +7,11 @@ from functools import partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
+from syclsched.kernels.tensor.lines import Walk, contiguous_strides, walk, walk_launch, write_walk
 from syclsched.kernels.tensor.making import expect, make, moving_work, read, written
-from syclsched.model.operation import Operation, Signature
+from syclsched.kernels.tensor.source import kernels
+from syclsched.kernels.tensor.writer import Writer
+from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature
 
 #: What the margin is filled with.
 MODES = ("constant", "reflect", "edge", "wrap")
@@ -46,12 +49,16 @@ def pad(pads: tuple[int, ...], mode: str = "constant", value: float = 0) -> Oper
         raise ArgumentError(f"margins are two for each axis and not negative, not {pads}", where="pad")
     key = (pads, mode, repr(value) if mode == "constant" else "")
     if key not in _MADE:
+        parameters = (written(), read(like="y"))
         _MADE[key] = make(
             f"pad {','.join(map(str, pads))} {mode}{f' {value}' if mode == 'constant' else ''}",
-            (written(), read(like="y")),
+            parameters,
             partial(_host, pads=pads, mode=mode, value=value),
             partial(_check, pads=pads, mode=mode),
             work=moving_work,
+            kernels=kernels(
+                parameters, partial(_write, pads=pads, mode=mode, value=value), partial(_launch, pads=pads)
+            ),
         )
     return _MADE[key]
 
@@ -93,3 +100,55 @@ def _host(*, pads: tuple[int, ...], mode: str, value: float, y: Any, x: Any) -> 
         y[...] = x
     else:
         y[...] = x[np.ix_(*(_places(n, b, a, mode) for n, b, a in zip(x.shape, before, after, strict=True)))]
+
+
+def _padded(pads: tuple[int, ...]) -> list[int]:
+    rank = len(pads) // 2
+    return [axis for axis in range(rank) if pads[axis] or pads[axis + rank]]
+
+
+def _walk(signature: Signature, pads: tuple[int, ...]) -> Walk:
+    """Return the way through the result: beside it run x along the axes without a margin, and the place along each other."""
+    x, padded = signature.shapes["x"], _padded(pads)
+    own = tuple(0 if axis in padded else step for axis, step in enumerate(contiguous_strides(x)))
+    places = [tuple(int(other == axis) for other in range(len(x))) for axis in padded]
+    return walk(signature.shapes["y"], [own, *places])
+
+
+def _write(w: Writer, *, pads: tuple[int, ...], mode: str, value: float) -> None:
+    x, dtype = w.signature.shapes["x"], w.signature.dtypes["x"]
+    strides = contiguous_strides(x)
+
+    def body(at: str, others: list[str]) -> None:
+        terms, inside = [others[0]], []
+        for axis, place in zip(_padded(pads), others[1:], strict=True):
+            source = w.index(f"{place} - {pads[axis]}")
+            if mode == "constant":
+                inside += [f"({source} >= 0)", f"({source} < {x[axis]})"]
+            else:
+                source = _source(w, source, x[axis], pads[axis], mode)
+            terms.append(f"{source} * {strides[axis]}")
+        if not inside:
+            w.store("y", at, w.load("x", " + ".join(terms)))
+            return
+        result = w.variable(dtype, w.constant(value, dtype))
+        if 0 not in x:
+            with w.when(w.both(*inside)):
+                w.assign(result, dtype, w.load("x", " + ".join(terms)))
+        w.store("y", at, result)
+
+    write_walk(w, _walk(w.signature, pads), body)
+
+
+def _source(w: Writer, at: str, extent: int, before: int, mode: str) -> str:
+    """Write which element stands at a place that may be before the first or after the last."""
+    if mode == "edge":
+        return w.index(w.select(f"({at} < 0)", "0", w.select(f"({at} < {extent})", at, str(extent - 1))))
+    period = extent if mode == "wrap" else max(2 * (extent - 1), 1)
+    # What is added makes it positive, and is a whole number of periods.
+    rest = w.index(f"({at} + {-(-before // period) * period}) % {period}")
+    return rest if mode == "wrap" else w.index(w.select(f"({rest} < {extent})", rest, f"{period} - {rest}"))
+
+
+def _launch(signature: Signature, limits: DeviceLimits, *, pads: tuple[int, ...]) -> Launch:
+    return walk_launch(_walk(signature, pads), limits)

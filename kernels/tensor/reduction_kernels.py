@@ -17,9 +17,6 @@ from syclsched.kernels.tensor.lines import Walk, walk, walk_launch, write_walk
 from syclsched.kernels.tensor.writer import LANES, Writer, working
 from syclsched.model.operation import DeviceLimits, Launch, Shape, Signature
 
-#: Vectors of partial results: more additions in flight than one takes cycles.
-_CHAINS = 4
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -98,7 +95,7 @@ class _Rows:
         """Write a reduction of the row and return the name of its result."""
         w, t, count = self._w, self._t, self._count
         total = w.variable(t, w.constant(start, t))
-        chains = [w.wide(t, w.constant(start, t)) for _ in range(_CHAINS if count >= 2 * _CHAINS * LANES else 1)]
+        chains = [w.wide(t, w.constant(start, t)) for _ in range(w.chains if count >= 2 * w.chains * LANES else 1)]
         step, at = len(chains) * LANES, 0
         if count >= LANES:
             whole = count // step * step

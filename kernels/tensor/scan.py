@@ -6,8 +6,12 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import Any
 
+from syclsched.kernels.tensor.lines import walk_launch, write_walk
 from syclsched.kernels.tensor.making import array_bytes, axis_error, elements, expect, make, read, written
-from syclsched.model.operation import Operation, Signature, Work
+from syclsched.kernels.tensor.reduction_kernels import reduction_plan
+from syclsched.kernels.tensor.source import kernels
+from syclsched.kernels.tensor.writer import Writer, working
+from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Work
 
 
 @cache
@@ -28,12 +32,18 @@ def scan_sum(axis: int, exclusive: bool = False, reverse: bool = False) -> Opera
     Operation
         Sums of whole numbers wrap; half precision is summed in single.
     """
+    parameters = (written(), read(like="y"))
     return make(
         f"scan_sum axis {axis}{' exclusive' if exclusive else ''}{' reverse' if reverse else ''}",
-        (written(), read(like="y")),
+        parameters,
         partial(_host, axis=axis, exclusive=exclusive, reverse=reverse),
         partial(_check, axis=axis),
         work=_work,
+        kernels=kernels(
+            parameters,
+            partial(_write, axis=axis, exclusive=exclusive, reverse=reverse),
+            partial(_launch, axis=axis),
+        ),
     )
 
 
@@ -61,3 +71,27 @@ def _host(*, axis: int, exclusive: bool, reverse: bool, y: Any, x: Any) -> None:
         sums = np.roll(sums, 1, axis=axis)
         sums[(slice(None),) * axis + (0,)] = 0
     y[...] = (np.flip(sums, axis) if reverse else sums).astype(y.dtype, copy=False)
+
+
+def _write(w: Writer, *, axis: int, exclusive: bool, reverse: bool) -> None:
+    plan = reduction_plan(w.signature.shapes["x"], (axis,))
+    extent, stride = plan.reduced[0]
+    t = working(w.signature.dtypes["x"])
+
+    def body(_: str, others: list[str]) -> None:
+        total = w.variable(t, w.constant(0, t))
+        with w.loop("0", str(extent)) as k:
+            step = f"({extent - 1} - {k})" if reverse else k
+            place = w.index(f"{others[0]} + {step} * {stride}")
+            x = w.value(t, w.load("x", place))
+            if exclusive:
+                w.store("y", place, total)
+            w.assign(total, t, f"{total} + {x}")
+            if not exclusive:
+                w.store("y", place, total)
+
+    write_walk(w, plan.kept, body)
+
+
+def _launch(signature: Signature, limits: DeviceLimits, *, axis: int) -> Launch:
+    return walk_launch(reduction_plan(signature.shapes["x"], (axis,)).kept, limits)

@@ -7,8 +7,11 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
+from syclsched.kernels.tensor.lines import Walk, contiguous_strides, walk, walk_launch, write_walk
 from syclsched.kernels.tensor.making import make, moving_work, read, written
-from syclsched.model.operation import Operation, Signature
+from syclsched.kernels.tensor.source import kernels
+from syclsched.kernels.tensor.writer import Writer
+from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature
 
 
 @cache
@@ -34,12 +37,14 @@ def slice_of(starts: tuple[int, ...], steps: tuple[int, ...]) -> Operation:
     """
     if len(starts) != len(steps) or 0 in steps:
         raise ArgumentError(f"starts {starts} and steps {steps} say not where each next element is", where="slice_of")
+    parameters = (written(), read(like="y"))
     return make(
         f"slice {','.join(map(str, starts))} by {','.join(map(str, steps))}",
-        (written(), read(like="y")),
+        parameters,
         partial(_host, starts=starts, steps=steps),
         partial(_check, starts=starts, steps=steps),
         work=moving_work,
+        kernels=kernels(parameters, partial(_write, starts=starts, steps=steps), partial(_launch, steps=steps)),
     )
 
 
@@ -63,3 +68,22 @@ def _host(*, starts: tuple[int, ...], steps: tuple[int, ...], y: Any, x: Any) ->
             stop = start + step * n
             picked.append(slice(start, None if stop < 0 else stop, step))
         y[...] = x[tuple(picked)]
+
+
+def _walk(signature: Signature, steps: tuple[int, ...]) -> Walk:
+    strides = contiguous_strides(signature.shapes["x"])
+    return walk(signature.shapes["y"], [tuple(a * b for a, b in zip(strides, steps, strict=True))])
+
+
+def _write(w: Writer, *, starts: tuple[int, ...], steps: tuple[int, ...]) -> None:
+    strides = contiguous_strides(w.signature.shapes["x"])
+    start = sum(a * b for a, b in zip(strides, starts, strict=True))
+
+    def body(at: str, others: list[str]) -> None:
+        w.store("y", at, w.load("x", others[0]))
+
+    write_walk(w, _walk(w.signature, steps), body, [start])
+
+
+def _launch(signature: Signature, limits: DeviceLimits, *, steps: tuple[int, ...]) -> Launch:
+    return walk_launch(_walk(signature, steps), limits)

@@ -38,6 +38,8 @@ class Writer(ABC):
     item: str
     plane_row: str
     plane_column: str
+    #: How many sets of `LANES` numbers a reduction should change in turn, so that none waits for an addition to end.
+    chains: int
     #: In a line: the work-group, how many there are, the work-item in its group, how many of them there are.
     group: str
     groups: str
@@ -69,6 +71,12 @@ class Writer(ABC):
         self._depth -= 1
         if end is not None:
             self.line(end)
+
+    def first(self, *, plane: bool = False) -> str:
+        """Say that this is the first of all work-items."""
+        if plane:
+            return self.both(f"({self.plane_row} == 0)", f"({self.plane_column} == 0)")
+        return f"({self.item} == 0)"
 
     @abstractmethod
     def index(self, expression: str) -> str:
@@ -151,17 +159,15 @@ class Writer(ABC):
         """Round a number to the nearest whole, of two to the even one."""
 
     @abstractmethod
-    def wide(self, dtype: str, expression: str) -> tuple[str, ...]:
+    def wide(self, dtype: str, expression: str) -> str:
         """Name `LANES` numbers that change, all of one value at first."""
 
     @abstractmethod
-    def update_wide(
-        self, wide: tuple[str, ...], dtype: str, array: str, index: str, change: Callable[[str, str], str]
-    ) -> None:
+    def update_wide(self, wide: str, dtype: str, array: str, index: str, change: Callable[[str, str], str]) -> None:
         """Change each of `LANES` numbers, given it and the element of an array, from an index on, beside it."""
 
     @abstractmethod
-    def lanes(self, wide: tuple[str, ...]) -> list[str]:
+    def lanes(self, wide: str) -> list[str]:
         """Return the numbers one by one."""
 
     @abstractmethod
