@@ -149,7 +149,7 @@ class _NumbaWriter(Writer):
         text = "\n".join(
             [
                 f"def kernel_(item, {', '.join(names)}):",
-                *self.lines,
+                *(self.lines or ["  pass"]),
                 "",
             ]
         )

@@ -108,7 +108,7 @@ def _padded(pads: tuple[int, ...]) -> list[int]:
 
 
 def _walk(signature: Signature, pads: tuple[int, ...]) -> Walk:
-    """Return the way through the result: beside it run x along the axes without a margin, and the place along each other."""
+    """Return the way through the result: beside it run x along axes without a margin, and the places along others."""
     x, padded = signature.shapes["x"], _padded(pads)
     own = tuple(0 if axis in padded else step for axis, step in enumerate(contiguous_strides(x)))
     places = [tuple(int(other == axis) for other in range(len(x))) for axis in padded]

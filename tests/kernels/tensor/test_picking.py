@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gathering, scattering, searching, sorting and summing up: every implementation against NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from syclsched.errors import ArgumentError
+from syclsched.kernels.tensor.arg import arg
+from syclsched.kernels.tensor.gather import gather, gather_elements, gather_nd
+from syclsched.kernels.tensor.scan import scan_sum
+from syclsched.kernels.tensor.scatter import REDUCTIONS, scatter_elements, scatter_nd
+from syclsched.kernels.tensor.topk import topk
+from syclsched.model.operation import Operation
+from tests.kernels.tensor.conftest import Try, on_host, signature_of
+
+LANGUAGES = ["opencl-c", "numba-dpex"]
+RANDOM = np.random.default_rng(5)
+
+
+def check(on_device: Try, operation: Operation, language: str, expected: dict[str, Any], **arrays: np.ndarray) -> None:
+    for got in (on_host(operation, **arrays), on_device(operation, language, **arrays)):
+        for name, value in expected.items():
+            np.testing.assert_array_equal(got[name], value, name)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_gather(on_device: Try, language: str) -> None:
+    x = RANDOM.standard_normal((3, 5, 20)).astype("float32")
+    for axis, indices in ((0, np.array([[2, -1], [0, 0]])), (1, np.array([4, -5, 1], "int32")), (2, np.array(3))):
+        expected = np.take(x, indices, axis=axis)
+        y = np.zeros_like(expected)
+        check(on_device, gather(axis), language, {"y": expected}, y=y, x=x, indices=indices)
+    nothing = np.zeros((3, 0, 20), "float32")
+    check(on_device, gather(1), language, {"y": nothing}, y=nothing, x=x, indices=np.zeros(0, "int64"))
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_gather_elements_and_nd(on_device: Try, language: str) -> None:
+    x = RANDOM.standard_normal((3, 5, 20)).astype("float32")
+    for axis in range(3):
+        indices = RANDOM.integers(-x.shape[axis], x.shape[axis], (2, 4, 18))
+        expected = np.take_along_axis(
+            x[tuple(slice(0, n if d != axis else None) for d, n in enumerate((2, 4, 18)))], indices, axis
+        )
+        check(
+            on_device, gather_elements(axis), language, {"y": expected}, y=np.zeros_like(expected), x=x, indices=indices
+        )
+    pairs = np.array([[[0, 1], [2, -1]], [[-3, 4], [1, 1]]])
+    expected = x[pairs[..., 0], pairs[..., 1]]
+    check(on_device, gather_nd(), language, {"y": expected}, y=np.zeros_like(expected), x=x, indices=pairs)
+    batched = np.array([[[1]], [[-1]], [[0]]])
+    expected = np.stack([x[b, batched[b, :, 0]] for b in range(3)])
+    check(on_device, gather_nd(1), language, {"y": expected}, y=np.zeros_like(expected), x=x, indices=batched)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_an_index_out_of_range_is_told_and_touches_nothing_else(on_device: Try, language: str) -> None:
+    x, status = np.arange(5, dtype="float32"), np.array([9], "int32")
+    indices = np.array([0, 5, -6, 2**40, -(2**62)])
+    nearest = np.array([0, 4, 0, 4, 0], "float32")
+    for operation in (gather(0, checked=True), gather_elements(0, checked=True)):
+        for given, expected, told in (
+            (indices, nearest, 2),
+            (indices[:1], nearest[:1], 0),
+            (indices[:0], nearest[:0], 0),
+        ):
+            arrays = {"y": np.zeros_like(expected), "x": x, "indices": given, "status": status}
+            check(on_device, operation, language, {"y": expected, "status": [told]}, **arrays)
+        assert operation.status == "status"
+        assert "the 1 of the indices" in operation.explain_status(2)  # type: ignore[misc]
+    check(on_device, gather(0), language, {"y": nearest}, y=np.zeros_like(nearest), x=x, indices=indices)
+    arrays = {"y": np.zeros_like(x), "x": x, "indices": indices, "updates": np.full(5, -1, "float32"), "status": status}
+    expected = np.array([-1, 1, 2, 3, 4], "float32")
+    check(on_device, scatter_elements(0, checked=True), language, {"y": expected, "status": [2]}, **arrays)
+    arrays["indices"] = indices[:, None]
+    check(on_device, scatter_nd(checked=True), language, {"y": expected, "status": [2]}, **arrays)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_scatter(on_device: Try, reduction: str, language: str) -> None:
+    x = RANDOM.integers(-9, 9, (4, 6, 18)).astype("float32")
+    do = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}.get(reduction)
+    for axis in range(3):
+        indices = RANDOM.integers(-x.shape[axis], x.shape[axis], (3, 5, 17))
+        updates = RANDOM.integers(-9, 9, indices.shape).astype("float32")
+        expected = x.copy()
+        for place in np.ndindex(*indices.shape):
+            at = (*place[:axis], indices[place], *place[axis + 1 :])
+            expected[at] = updates[place] if do is None else do(expected[at], updates[place])
+        arrays = {"y": np.zeros_like(x), "x": x, "indices": indices, "updates": updates}
+        check(on_device, scatter_elements(axis, reduction), language, {"y": expected}, **arrays)
+    for depth in (1, 2, 3):
+        indices = np.stack([RANDOM.integers(-n, n, (2, 3)) for n in x.shape[:depth]], axis=-1)
+        updates = RANDOM.integers(-9, 9, (2, 3, *x.shape[depth:])).astype("float32")
+        expected = x.copy()
+        for place in np.ndindex(2, 3):
+            at = tuple(indices[place])
+            expected[at] = updates[place] if do is None else do(expected[at], updates[place])
+        arrays = {"y": np.zeros_like(x), "x": x, "indices": indices, "updates": updates}
+        check(on_device, scatter_nd(reduction), language, {"y": expected}, **arrays)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("mode", ["max", "min"])
+@pytest.mark.parametrize("last", [False, True])
+def test_arg(on_device: Try, mode: str, last: bool, language: str) -> None:
+    x = RANDOM.integers(0, 4, (3, 7, 18)).astype("float32")
+    x[0, 2, 3] = x[0, 5, 3] = np.nan
+    find = np.argmax if mode == "max" else np.argmin
+    for axis in (1, 2):
+        found = x.shape[axis] - 1 - find(np.flip(x, axis), axis) if last else find(x, axis)
+        expected = np.expand_dims(found, axis)
+        operation = arg(mode, axis, keepdims=True, last=last)
+        check(on_device, operation, language, {"y": expected}, y=np.zeros(expected.shape, "int64"), x=x)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_scan(on_device: Try, exclusive: bool, reverse: bool, language: str) -> None:
+    x = RANDOM.integers(-9, 9, (3, 7, 18)).astype("int32")
+    for axis in (0, 2):
+        given = np.flip(x, axis) if reverse else x
+        sums = np.cumsum(given, axis) - (given if exclusive else 0)
+        expected = np.flip(sums, axis) if reverse else sums
+        check(on_device, scan_sum(axis, exclusive, reverse), language, {"y": expected}, y=np.zeros_like(x), x=x)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("largest", [True, False])
+def test_topk(on_device: Try, largest: bool, language: str) -> None:
+    x = RANDOM.integers(0, 6, (3, 20, 4)).astype("float32")
+    x[1, 4, 2] = x[1, 9, 2] = np.nan
+    for axis, k in ((1, 7), (1, 20), (2, 1), (0, 3), (1, 0)):
+        key = np.where(np.isnan(x), np.inf, x)
+        order = np.argsort(-key if largest else key, axis=axis, kind="stable")
+        indices = np.take(order, range(k), axis=axis)
+        values = np.take_along_axis(x, indices, axis)
+        arrays = {"values": np.zeros(values.shape, "float32"), "indices": np.zeros(values.shape, "int64"), "x": x}
+        check(on_device, topk(k, axis, largest), language, {"values": values, "indices": indices}, **arrays)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    x, indices = np.zeros((2, 3), "float32"), np.zeros(4, "int64")
+    cases: list[tuple[Operation, dict[str, Any], str]] = [
+        (gather(1), {"y": x, "x": x, "indices": indices}, "gives shape (2, 4)"),
+        (gather(2), {"y": x, "x": x, "indices": indices}, "no axis 2"),
+        (gather(0), {"y": np.zeros((4, 3)), "x": np.zeros((0, 3)), "indices": indices}, "no elements to pick"),
+        (gather_elements(0), {"y": x, "x": x, "indices": np.zeros((1, 4), "int64")}, "do not fit"),
+        (gather_nd(), {"y": x, "x": x, "indices": indices}, "no index into the axes"),
+        (gather(0, True), {"y": x, "x": x, "indices": indices[:2], "status": np.zeros(2, "int32")}, "status has one"),
+        (
+            scatter_nd(),
+            {"y": x, "x": x, "indices": np.zeros((1, 1), "int64"), "updates": x},
+            "updates have shape (1, 3)",
+        ),
+        (arg("max", 1), {"y": indices[:0], "x": np.zeros((2, 0), "float32")}, "has no elements"),
+        (topk(4, 1), {"values": x, "indices": x, "x": x}, "there are 3 elements"),
+        (scan_sum(0), {"y": x, "x": indices}, "gives shape (4,)"),
+    ]
+    for operation, arrays, message in cases:
+        assert operation.check is not None
+        assert message in str(operation.check(signature_of(arrays))), message
+    with pytest.raises(ArgumentError, match="no reduction"):
+        scatter_nd("sub")
+    with pytest.raises(ArgumentError, match="no mode"):
+        arg("mean", 0)
