@@ -12,9 +12,14 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
+from syclsched.kernels.common import GROUPS_PER_UNIT, VECTOR_ITEMS, ceil_div, line_launch
 from syclsched.kernels.tensor.gather import INDEX_DTYPES, element_places, elements_check
-from syclsched.kernels.tensor.making import array_bytes, elements, expect, make, read, written
-from syclsched.model.operation import Operation, Parameter, Signature, Work
+from syclsched.kernels.tensor.indices import write_index, write_status
+from syclsched.kernels.tensor.lines import contiguous_strides
+from syclsched.kernels.tensor.making import STATUS, array_bytes, elements, expect, make, read, written
+from syclsched.kernels.tensor.source import kernels
+from syclsched.kernels.tensor.writer import Writer, working
+from syclsched.model.operation import DeviceLimits, Launch, Operation, Parameter, Signature, Work
 
 #: What becomes of an element and an update.
 REDUCTIONS = ("none", "add", "mul", "max", "min")
@@ -50,6 +55,11 @@ def scatter_elements(axis: int, reduction: str = "none", checked: bool = False) 
         partial(_elements_host, axis=axis, reduction=reduction),
         partial(_elements_check, axis=axis, reduction=reduction),
         work=_work,
+        kernels=kernels(
+            _with_status(checked),
+            partial(_write_elements, axis=axis, reduction=reduction),
+            partial(_launch_elements, axis=axis),
+        ),
         checked=checked,
     )
 
@@ -80,6 +90,7 @@ def scatter_nd(reduction: str = "none", checked: bool = False) -> Operation:
         partial(_nd_host, reduction=reduction),
         partial(_nd_check, reduction=reduction),
         work=_work,
+        kernels=kernels(_with_status(checked), partial(_write_nd, reduction=reduction), _launch_nd),
         checked=checked,
     )
 
@@ -91,6 +102,10 @@ def _known(reduction: str) -> None:
 
 def _parameters() -> tuple[Parameter, ...]:
     return (written(), read(like="y"), read("indices", dtypes=INDEX_DTYPES), read("updates", like="y"))
+
+
+def _with_status(checked: bool) -> tuple[Parameter, ...]:
+    return (*_parameters(), STATUS) if checked else _parameters()
 
 
 def _no_bool(signature: Signature, reduction: str) -> str | None:
@@ -170,3 +185,99 @@ def _nd_host(*, reduction: str, y: Any, x: Any, indices: Any, updates: Any, stat
     if updates.size:
         given = updates.reshape(math.prod(indices.shape[:-1]), *x.shape[depth:])
         _apply(y, tuple(rows[kept, d] for d in range(depth)), given[kept], reduction)
+
+
+# --- devices ------------------------------------------------------------------------------------------
+
+
+def _change(w: Writer, place: str, update: str, reduction: str) -> None:
+    """Write that an update is applied to an element of the result."""
+    t = working(w.signature.dtypes["y"])
+    given = w.value(t, w.load("updates", update))
+    if reduction != "none":
+        old = w.value(t, w.load("y", place))
+        symbol = {"add": "+", "mul": "*", "max": ">=", "min": "<="}[reduction]
+        if reduction in ("add", "mul"):
+            given = w.value(t, f"{old} {symbol} {given}")
+        else:
+            better = f"({old} {symbol} {given})"
+            kept = w.either(better, f"({old} != {old})") if t.startswith("float") else better
+            given = w.value(t, w.select(kept, old, given))
+    w.store("y", place, given)
+
+
+def _write_elements(w: Writer, *, axis: int, reduction: str) -> None:
+    x, indices = w.signature.shapes["x"], w.signature.shapes["indices"]
+    strides, inner = contiguous_strides(x), contiguous_strides(indices)
+    others = [d for d in range(len(x)) if d != axis]
+    count = math.prod(x[d] for d in others)
+
+    if "status" in w.signature.shapes:
+        write_status(w, "indices", elements(w.signature, "indices"), [x[axis]], w.first())
+    # A work-item has a line along the axis to itself, so that no two meet at an element.
+    number = w.index(w.item)
+    with w.when(f"{number} < {count}"):
+        terms, given, inside = ["0"], ["0"], []
+        for d in reversed(others):
+            rest = w.index(w.div(number, str(max(x[d], 1))))
+            place = w.index(f"{number} - {rest} * {x[d]}")
+            terms.append(f"{place} * {strides[d]}")
+            given.append(f"{place} * {inner[d]}")
+            if indices[d] < x[d]:
+                inside.append(f"({place} < {indices[d]})")
+            number = rest
+        base, first = w.index(" + ".join(terms)), w.index(" + ".join(given))
+        with w.loop("0", str(x[axis])) as k:
+            place = w.index(f"{base} + {k} * {strides[axis]}")
+            w.store("y", place, w.load("x", place))
+        if elements(w.signature, "indices"):
+            with w.when(w.both(*inside)), w.loop("0", str(indices[axis])) as k:
+                update = w.index(f"{first} + {k} * {inner[axis]}")
+                at, good = write_index(w, "indices", update, x[axis])
+                with w.when(good):
+                    _change(w, f"{base} + {at} * {strides[axis]}", update, reduction)
+
+
+def _launch_elements(signature: Signature, limits: DeviceLimits, *, axis: int) -> Launch:
+    x = signature.shapes["x"]
+    lines = math.prod(n for d, n in enumerate(x) if d != axis)
+    return line_launch(limits, max(lines, int("status" in signature.shapes)))
+
+
+def _write_nd(w: Writer, *, reduction: str) -> None:
+    x, indices = w.signature.shapes["x"], w.signature.shapes["indices"]
+    depth = indices[-1]
+    rows, places, piece = math.prod(indices[:-1]), math.prod(x[:depth]), math.prod(x[depth:])
+    if "status" in w.signature.shapes:
+        write_status(w, "indices", elements(w.signature, "indices"), x[:depth], w.first())
+    if not places * piece:
+        return
+    # A work-item has an element of all slices of a part of the places to itself.
+    parts = w.index(w.div(f"{w.groups} * {w.width}", str(piece)))
+    part, column = w.index(w.div(w.item, str(piece))), w.index(f"{w.item} % {piece}")
+    each = w.index(w.div(f"({places} + {parts} - 1)", parts))
+    first = w.index(f"{part} * {each}")
+    last = w.index(w.select(f"({first} + {each} < {places})", f"{first} + {each}", str(places)))
+    with w.loop(first, last) as row:  # none of those beyond the last part
+        place = w.index(f"{row} * {piece} + {column}")
+        w.store("y", place, w.load("x", place))
+    strides = contiguous_strides(x[:depth])
+    with w.loop("0", str(rows)) as row:
+        terms, good = [], []
+        for d in range(depth):
+            at, inside = write_index(w, "indices", f"{row} * {depth} + {d}", x[d])
+            terms.append(f"{at} * {strides[d]}")
+            good.append(inside)
+        place = w.index(" + ".join(terms))
+        with w.when(w.both(*good, f"({place} >= {first})", f"({place} < {last})")):
+            _change(w, f"{place} * {piece} + {column}", f"{row} * {piece} + {column}", reduction)
+
+
+def _launch_nd(signature: Signature, limits: DeviceLimits) -> Launch:
+    x, depth = signature.shapes["x"], signature.shapes["indices"][-1]
+    places, piece = math.prod(x[:depth]), math.prod(x[depth:])
+    if not places * piece:
+        return line_launch(limits, int("status" in signature.shapes))
+    wanted = GROUPS_PER_UNIT * limits.compute_units * VECTOR_ITEMS
+    # Whole groups of whole slices: the kernel divides all work-items by a slice's elements.
+    return line_launch(limits, piece * min(places, ceil_div(wanted, piece)))

@@ -6,8 +6,11 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import Any
 
+from syclsched.kernels.tensor.lines import Walk, contiguous_strides, walk, walk_launch, write_walk
 from syclsched.kernels.tensor.making import array_bytes, axis_error, elements, make, read, written
-from syclsched.model.operation import Operation, Signature, Work
+from syclsched.kernels.tensor.source import kernels
+from syclsched.kernels.tensor.writer import Writer, working
+from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Work
 
 
 @cache
@@ -30,12 +33,14 @@ def topk(k: int, axis: int, largest: bool = True, sorted: bool = True) -> Operat
     Operation
         Parameters ``values``, ``indices`` (int64), ``x``. Of equal elements the first comes first; NaN is the largest.
     """
+    parameters = (written("values"), written("indices", dtypes=("int64",)), read(like="values"))
     return make(
         f"topk {k} axis {axis} {'largest' if largest else 'smallest'}{'' if sorted else ' unsorted'}",
-        (written("values"), written("indices", dtypes=("int64",)), read(like="values")),
+        parameters,
         partial(_host, k=k, axis=axis, largest=largest),
         partial(_check, k=k, axis=axis),
         work=_work,
+        kernels=kernels(parameters, partial(_write, k=k, axis=axis, largest=largest), partial(_launch, axis=axis)),
     )
 
 
@@ -70,3 +75,104 @@ def _host(*, k: int, axis: int, largest: bool, values: Any, indices: Any, x: Any
         order = np.argsort(x, axis=axis, kind="stable")
     indices[...] = np.take(order, np.arange(k), axis=axis)
     values[...] = np.take_along_axis(x, indices, axis=axis)
+
+
+# --- devices: a heap of the best so far, whose first is the worst of them; sorted at the end ---------------
+
+
+def _walk(signature: Signature, axis: int) -> Walk:
+    """Return the way through the lines along the axis; beside it run x and the results."""
+    x, y = signature.shapes["x"], signature.shapes["values"]
+    shape = tuple(1 if d == axis else n for d, n in enumerate(x))
+    strides = [tuple(0 if d == axis else s for d, s in enumerate(contiguous_strides(each))) for each in (x, y)]
+    return walk(shape, strides)
+
+
+def _write(w: Writer, *, k: int, axis: int, largest: bool) -> None:
+    x_shape = w.signature.shapes["x"]
+    t = working(w.signature.dtypes["x"])
+    step_x = contiguous_strides(x_shape)[axis]
+    step_y = contiguous_strides(w.signature.shapes["values"])[axis]
+
+    def worse(a: str, i: str, b: str, j: str) -> str:
+        """Say that element a at i comes after element b at j."""
+        less, more = (f"({a} < {b})", f"({a} > {b})") if largest else (f"({a} > {b})", f"({a} < {b})")
+        tied = f"({i} > {j})"
+        if t == "bool":
+            less, more = (w.both(w.negate(a), b), w.both(a, w.negate(b)))[:: 1 if largest else -1]
+        if not t.startswith("float"):
+            return w.either(less, w.both(w.negate(more), tied))
+        # NaN is the largest: among numbers "less" and "more" say it all.
+        a_nan, b_nan = f"({a} != {a})", f"({b} != {b})"
+        first, second = (b_nan, a_nan) if largest else (a_nan, b_nan)
+        less = w.either(less, w.both(first, w.negate(second)))
+        more = w.either(more, w.both(second, w.negate(first)))
+        return w.either(less, w.both(w.negate(more), tied))
+
+    def sift(base: str, size: str, value: str, index: str) -> None:
+        """Write that an element takes the first place and sinks to where it belongs."""
+        hole, going = w.variable(None, "0"), w.variable(None, "1")
+        with w.repeat(f"{going} == 1"):
+            w.assign(going, None, "0")
+            child = w.variable(None, f"2 * {hole} + 1")
+            with w.when(f"{child} + 1 < {size}"):
+                left, right = w.index(f"{base} + {child} * {step_y}"), w.index(f"{base} + ({child} + 1) * {step_y}")
+                a, b = w.value(t, w.load("values", right)), w.value(t, w.load("values", left))
+                i, j = w.value("int64", w.load("indices", right)), w.value("int64", w.load("indices", left))
+                with w.when(worse(a, i, b, j)):
+                    w.assign(child, None, f"{child} + 1")
+            with w.when(f"{child} < {size}"):
+                place = w.index(f"{base} + {child} * {step_y}")
+                a, i = w.value(t, w.load("values", place)), w.value("int64", w.load("indices", place))
+                with w.when(worse(a, i, value, index)):
+                    up = w.index(f"{base} + {hole} * {step_y}")
+                    w.store("values", up, a)
+                    w.store("indices", up, i)
+                    w.assign(hole, None, child)
+                    w.assign(going, None, "1")
+        place = w.index(f"{base} + {hole} * {step_y}")
+        w.store("values", place, value)
+        w.store("indices", place, index)
+
+    def rise(base: str, last: str, value: str, index: str) -> None:
+        """Write that an element takes the last place and rises to where it belongs."""
+        hole, going = w.variable(None, last), w.variable(None, "1")
+        with w.repeat(w.both(f"{going} == 1", f"{hole} > 0")):
+            w.assign(going, None, "0")
+            above = w.index(w.div(f"({hole} - 1)", "2"))
+            place = w.index(f"{base} + {above} * {step_y}")
+            a, i = w.value(t, w.load("values", place)), w.value("int64", w.load("indices", place))
+            with w.when(worse(value, index, a, i)):
+                down = w.index(f"{base} + {hole} * {step_y}")
+                w.store("values", down, a)
+                w.store("indices", down, i)
+                w.assign(hole, None, above)
+                w.assign(going, None, "1")
+        place = w.index(f"{base} + {hole} * {step_y}")
+        w.store("values", place, value)
+        w.store("indices", place, index)
+
+    def body(_: str, others: list[str]) -> None:
+        first, base = others
+        with w.loop("0", str(k)) as n:
+            value = w.value(t, w.load("x", f"{first} + {n} * {step_x}"))
+            rise(base, n, value, w.value("int64", n))
+        with w.loop(str(k), str(x_shape[axis])) as n:
+            value = w.value(t, w.load("x", f"{first} + {n} * {step_x}"))
+            index = w.value("int64", n)
+            worst, at = w.value(t, w.load("values", base)), w.value("int64", w.load("indices", base))
+            with w.when(worse(worst, at, value, index)):
+                sift(base, str(k), value, index)
+        with w.loop("1", str(k)) as n:
+            last = w.index(f"{base} + ({k} - {n}) * {step_y}")
+            value, index = w.value(t, w.load("values", last)), w.value("int64", w.load("indices", last))
+            w.store("values", last, w.load("values", base))
+            w.store("indices", last, w.load("indices", base))
+            sift(base, f"({k} - {n})", value, index)
+
+    if k:
+        write_walk(w, _walk(w.signature, axis), body)
+
+
+def _launch(signature: Signature, limits: DeviceLimits, *, axis: int) -> Launch:
+    return walk_launch(_walk(signature, axis), limits)

@@ -3,13 +3,19 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
+from syclsched.kernels.common import VECTOR_ITEMS, ceil_div
 from syclsched.kernels.onednn import movement
+from syclsched.kernels.tensor.lines import Walk, contiguous_strides, walk, walk_launch, write_walk
 from syclsched.kernels.tensor.making import expect, make, moving_work, read, written
-from syclsched.model.operation import Operation, Signature
+from syclsched.kernels.tensor.source import kernels
+from syclsched.kernels.tensor.writer import Writer
+from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature
 
 
 @cache
@@ -32,13 +38,17 @@ def transpose(permutation: tuple[int, ...]) -> Operation:
     """
     if sorted(permutation) != list(range(len(permutation))):
         raise ArgumentError(f"{permutation} is no permutation", where="transpose")
+    parameters = (written(), read(like="y"))
     return make(
         f"transpose {','.join(map(str, permutation))}",
-        (written(), read(like="y")),
+        parameters,
         partial(_host, permutation=permutation),
         partial(_check, permutation=permutation),
         work=moving_work,
-        kernels=(movement.transpose(permutation=permutation),),
+        kernels=(
+            movement.transpose(permutation=permutation),
+            *kernels(parameters, partial(_write, permutation=permutation), partial(_launch, permutation=permutation)),
+        ),
     )
 
 
@@ -51,3 +61,88 @@ def _check(signature: Signature, *, permutation: tuple[int, ...]) -> str | None:
 
 def _host(*, permutation: tuple[int, ...], y: Any, x: Any) -> None:
     y[...] = x.transpose(permutation)
+
+
+#: Side of a tile, in elements: a line of it is a whole number of the widest vectors and cache lines.
+_TILE = 2 * VECTOR_ITEMS
+
+
+@dataclass(frozen=True, slots=True)
+class _Tiles:
+    """A transposition as planes of x, each with its rows written as columns.
+
+    Parameters
+    ----------
+    rows, columns : int
+        Of a plane of x; the columns are neighbours in x, the rows in y.
+    row_stride : int
+        In x, between rows.
+    column_stride : int
+        In y, between columns.
+    planes : tuple of (int, int, int)
+        For every other axis its extent and its strides in x and in y.
+    """
+
+    rows: int
+    columns: int
+    row_stride: int
+    column_stride: int
+    planes: tuple[tuple[int, int, int], ...]
+
+
+def _strides(signature: Signature, permutation: tuple[int, ...]) -> tuple[int, ...]:
+    strides = contiguous_strides(signature.shapes["x"])
+    return tuple(strides[axis] for axis in permutation)
+
+
+def _walk(signature: Signature, permutation: tuple[int, ...]) -> Walk:
+    return walk(signature.shapes["y"], [_strides(signature, permutation)])
+
+
+def _tiles(signature: Signature, permutation: tuple[int, ...]) -> _Tiles | None:
+    """Return the planes to be transposed, or None where lines of x stay lines, or are too short to be worth it."""
+    way = _walk(signature, permutation)
+    shape, strides = way.shape, way.strides[0]
+    if 1 not in strides or strides[-1] == 1 or 0 in shape:
+        return None
+    inner = strides.index(1)
+    if min(shape[-1], shape[inner]) < VECTOR_ITEMS:
+        return None
+    own = contiguous_strides(shape)
+    others = [axis for axis in range(len(shape) - 1) if axis != inner]
+    planes = tuple((shape[axis], strides[axis], own[axis]) for axis in others)
+    return _Tiles(shape[-1], shape[inner], strides[-1], own[inner], planes)
+
+
+def _write(w: Writer, *, permutation: tuple[int, ...]) -> None:
+    tiles = _tiles(w.signature, permutation)
+    if tiles is None:
+        write_walk(w, _walk(w.signature, permutation), lambda at, others: w.store("y", at, w.load("x", others[0])))
+        return
+    down, across = ceil_div(tiles.rows, _TILE), ceil_div(tiles.columns, _TILE)
+    # A work-item moves a column of a tile: its neighbours read neighbours, and what they write is in few lines of the
+    # cache, which are full before they go.
+    number = w.index(w.plane_row)
+    places: list[str] = []
+    for extent in (across, down, *(extent for extent, _, _ in reversed(tiles.planes))):
+        rest = w.index(w.div(number, str(extent)))
+        places.append(w.index(f"{number} - {rest} * {extent}"))
+        number = rest
+    column = w.index(f"{places[0]} * {_TILE} + {w.plane_column}")
+    first = w.index(f"{places[1]} * {_TILE}")
+    x = " + ".join([column, *(f"{p} * {s}" for p, (_, s, _) in zip(places[2:], reversed(tiles.planes), strict=True))])
+    y = [f"{p} * {s}" for p, (_, _, s) in zip(places[2:], reversed(tiles.planes), strict=True)]
+    base_x, base_y = w.index(x), w.index(" + ".join([f"{column} * {tiles.column_stride}", *y]))
+    last = w.index(w.select(f"({first} + {_TILE} < {tiles.rows})", f"{first} + {_TILE}", str(tiles.rows)))
+    with w.when(f"{column} < {tiles.columns}"), w.loop(first, last) as row:
+        w.store("y", f"{base_y} + {row}", w.load("x", f"{base_x} + {row} * {tiles.row_stride}"))
+
+
+def _launch(signature: Signature, limits: DeviceLimits, *, permutation: tuple[int, ...]) -> Launch:
+    tiles = _tiles(signature, permutation)
+    if tiles is None:
+        return walk_launch(_walk(signature, permutation), limits)
+    count = ceil_div(tiles.rows, _TILE) * ceil_div(tiles.columns, _TILE)
+    count *= math.prod(extent for extent, _, _ in tiles.planes)
+    width = min(_TILE, limits.max_work_group_size)
+    return Launch((_TILE, count), (width, 1))
