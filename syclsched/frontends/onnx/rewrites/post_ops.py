@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import numpy as np
@@ -138,7 +139,9 @@ class _Taken:
             self._residual = value
             self.what.append("residual")
             return True
-        if node.kind == "matmul" and self._bias is None and len(shape) <= len(made):
+        # Libraries add a bias along rows; one that is the same along a row is left to an element-wise node.
+        along = math.prod(shape) == 1 or shape[-1:] == made[-1:]
+        if node.kind == "matmul" and self._bias is None and len(shape) <= len(made) and along:
             self._bias = value
             self.attributes["beta"] = 1.0
             self.what.append("bias")
