@@ -206,7 +206,8 @@ class _NodeReader:
             inputs=tuple(proto.input),
             outputs=tuple(proto.output),
             attributes=attributes,
-            proto=proto.SerializeToString() if proto.ByteSize() < (1 << 24) else b"",
+            # What the host's reference is given. Constants have their values twice else, and no need of it.
+            proto=b"" if proto.op_type == "Constant" or proto.ByteSize() >= 1 << 24 else proto.SerializeToString(),
         )
 
     def _check_schema(self, proto: Any, domain: str, where: str) -> None:

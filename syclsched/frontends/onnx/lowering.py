@@ -89,6 +89,7 @@ class _Lowering:
         self._views: dict[str, LogicalArray | ReshapedArray] = {}
         self._constants: dict[int, Constant] = {}
         self._tasks: set[str] = set()
+        self._homes = _homes(network)
         self._origins: dict[str, tuple[str, ...]] = {}
 
     def lowered(self) -> Lowered:
@@ -126,6 +127,15 @@ class _Lowering:
         self._arrays[value.name] = self._views[value.name] = array
         return array
 
+    def _declare_made(self, value: Value) -> LogicalArray | ReshapedArray:
+        """Declare the array of a value that a task makes; that of an output, if it is the output but for its shape."""
+        home = self._homes.get(value.name)
+        if home is None:
+            return self._declare(value, temporary=value.name not in self._network.outputs)
+        view = self._declare(self._network.values[home], temporary=False).reshaped(value.shape)
+        self._views[value.name] = view
+        return view
+
     def _read(self, name: str) -> Any:
         """Return what a task is given for a value: an array, one under another shape, or a constant."""
         found = self._views.get(name)
@@ -145,6 +155,8 @@ class _Lowering:
     def _reshape(self, node: Node) -> None:
         source, target = node.inputs[0], node.outputs[0]
         if source is None or target is None:
+            return
+        if target in self._arrays:
             return
         if target in self._network.outputs:
             self._copy(target, source)
@@ -180,11 +192,9 @@ class _Lowering:
         arguments: dict[str, Any] = {parameter: self._read(name) for parameter, name in call.reads.items()}
         for parameter, name in call.writes.items():
             if name is not None:
-                value = network.values[name]
-                array = self._declare(value, temporary=name not in network.outputs)
+                arguments[parameter] = self._declare_made(network.values[name]).write()
             else:
-                array = self._unasked(node, parameter)
-            arguments[parameter] = array.write()
+                arguments[parameter] = self._unasked(node, parameter).write()
         try:
             task = self._task_name(node.name)
             self._graph.kernel(call.operation, name=task, **arguments)
@@ -201,6 +211,19 @@ class _Lowering:
 
     def _task_name(self, name: str) -> str:
         return _unique(_safe(name) or "task", self._tasks)
+
+
+def _homes(network: Network) -> dict[str, str]:
+    """Return the values that a task can write where an output is: the output is the same under another shape."""
+    producer = network.producer()
+    found: dict[str, str] = {}
+    for output in network.outputs:
+        value = output
+        while (node := producer.get(value)) is not None and node.kind == "reshape" and node.inputs[0] is not None:
+            value = node.inputs[0]
+        if value != output and node is not None and value not in found and value not in network.outputs:
+            found[value] = output
+    return found
 
 
 def _safe(name: str) -> str:

@@ -12,6 +12,11 @@ from syclsched.model.access import AccessMode
 from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Work
 from syclsched.model.sizes import signature_bytes
 
+#: Operators whose results differ from one run to the next: never done beforehand, nor again for a lost value.
+RANDOM = frozenset(
+    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
+)
+
 
 def host_operators(network: Network) -> tuple[str, ...]:
     """Return the ONNX nodes that the host does with onnx's reference implementation, as ``"NonZero node_7"``."""
@@ -46,6 +51,7 @@ def reference_operation(node: Node) -> Operation:
             Implementation("onnx", "host", lambda _: partial(_run, evaluator, names, results), efficiency=0.01),
         ),
         work=_work,
+        pure=operator not in RANDOM,
     )
 
 

@@ -139,8 +139,21 @@ RANDOM = frozenset(
 )
 
 
+#: Tests whose expected results were wrong before onnx 1.22: ONNX Runtime gives what later versions expect.
+CORRECTED = frozenset(
+    {
+        "test_averagepool_3d_dilations_large_count_include_pad_is_1_ceil_mode_is_True",
+        "test_l2normalization_axis_0",
+        *(f"test_qlinearmatmul_{rank}D_int8_{dtype}" for rank in (2, 3) for dtype in ("float16", "float32")),
+    }
+)
+VERSION = tuple(int(part) for part in onnx.__version__.split(".")[:2])
+
+
 def out_of_scope(case: Case) -> str | None:
     """Return why a test is out of scope, or None if it is not."""
+    if VERSION < (1, 22) and case.name in CORRECTED:
+        return "expected results that later versions of onnx correct"
     if case.newer:
         return "operators, or forms of them, that came after opset 21"
     if "Scan" in case.operators and any(i.domain == "" and i.version < 9 for i in case.model.opset_import):

@@ -12,13 +12,8 @@ from syclsched.errors import ValueNeededError
 from syclsched.frontends.onnx.dtypes import DTYPES, NUMBERS, described
 from syclsched.frontends.onnx.importing.builder import Array, Builder
 from syclsched.frontends.onnx.model import ModelGraph, ModelNode
-from syclsched.frontends.onnx.reference import evaluate_reference
+from syclsched.frontends.onnx.reference import RANDOM, evaluate_reference
 from syclsched.frontends.onnx.shapes import Made
-
-#: Operators whose results differ from one run to the next: never done beforehand.
-_RANDOM = frozenset(
-    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
-)
 
 
 class Names(Protocol):
@@ -64,7 +59,7 @@ def import_reference(b: Builder, node: ModelNode, inputs: Sequence[str | None], 
         if name not in given and scope.has(name):
             given[name] = scope.tensor(name)
     results = tuple(name for name in node.outputs if name)
-    if all(value in b.constants for value in given.values()) and node.operator not in _RANDOM:
+    if all(value in b.constants for value in given.values()) and node.operator not in RANDOM:
         return _computed(b, node, given, results)
     made = _shapes(b, node, given, results)
     values = b.emit_all(

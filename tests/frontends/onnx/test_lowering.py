@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks as task graphs: names, outputs of every kind, constants held once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
+
+from onnx import helper  # noqa: E402
+from small_models import imported, model_of  # noqa: E402
+
+from syclsched import api  # noqa: E402
+from syclsched.frontends.onnx.lowering import Lowered, lower  # noqa: E402
+
+node = helper.make_node
+
+
+def results(lowered: Lowered, inputs: dict[str, Any]) -> dict[str, Any]:
+    arrays = {lowered.inputs[name]: value for name, value in inputs.items()}
+    with api.run(lowered.graph, policy="heft", rewrite="none", inputs=arrays, calibrate=False) as run:
+        return {name: run.result(array) for name, array in lowered.outputs.items()}
+
+
+@pytest.mark.sycl
+def test_outputs_may_be_anything() -> None:
+    constants = {"c": np.arange(2, dtype=np.float32), "s": np.array([1, 2]), "t": np.array([2, 1])}
+    nodes = [
+        node("Relu", ["x"], ["a"]),
+        node("Identity", ["x"], ["same"]),
+        node("Reshape", ["x", "t"], ["column"]),
+        node("Reshape", ["a", "s"], ["row"]),
+        node("Reshape", ["row", "t"], ["turned"]),
+        node("Neg", ["turned"], ["n"]),
+        node("Identity", ["c"], ["k"]),
+        node("Reshape", ["c", "t"], ["kt"]),
+        node("Identity", ["a"], ["b"]),
+    ]
+    outputs = ["same", "column", "row", "turned", "n", "k", "kt", "b", "a", "x"]
+    x = np.array([-1.0, 2.0], np.float32)
+    got = results(lower(imported(model_of(nodes, {"x": (2,)}, outputs, constants))), {"x": x})
+    a, c = np.maximum(x, 0), constants["c"]
+    expected = {
+        "same": x, "column": x[:, None], "row": a[None], "turned": a[:, None], "n": -a[:, None], "k": c,
+        "kt": c[:, None], "b": a, "a": a, "x": x,
+    }  # fmt: skip
+    assert got.keys() == expected.keys()
+    for name, want in expected.items():
+        assert np.array_equal(got[name], want), name
+
+
+def test_what_is_an_output_but_for_its_shape_is_written_there() -> None:
+    model = model_of([node("Relu", ["x"], ["a"]), node("Flatten", ["a"], ["y"])], {"x": (2, 3, 4)}, ["y"])
+    lowered = lower(imported(model))
+    assert len(lowered.graph.tasks) == 1
+    assert lowered.graph.arrays[lowered.outputs["y"]].shape == (2, 12)
+
+
+@pytest.mark.sycl
+def test_it_is_right_there() -> None:
+    nodes = [node("Relu", ["x"], ["a"]), node("Flatten", ["a"], ["y"]), node("Neg", ["a"], ["z"])]
+    x = np.arange(-12, 12, dtype=np.float32).reshape(2, 3, 4)
+    got = results(lower(imported(model_of(nodes, {"x": (2, 3, 4)}, ["y", "z"]))), {"x": x})
+    assert np.array_equal(got["y"], np.maximum(x, 0).reshape(2, 12))
+    assert np.array_equal(got["z"], -np.maximum(x, 0))
+
+
+def test_a_weight_used_twice_is_one_constant() -> None:
+    constants = {"w": np.ones((3, 3), np.float32)}
+    nodes = [node("MatMul", ["x", "w"], ["a"]), node("MatMul", ["a", "w"], ["y"])]
+    graph = lower(imported(model_of(nodes, {"x": (2, 3)}, ["y"], constants))).graph
+    first, second = (task.constants["b"] for task in graph.tasks)
+    assert first is second
+
+
+def test_odd_names_become_names_that_can_be() -> None:
+    long = "n" * 5000
+    nodes = [
+        node("Relu", ["in[0:1]"], [long], name="a\nb"),
+        node("Neg", [long], [long + "x"], name="a\tb"),
+        node("Abs", [long + "x"], ["out[]"], name=long),
+    ]
+    lowered = lower(imported(model_of(nodes, {"in[0:1]": (2,)}, ["out[]"])))
+    assert lowered.inputs == {"in[0:1]": "in_0:1_"}
+    assert [task.name for task in lowered.graph.tasks][:2] == ["a_b", "a_b#2"]
+    assert all(len(name) <= 400 for name in lowered.graph.arrays)
+
+
+def test_results_nobody_asks_for() -> None:
+    nodes = [node("TopK", ["x", "k"], ["", "i"])]
+    graph = lower(imported(model_of(nodes, {"x": (5,)}, ["i"], {"k": np.array([2])}, dtypes={"i": 7}))).graph
+    assert len(graph.tasks) == 1
