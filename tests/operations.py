@@ -6,9 +6,13 @@ from __future__ import annotations
 import zlib
 
 import numpy as np
+from hypothesis import HealthCheck, Phase
 
 from syclsched.model.operation import Operation, Signature
 
+#: Every example compiles kernels: looking for a smaller one would take minutes.
+NO_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)
+UNCHECKED = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
 #: Largest error, relative to the largest number met.
 TOLERANCE = {"float16": 4e-3, "float32": 2e-5, "float64": 1e-12}
 

@@ -147,8 +147,7 @@ def load(
 
     added = ""
     if bias:
-        c = signature.shapes["c"]
-        steps = strides(c, (*shape.batch, shape.m, shape.n)) if shape.batch else _folded(c, signature, shape)
+        steps = bias_strides(signature, shape)
         out.append(f"  c += {offset(steps[:-2])} + (size_t)m * {steps[-2]} + n * {steps[-1]};")
         added = f"c + {{row}} * {steps[-2]}" + (" + {column}" if steps[-1] else "")
         added = f"LOADV({added})" if steps[-1] else f"(AV)(A)*({added})"
@@ -166,8 +165,11 @@ def load(
     return OpenCLSource(f"{head}WHOLE_VECTORS __kernel void matmul({parameters}) {{\n{body}\n}}\n", "matmul")
 
 
-def _folded(c: Ints, signature: Signature, shape: Shape) -> Ints:
-    """Return the strides of c where the batch has become rows: as much as y, or one row or less."""
-    if c == signature.shapes["y"]:
+def bias_strides(signature: Signature, shape: Shape) -> Ints:
+    """Return how many elements apart neighbours along the batch, rows and columns lie in c; 0 where repeated."""
+    c = signature.shapes["c"]
+    if c == signature.shapes["y"] and not shape.batch:
         return (shape.n, 1)
-    return (0, 0 if size(c) == 1 else 1)
+    if size(c[:-1]) == 1:
+        return (0,) * (len(shape.batch) + 1) + (int(size(c) > 1),)
+    return strides(c, (*shape.batch, shape.m, shape.n))

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx_nodes import node
-from operations import close, implementations, last, numbers, on_host, unwritten
+from operations import NO_SHRINKING, UNCHECKED, close, implementations, last, numbers, on_host, unwritten
 
 from syclsched.errors import ArgumentError
 from syclsched.kernels import nn
@@ -168,9 +168,7 @@ def test_work_counts_products_and_every_array_once() -> None:
     assert work.bytes == 4 * (8 * 36 + 4 * 64 + 8 * 36)
 
 
-ON_DEVICES = settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+ON_DEVICES = settings(max_examples=12, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 
 
 @pytest.mark.sycl

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from operations import close, implementations, numbers, on_host, unwritten
+from operations import NO_SHRINKING, UNCHECKED, close, implementations, numbers, on_host, unwritten
 
 from syclsched.kernels import nn
 from syclsched.model.operation import Operation, Signature
@@ -64,9 +64,7 @@ def test_the_host_multiplies(case: Case) -> None:
 @pytest.mark.sycl
 @pytest.mark.parametrize("name", implementations(nn.matmul()))
 @given(case=products())
-@settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(max_examples=15, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_devices_multiply(run: Any, name: str, case: Case) -> None:
     operation, arrays, wanted, dtype = case
     close(run(operation, name, arrays)["y"], wanted, dtype)

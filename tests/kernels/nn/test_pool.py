@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from operations import close, implementations, last, numbers, on_host, unwritten
+from operations import NO_SHRINKING, UNCHECKED, close, implementations, last, numbers, on_host, unwritten
 
 from syclsched.errors import ArgumentError
 from syclsched.kernels import nn
@@ -127,9 +127,7 @@ def test_the_host_does_it(kind: str, data: st.DataObject) -> None:
 @pytest.mark.sycl
 @pytest.mark.parametrize(("kind", "name"), [(k, n) for k, o in OPERATIONS.items() for n in implementations(o)])
 @given(data=st.data())
-@settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(max_examples=8, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_devices_do_it(run: Any, kind: str, name: str, data: st.DataObject) -> None:
     operation, arrays, wanted, dtype = data.draw(KINDS[kind])
     close(run(operation, name, arrays)["y"], wanted, dtype)

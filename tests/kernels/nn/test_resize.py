@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx_nodes import node
-from operations import close, implementations, numbers, on_host, unwritten
+from operations import NO_SHRINKING, UNCHECKED, close, implementations, numbers, on_host, unwritten
 
 from syclsched.errors import ArgumentError
 from syclsched.kernels import nn
@@ -65,9 +65,7 @@ def test_the_host_resizes(case: Case) -> None:
 @pytest.mark.sycl
 @pytest.mark.parametrize("name", implementations(nn.resize("nearest", "asymmetric")))
 @given(case=resizings())
-@settings(
-    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(max_examples=10, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_devices_resize(run: Any, name: str, case: Case) -> None:
     operation, arrays, wanted, _ = case
     close(run(operation, name, arrays)["y"], wanted, "float32")
