@@ -85,13 +85,50 @@ def tensor_lines() -> Iterator[Line]:
     yield line("cast to float32", elementwise(("cast", "float32", 0), 1), y=(n,), x0=((n,), "int64"))
 
 
+def reduction_lines() -> Iterator[Line]:
+    """Reductions, prefix sums, and what is found along an axis."""
+    from syclsched.kernels.tensor.arg import arg
+    from syclsched.kernels.tensor.reduce import reduce
+    from syclsched.kernels.tensor.scan import scan_sum
+
+    n = 16 * MIB
+    yield line("sum of rows of 1,024", reduce("sum", (1,)), y=(n // 1024,), x=(n // 1024, 1024))
+    yield line("maximum of rows of 1,024", reduce("max", (1,)), y=(n // 1024,), x=(n // 1024, 1024))
+    yield line("sum of 64 long rows", reduce("sum", (1,)), y=(64,), x=(64, n // 64))
+    yield line("mean of columns", reduce("mean", (0,)), y=(n // 256,), x=(256, n // 256))
+    yield line("mean over an image, channels last", reduce("mean", (1, 2)), y=(32, 512), x=(32, 32, 32, 512))
+    yield line("argmax of columns", arg("max", 1), y=((64, 1024), "int64"), x=(64, 256, 1024))
+    yield line("prefix sums of columns", scan_sum(1), y=(64, 256, 1024), x=(64, 256, 1024))
+
+
+def moving_lines() -> Iterator[Line]:
+    """Moving elements about."""
+    from syclsched.kernels.tensor.concat import concat
+    from syclsched.kernels.tensor.gather import gather
+    from syclsched.kernels.tensor.pad import pad
+    from syclsched.kernels.tensor.slicing import slice_of
+    from syclsched.kernels.tensor.transpose import transpose
+
+    yield line("transpose of a matrix", transpose((1, 0)), y=(4096, 2048), x=(2048, 4096))
+    yield line("transpose to channels last", transpose((0, 2, 3, 1)), y=(8, 64, 64, 256), x=(8, 256, 64, 64))
+    yield line("transpose of heads", transpose((0, 2, 1, 3)), y=(16, 12, 512, 64), x=(16, 512, 12, 64))
+    yield line("concat of two, channels last", concat(1, 2), y=(32768, 256), x0=(32768, 64), x1=(32768, 192))
+    yield line("slice", slice_of((3, 1), (1, 1)), y=(8000, 1000), x=(8192, 1024))
+    yield line("pad", pad((0, 1, 1, 0, 0, 1, 1, 0)), y=(8, 66, 66, 256), x=(8, 64, 64, 256))
+    yield line("gather of rows", gather(0), y=(8192, 768), x=(30000, 768), indices=((8192,), "int64"))
+
+
 def _gelu() -> Any:
     x = ("add", 0, 1)
     return ("mul", ("mul", x, ("add", ("erf", ("div", x, ("const", math.sqrt(2)))), ("const", 1.0))), ("const", 0.5))
 
 
 #: What can be measured, by family.
-FAMILIES: dict[str, Callable[[], Iterator[Line]]] = {"tensor": tensor_lines}
+FAMILIES: dict[str, Callable[[], Iterator[Line]]] = {
+    "elementwise": tensor_lines,
+    "reduction": reduction_lines,
+    "moving": moving_lines,
+}
 
 
 class Bench:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # Shared helpers (tests/strategies.py) are imported as plain modules under importlib mode.
-for _folder in ("", "cli", "frontends/onnx"):
+for _folder in ("", "cli", "frontends/onnx", "kernels/tensor"):
     sys.path.insert(0, str(Path(__file__).parent / _folder))
 
 settings.register_profile(

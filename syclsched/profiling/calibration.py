@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -38,6 +39,12 @@ _ALONE = 1.5
 #: Sets of arrays that samples go round, and how much memory they may take together.
 _SETS, _SETS_BYTES = 8, 64 << 20
 
+#: An implementation this many times slower than another of the same work on the same device is timed no further.
+_HOPELESS = 5.0
+
+#: One within this of what the device can do at all leaves nothing to be gained by others.
+_UNBEATABLE = 1.25
+
 _SEED = 20240229
 
 #: Gives valid data for an array of a task, or None.
@@ -69,12 +76,15 @@ class Calibration:
         What could not be timed, and why.
     complete : bool
         False if it was interrupted; what was measured is recorded.
+    left_out : int
+        Implementations not timed, nor even compiled, because another does the same about as fast as the device can.
     """
 
     measured: int
     known: int
     failures: tuple[tuple[str, str], ...] = ()
     complete: bool = True
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +93,11 @@ class _Case:
     device: Device
     implementation: Implementation
     key: HistoryKey
+
+    @property
+    def work(self) -> tuple[str, str, str]:
+        """What is done and where, by whatever implementation."""
+        return self.key.device_key, self.key.operation, self.key.signature
 
     @property
     def label(self) -> str:
@@ -131,21 +146,31 @@ def calibrate(
     Returns
     -------
     Calibration
-        What was done. What fails is listed, not raised: another implementation may do.
+        What was done. What fails is listed, not raised: another implementation may do. What turns out several times
+        slower than another implementation of the same work is sampled once; what cannot be much faster than one that is
+        known, not at all.
     """
     costs = costs if costs is not None else CostModel(platform)
     sampler = replace(sampler or Sampler(), min_samples=MIN_SAMPLES, max_samples=MAX_SAMPLES)
     cases = list(_cases(graph, platform, costs))
     open_cases = [c for c in cases if again or history.lookup(c.key) is None]
     failures: list[tuple[str, str]] = []
-    measured, complete = 0, True
+    measured, left_out, complete = 0, 0, True
+    best: dict[tuple[str, str, str], float] = {}
+    for case in cases:
+        _keep_best(best, case, history)
     for index, case in enumerate(open_cases):
         if progress is not None:
             progress(index, len(open_cases), case.label)
+        fastest_s = best.get(case.work, math.inf)
+        if not again and _is_needless(case, costs, fastest_s):
+            left_out += 1
+            continue
         try:
             data = _data(graph, case.task, sample_data)
             timing = _time_on_host if case.device.is_host else _time_on_device
-            history.record(case.key, timing(case, data, live, sampler, seconds_each))
+            history.record(case.key, timing(case, data, live, sampler, seconds_each, _HOPELESS * fastest_s))
+            _keep_best(best, case, history)
             measured += 1
         except InterruptedMeasurement:
             complete = False
@@ -154,7 +179,22 @@ def calibrate(
             failures.append((case.label, f"{type(error).__name__}: {error}"))
     if progress is not None and complete:
         progress(len(open_cases), len(open_cases), "")
-    return Calibration(measured, len(cases) - len(open_cases), tuple(failures), complete)
+    return Calibration(measured, len(cases) - len(open_cases), tuple(failures), complete, left_out)
+
+
+def _keep_best(best: dict[tuple[str, str, str], float], case: _Case, history: RecordingHistory) -> None:
+    known = history.lookup(case.key)
+    if known is not None and known.value < best.get(case.work, math.inf):
+        best[case.work] = known.value
+
+
+def _is_needless(case: _Case, costs: CostModel, fastest_s: float) -> bool:
+    """Return whether an implementation need not be timed: the planner chooses another by what is known, and rightly."""
+    if case.device.profile is None or case.implementation.kind == "sequence":
+        return False
+    ideal_s = costs.task_seconds(case.task, replace(case.implementation, efficiency=1.0), case.device).seconds
+    guess_s = costs.task_seconds(case.task, case.implementation, case.device).seconds
+    return fastest_s <= _UNBEATABLE * ideal_s and guess_s > fastest_s
 
 
 def _cases(graph: TaskGraph, platform: Platform, costs: CostModel) -> Iterator[_Case]:
@@ -234,7 +274,7 @@ def synthetic(parameter: Parameter, signature: Signature) -> Array:
 
 
 def _time_on_host(
-    case: _Case, data: Mapping[str, Array], live: Queues, sampler: Sampler, seconds_each: float
+    case: _Case, data: Mapping[str, Array], live: Queues, sampler: Sampler, seconds_each: float, hopeless_s: float
 ) -> list[float]:
     operation, signature = case.task.operation, case.task.signature
     assert operation is not None
@@ -250,12 +290,13 @@ def _time_on_host(
         function(**arrays, **signature.scalars)
         return sampler.clock() - start
 
-    sample()
+    if (slow := _hopeless(sample, hopeless_s)) is not None:
+        return slow
     return sampler.samples_until(sample, seconds_each)
 
 
 def _time_on_device(
-    case: _Case, data: Mapping[str, Array], live: Queues, sampler: Sampler, seconds_each: float
+    case: _Case, data: Mapping[str, Array], live: Queues, sampler: Sampler, seconds_each: float, hopeless_s: float
 ) -> list[float]:
     operation, signature = case.task.operation, case.task.signature
     assert operation is not None
@@ -293,6 +334,8 @@ def _time_on_device(
             device = event_seconds(event) if case.implementation.is_kernel else 0.0
             return device if 0.0 < device <= wall else wall
 
+        if (slow := _hopeless(sample, hopeless_s)) is not None:
+            return slow
         once = sample()
         if case.implementation.kind != "library" or written:
             return sampler.samples_until(sample, seconds_each)
@@ -314,6 +357,14 @@ def _time_on_device(
         rows = sampler.samples_until(sample_row, seconds_each)
         # All the same, one thread did some: not what a run sees, and not what another implementation is beside.
         return [seconds for seconds in rows if seconds < _ALONE * min(rows)]
+
+
+def _hopeless(sample: Callable[[], float], hopeless_s: float) -> list[float] | None:
+    """Warm up; return a sample as all there is to know if even the second is that slow."""
+    if sample() < hopeless_s:
+        return None
+    second = sample()
+    return [second] if second >= hopeless_s else None
 
 
 def _caller(submission: Any, queue: Any) -> Callable[[], Any]:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 
 from syclsched.costs.history import history_key
+from syclsched.costs.model import CostModel
 from syclsched.errors import MeasurementError
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
@@ -27,6 +30,9 @@ from syclsched.profiling.files import ProfileSet, parse_profile_set
 from syclsched.profiling.history import HistoryStore
 from syclsched.profiling.session import Surroundings, profile_platform
 from syclsched.profiling.statistics import InterruptedMeasurement, Sampler
+
+sys.path.insert(0, str(Path(__file__).parent))
+from sample_profiles import device_profile
 
 TINY = replace(
     QUICK,
@@ -267,6 +273,65 @@ def test_each_kind_of_task_is_timed_once_on_every_device(machine: tuple[Platform
         again = calibrate(graph, platform, live, history, seconds_each=0.0)
         assert (again.measured, again.known) == (0, 4)
     assert np.array_equal(graph.data["x0"], np.ones(64, np.float32))
+
+
+def several_ways(slow_s: float) -> tuple[Operation, list[str]]:
+    """An operation the host can do slowly, quickly and slowly, in this order of preference; and what was called."""
+    called: list[str] = []
+
+    def way(name: str, pause_s: float) -> Implementation:
+        def function(x: Any) -> None:
+            called.append(name)
+            end = time.perf_counter() + pause_s
+            while time.perf_counter() < end:
+                pass
+
+        return Implementation(name, "host", load=lambda s: function)
+
+    operation = Operation(
+        "several",
+        (Parameter("x", AccessMode.UPDATE, ndim=1, dtypes=("float32",)),),
+        (way("first", slow_s), way("quick", 0.0), way("last", slow_s)),
+        work=lambda s: Work(1.0, 8.0, "float32"),
+    )
+    return operation, called
+
+
+@pytest.mark.sycl
+def test_the_fastest_of_several_is_planned_in_every_process_after(
+    machine: tuple[Platform, Any], tmp_path: Path
+) -> None:
+    platform, live = machine
+    operation, called = several_ways(0.002)
+    graph = TaskGraph("several")
+    graph.kernel(operation, x=graph.array("x", data=np.ones(8, np.float32)))
+    with HistoryStore(tmp_path / "history.sqlite3") as history:
+        done = calibrate(graph, platform, live, history, seconds_each=0.01)
+        assert (done.measured, done.failures) == (3, ())
+    assert called.count("last") == 2  # so much slower than the second that it was not worth timing
+    with HistoryStore(tmp_path / "history.sqlite3") as history:  # as another process opens it
+        again = calibrate(graph, platform, live, history, seconds_each=0.01)
+        assert (again.measured, again.known) == (0, 3)
+        task = graph.tasks[0]
+        choice = CostModel(platform, history).best(task, platform.device(HOST))
+        assert choice is not None
+        assert (choice[0].name, choice[1].origin) == ("quick", "measured")
+
+
+@pytest.mark.sycl
+def test_what_cannot_be_much_faster_is_not_even_compiled(machine: tuple[Platform, Any]) -> None:
+    platform, live = machine
+    slow = device_profile(platform.device("cpu").key)
+    bandwidth = replace(slow.triad_bandwidth_bytes_per_s, value=1.0)
+    slow = replace(slow, triad_bandwidth_bytes_per_s=bandwidth, bandwidth_curve=())  # a byte a second is easily reached
+    devices = tuple(replace(d, profile=slow) if d.name == "cpu" else d for d in platform.devices)
+    operation = scale_operation()
+    first, host = operation.implementations
+    operation = replace(operation, implementations=(first, replace(first, name="another"), host))
+    with HistoryStore(":memory:") as history:
+        done = calibrate(scale_graph(operation), replace(platform, devices=devices), live, history, seconds_each=0.0)
+    assert done.left_out == 2  # of two sizes, "another" each
+    assert done.failures == ()
 
 
 @pytest.mark.sycl

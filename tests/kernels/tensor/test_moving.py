@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from trying_tensors import Try, on_host, signature_of
 
 from syclsched.errors import ArgumentError
 from syclsched.kernels.tensor.concat import concat
@@ -16,7 +17,6 @@ from syclsched.kernels.tensor.pad import MODES, pad
 from syclsched.kernels.tensor.slicing import slice_of
 from syclsched.kernels.tensor.transpose import transpose
 from syclsched.model.operation import Operation
-from tests.kernels.tensor.conftest import Try, on_host, signature_of
 
 LANGUAGES = ["opencl-c", "numba-dpex"]
 SETTINGS = settings(

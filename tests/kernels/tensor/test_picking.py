@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from trying_tensors import Try, on_host, signature_of
 
 from syclsched.errors import ArgumentError
 from syclsched.kernels.tensor.arg import arg
@@ -15,7 +16,6 @@ from syclsched.kernels.tensor.scan import scan_sum
 from syclsched.kernels.tensor.scatter import REDUCTIONS, scatter_elements, scatter_nd
 from syclsched.kernels.tensor.topk import topk
 from syclsched.model.operation import Operation
-from tests.kernels.tensor.conftest import Try, on_host, signature_of
 
 LANGUAGES = ["opencl-c", "numba-dpex"]
 RANDOM = np.random.default_rng(5)

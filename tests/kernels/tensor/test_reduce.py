@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from trying_tensors import Try, on_host, signature_of
 
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import ALL_DTYPES
 from syclsched.kernels.tensor.reduce import MODES, reduce, reduced_shape
-from tests.kernels.tensor.conftest import Try, on_host, signature_of
 
 LANGUAGES = ["opencl-c", "numba-dpex"]
 
