@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a task costs under a dynamic policy, beside rivals; and what hybrid scheduling saves when the costs are wrong.
 
-    python benchmarks/dynamic.py [--tasks 2000] [--runs 9] [--part overhead|hybrid]
+    python benchmarks/dynamic.py [--tasks 2000] [--runs 9] [--part overhead|hybrid] [--width 4]
+        [--wrong kernel|task] [--off either|up-to]
 
 Overhead: a stencil of empty kernels on two one-core lanes of the CPU device. The engine's share is the processor time
 of its thread from the first task to the last (decisions, dependencies, polls, submission), by task; beside it the time
@@ -9,9 +10,10 @@ of the whole loop. Rivals: a replay of a plan made beforehand, Python's thread p
 where Dask is installed, with functions that do nothing.
 
 Hybrid: stages of kernels that spin, each after all of the stage before, on two one-core lanes; the planner believes
-costs that are three times too high or too low, at random for each task. A plan made with these is followed come what
-may, or left by the hybrid's rule; beside them a plan that knew the truth, followed come what may. All three by the same
-engine, in turn.
+costs that are three times too high or too low (or up to that, log-uniform), at random for each kernel, of which every
+stage has one task, or for each task. A plan made with these is followed come what may, or left by the hybrid's rule and
+planned anew; beside them a plan that knew the truth, followed come what may. All by the same engine, in turn, the best
+of five runs each; every seed is printed.
 """
 
 from __future__ import annotations
@@ -171,7 +173,7 @@ def _row(values: list[float]) -> str:
     return f"{statistics.median(values):8.2f} ({min(values):.2f} to {max(values):.2f})"
 
 
-def hybrid(live: Any, size: int, runs: int, turns: int) -> None:
+def hybrid(live: Any, size: int, runs: int, turns: int, width: int, wrong_by: str, off_by: str) -> None:
     """Measure and print makespans with costs that are wrong."""
     from syclsched.costs import CostModel
     from syclsched.execution.live import execute_dynamic
@@ -202,17 +204,23 @@ def hybrid(live: Any, size: int, runs: int, turns: int) -> None:
         return graph
 
     ratios: dict[str, list[float]] = {"the wrong plan, come what may": [], "hybrid": []}
+    replanned = []
+    per_turn_s = _seconds_of_a_turn(graph_of, live, size, turns, execute_dynamic, build_problem, CostModel, Hybrid)
     for seed in range(runs):
         generator = np.random.default_rng(seed)
-        works = turns * generator.uniform(0.3, 1.7, (size, WIDTH))
+        kernels = wrong_by == "kernel"
+        works = turns * generator.uniform(0.3, 1.7, (1 if kernels else size, width)) * np.ones((size, 1))
+        shape = (1 if kernels else size, width)
+        power = generator.choice([-1.0, 1.0], shape) if off_by == "either" else generator.uniform(-1.0, 1.0, shape)
+        off = 3.0**power * np.ones((size, 1))
         graph = graph_of(works)
         problem = build_problem(graph, live.platform, CostModel(live.platform, None))
-        names = {f"t{i}_{j}": works[i, j] for i in range(size) for j in range(WIDTH)}
-        order = np.array([names.get(name, 0.0) for name in problem.names])
-        per_turn_s = _seconds_of_a_turn(graph_of, live, size, turns, execute_dynamic, build_problem, CostModel, Hybrid)
+        places = {f"t{i}_{j}": (i, j) for i in range(size) for j in range(width)}
+        order = np.array([works[places[name]] if name in places else 0.0 for name in problem.names])
+        factor = np.array([off[places[name]] if name in places else 1.0 for name in problem.names])
         seconds = np.where(np.isfinite(problem.tables.seconds), order[:, None] * per_turn_s, np.inf)
         true = replace(problem, tables=problem.tables._replace(seconds=seconds))
-        wrong_s = seconds * 3.0 ** generator.choice([-1.0, 1.0], len(order))[:, None]
+        wrong_s = seconds * factor[:, None]
         wrong = replace(problem, tables=problem.tables._replace(seconds=wrong_s))
         ways = {
             "the truth": (true, Hybrid(Heft().schedule(true), bound=np.inf)),
@@ -220,16 +228,19 @@ def hybrid(live: Any, size: int, runs: int, turns: int) -> None:
             "hybrid": (wrong, Hybrid(Heft().schedule(wrong))),
         }
         best: dict[str, float] = {}
-        for _ in range(3):
+        for _ in range(5):
             for name, (believed, policy) in ways.items():
                 with execute_dynamic(graph, believed, live, policy, trace=False) as run:
                     run.wait()
                     best[name] = min(best.get(name, np.inf), run.counts.loop_ns * 1e-9)
+                    if name == "hybrid":
+                        replanned.append(run.counts.replanned)
         for name, values in ratios.items():
             values.append(best[name] / best["the truth"])
-    print(f"{size} stages of {WIDTH} tasks, makespan over that of a plan that knew the truth, {runs} graphs:")
+    print(f"{size} stages of {width} tasks, makespan over that of a plan that knew the truth, {runs} graphs:")
     for name, values in ratios.items():
-        print(f"{name:32s} {_row(values)}")
+        print(f"{name:32s} {_row(values)}   {' '.join(f'{value:.2f}' for value in values)}")
+    print(f"planned anew {statistics.median(replanned):g} times a run ({min(replanned)} to {max(replanned)})")
 
 
 def _seconds_of_a_turn(graph_of: Callable[..., Any], live: Any, size: int, turns: int, *rest: Any) -> float:
@@ -237,7 +248,7 @@ def _seconds_of_a_turn(graph_of: Callable[..., Any], live: Any, size: int, turns
     execute_dynamic, build_problem, model, _ = rest
     from syclsched.execution.live import policy_called
 
-    graph = graph_of(np.full((size, WIDTH), turns))
+    graph = graph_of(np.full((size, 4), turns))
     problem = build_problem(graph, live.platform, model(live.platform, None))
     with execute_dynamic(graph, problem, live, policy_called("eager")) as run:
         run.wait()
@@ -251,6 +262,9 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=2000)
     parser.add_argument("--runs", type=int, default=9)
     parser.add_argument("--size", type=int, default=30, help="How many stages.")
+    parser.add_argument("--width", type=int, default=4, help="Tasks of a stage.")
+    parser.add_argument("--wrong", choices=("kernel", "task"), default="kernel", help="Of what costs are wrong.")
+    parser.add_argument("--off", choices=("either", "up-to"), default="either", help="Three times, or up to that.")
     parser.add_argument("--turns", type=int, default=200_000, help="Of the loop in the hybrid's kernels.")
     parser.add_argument("--part", choices=("overhead", "hybrid"))
     given = parser.parse_args()
@@ -263,7 +277,7 @@ def main() -> None:
         if given.part != "hybrid":
             overhead(live, given.tasks, given.runs)
         if given.part != "overhead":
-            hybrid(live, given.size, given.runs, given.turns)
+            hybrid(live, given.size, given.runs, given.turns, given.width, given.wrong, given.off)
 
 
 if __name__ == "__main__":

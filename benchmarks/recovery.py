@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fails every point of a run, one after another, and compares each result with the sequential one, bit for bit.
 
-Usage: ``python benchmarks/recovery.py [--tasks 200] [--every 1]``
+Usage: ``python benchmarks/recovery.py [--tasks 200] [--every 1] [--dynamic dmdas]``. Ends with 1 if a run failed, or a
+bit was wrong.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import numpy as np
 
 import syclsched
 from syclsched.devices import open_devices
-from syclsched.execution import execute
+from syclsched.execution import Run, execute
+from syclsched.execution.live import run_dynamically
 from syclsched.kernels import get
 from syclsched.testing import faults
 
@@ -45,6 +47,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=200)
     parser.add_argument("--every", type=int, default=1, help="fail only every n-th point")
+    parser.add_argument("--dynamic", help="decide while tasks run, under this policy, instead of following a plan")
     arguments = parser.parse_args()
     graph = braid(arguments.tasks)
     right = expected(graph)
@@ -62,8 +65,16 @@ def main() -> None:
         },
     }
     print(f"{arguments.tasks} tasks on {', '.join(d.name for d in platform.compute_devices)}")
+    wrong: list[str] = []
+
+    def start(recover: bool) -> Run:
+        if arguments.dynamic is None:
+            return execute(plan, graph, live, recover=recover)
+        followed = plan if arguments.dynamic == "hybrid" else None
+        return run_dynamically(graph, live, arguments.dynamic, plan=followed, learn=False, recover=recover)
+
     with open_devices(platform) as live:
-        with faults.inject() as seen, execute(plan, graph, live) as run:
+        with faults.inject() as seen, start(False) as run:
             run.wait(60)
         heads = ("points", "same bits", "recovered", "redone", "median ms", "most ms")
         print(f"{'fault':24}", *(f"{head:>9}" for head in heads))
@@ -73,17 +84,25 @@ def main() -> None:
             same = recovered = redone = 0
             took = []
             for number in numbers:
-                with faults.inject(make(number)), execute(plan, graph, live, recover=True) as run:
-                    begun = time.perf_counter()
-                    run.wait(120)
-                    took.append(1e3 * (time.perf_counter() - begun))
-                    same += all(np.array_equal(run.result(name), value) for name, value in right.items())
-                    recovered += bool(run.recoveries)
-                    redone += sum(len(recovery.redone) for recovery in run.recoveries)
+                begun = time.perf_counter()
+                try:
+                    with faults.inject(make(number)), start(True) as run:
+                        run.wait(120)
+                        took.append(1e3 * (time.perf_counter() - begun))
+                        if all(np.array_equal(run.result(name), value) for name, value in right.items()):
+                            same += 1
+                        else:
+                            wrong.append(f"{kind} {number}: wrong bits")
+                        recovered += bool(run.recoveries)
+                        redone += sum(len(recovery.redone) for recovery in run.recoveries)
+                except syclsched.SyclschedError as error:
+                    wrong.append(f"{kind} {number}: {error}")
             print(
                 f"{kind:24} {len(numbers):9} {same:9} {recovered:9} {redone:9} "
-                f"{statistics.median(took):9.1f} {max(took):9.1f}"
+                f"{statistics.median(took or [0.0]):9.1f} {max(took, default=0.0):9.1f}"
             )
+    print(*wrong, sep="\n")
+    raise SystemExit(bool(wrong))
 
 
 if __name__ == "__main__":

@@ -95,6 +95,8 @@ class Counts:
     held_bytes: dict[str, int] = field(default_factory=dict)
     #: Bytes of constants in the form in which implementations take them, by memory space.
     constant_bytes: dict[str, int] = field(default_factory=dict)
+    #: How often the hybrid took over another plan of what was left.
+    replanned: int = 0
     #: Tasks whose host function raised and was called again, as often as it was.
     retried: list[str] = field(default_factory=list)
 

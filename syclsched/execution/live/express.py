@@ -9,6 +9,7 @@ refused or fails, the engine goes on by itself, from where this has come to.
 from __future__ import annotations
 
 import ctypes
+import math
 import queue
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -26,6 +27,7 @@ from syclsched.execution.live.coherence import Stamp
 from syclsched.execution.live.happened import Entry
 from syclsched.execution.live.layout import Layout
 from syclsched.execution.live.lookahead import Lookahead
+from syclsched.execution.live.replanner import Replanner
 from syclsched.execution.live.submitter import Submitter
 from syclsched.execution.live.tasks import TaskWork
 from syclsched.execution.program import Node
@@ -142,6 +144,8 @@ class Express:
         #: What was said that this could not deal with.
         self.troubled: Any = None
         self._now: Callable[[], float] = lambda: 0.0
+        replans = self._policy == HYBRID and bound < math.inf
+        self._replanner = Replanner(self.board, carrier.counts) if replans else None
 
     def _copies_before(self) -> list[list[int]]:
         """Return for each task the copies that it waits for: those of inputs that it reads as they were given."""
@@ -209,6 +213,13 @@ class Express:
             Sleeps for a while; returns a message that has come meanwhile, or None. Told how often it was called without
             anything having happened in between.
         """
+        try:
+            return self._turns(now_s, cancelled, nap)
+        finally:
+            if self._replanner is not None:
+                self._replanner.stop()
+
+    def _turns(self, now_s: Callable[[], float], cancelled: Callable[[], bool], nap: Callable[[int], Any]) -> bool:
         board = self.board
         self._now = now_s
         self._copy_inputs()
@@ -224,6 +235,8 @@ class Express:
             progress = self._poll()
             if progress is None:
                 return False
+            if self._replanner is not None:
+                self._replanner.turn()
             idle = 0 if fresh or progress or not self._inbox.empty() else idle + 1
             message = nap(idle) if idle else None
             while message is not None or not self._inbox.empty():

@@ -81,6 +81,7 @@ def total(counts: Sequence[Counts]) -> Counts:
         host_waits=sum(c.host_waits for c in counts),
         submission_ns=sum(c.submission_ns for c in counts),
         dispatch_ns=sum(c.dispatch_ns for c in counts),
+        replanned=sum(c.replanned for c in counts),
         peak_bytes=peaks,
         held_bytes=held,
         constant_bytes=_most([c.constant_bytes for c in counts]),

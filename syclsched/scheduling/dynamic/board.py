@@ -81,6 +81,8 @@ class Board(NamedTuple):
         How many.
     started : ndarray of int64, shape (T,)
         Tasks in the order in which they were started.
+    unbound : ndarray of int64, shape (T,)
+        To work in: what is to be bound anew.
     choice : ndarray of int64, shape (P,)
         To work in: what each lane is to start.
     counters : ndarray of int64, shape (2,)
@@ -122,6 +124,7 @@ class Board(NamedTuple):
     waits: Ints
     waits_count: Ints
     started: Ints
+    unbound: Ints
     choice: Ints
     counters: Ints
     scalars: Floats
@@ -487,6 +490,20 @@ def _bind(board: Board, task: int, lane: int, by_level: bool) -> None:
 
 
 @lean
+def bind_anew(board: Board) -> None:
+    """Bind what is bound to a lane, and was not started, as it is planned now."""
+    count = 0
+    for lane in range(len(board.device_of)):
+        for n in range(board.queued[lane]):
+            board.unbound[count] = board.queue[lane, n]
+            count += 1
+        board.queued[lane] = 0
+        board.queued_s[lane] = 0.0
+    for n in range(count):
+        _bind(board, board.unbound[n], board.planned[board.unbound[n]], True)
+
+
+@lean
 def _take_queued(board: Board, lane: int, position: int) -> int:
     task = board.queue[lane, position]
     count = board.queued[lane]
@@ -627,6 +644,7 @@ def new_board(
         waits=np.zeros((tasks, lanes), np.int64),
         waits_count=np.zeros(tasks, np.int64),
         started=np.zeros(tasks, np.int64),
+        unbound=np.zeros(tasks, np.int64),
         choice=np.zeros(processors, np.int64),
         counters=np.zeros(2, np.int64),
         scalars=np.array([0.0, 0.0, bound, ahead_s, float(fewest), float(most)]),

@@ -18,6 +18,7 @@ from opened import REFUSED
 from running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, sequential
 
 from syclsched.errors import RunCancelledError, TaskFailedError, WaitTimeoutError
+from syclsched.execution.live.lookahead import Lookahead
 from syclsched.execution.resources import unfinished
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
@@ -274,6 +275,18 @@ def test_a_run_can_be_awaited(live: tuple[Platform, Any]) -> None:
             return run.result("a0")
 
     assert np.array_equal(asyncio.run(one()), sequential(graph, graph.data)["a0"])
+
+
+def test_the_hybrid_plans_anew_what_is_left_where_tasks_take_other_times_than_believed() -> None:
+    graph = TaskGraph("takes longer")
+    for number in range(48):
+        y = graph.array(f"y{number % 6}", data=np.ones(1, DTYPE)) if number < 6 else graph.arrays[f"y{number % 6}"]
+        graph.kernel(SPIN, name=f"t{number}", y=y, turns=400_000 * (1 + number % 3))
+    with start(graph, live_called("cpu"), "hybrid", lookahead=Lookahead(2, 4, 1.0)) as run:
+        run.wait(60)
+        assert run.counts.replanned
+        verify(run.plan, graph)
+        assert {s.task for s in run.trace().spans if s.kind == "launch"} == {t.name for t in graph.tasks}
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plan anew, in the middle of a run, what was not started yet: with what tasks were measured to take. Pure.
+
+It is list scheduling by upward rank [1]_ on what is left, from where the lanes are; without insertion, as what a lane
+was given cannot be overtaken. Nothing has to be moved on a `Board`, so that copies do not come into it.
+
+References
+----------
+.. [1] H. Topcuoglu, S. Hariri, M.-Y. Wu, "Performance-effective and low-complexity task scheduling for heterogeneous
+   computing", IEEE TPDS 13(3), 2002.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from syclsched.compiled import lean
+from syclsched.scheduling.dynamic.board import NOW, Board, bind_anew
+from syclsched.scheduling.tables import NOTHING, Floats, Ints
+
+#: A task changes its lane for no less than this share of what it takes: estimates are wrong still.
+STAY = 0.25
+
+
+class Frontier(NamedTuple):
+    """A run at one moment, apart from the board, which goes on: T tasks, P lanes, D devices.
+
+    Parameters
+    ----------
+    seconds : ndarray of float64, shape (T, D)
+        Estimates, corrected by what was measured.
+    device_of : ndarray of int64, shape (P,)
+        The device of each lane.
+    succ_start, succ_task : ndarray of int64
+        Dependencies; tasks come after those before them in number.
+    planned : ndarray of int64, shape (T,)
+        The lane of each task by the plan that is followed.
+    lane : ndarray of int64, shape (T,)
+        Where each task was started; `NOTHING` if it was not.
+    ready_s : ndarray of float64, shape (T,)
+        Of tasks that were started, when they should end.
+    free_s : ndarray of float64, shape (P,)
+        When each lane should have done what it was given.
+    """
+
+    seconds: Floats
+    device_of: Ints
+    succ_start: Ints
+    succ_task: Ints
+    planned: Ints
+    lane: Ints
+    ready_s: Floats
+    free_s: Floats
+
+
+def frontier_of(board: Board) -> Frontier:
+    """Return where a run is now."""
+    tasks, processors = len(board.waiting), len(board.device_of)
+    now_s = float(board.scalars[NOW])
+    factors = board.drift.of_kind[board.kind]
+    lane = board.lane[:tasks].copy()
+    ends_s = np.where(lane == NOTHING, 0.0, np.maximum(now_s, board.start_s + board.estimate_s))
+    done = board.place[:tasks] < board.done[np.maximum(lane, 0)]
+    return Frontier(
+        board.seconds * np.where(factors == 0.0, board.drift.of_device, factors),
+        board.device_of,
+        board.succ_start,
+        board.succ_task,
+        board.planned.copy(),
+        lane,
+        np.where(done & (lane != NOTHING), 0.0, ends_s),
+        np.maximum(now_s, board.until_s[:processors]),
+    )
+
+
+def plan_frontier(frontier: Frontier, stay: float = STAY) -> tuple[Ints, Ints]:
+    """Return the lane of each task, and its level: tasks with lower ones come first on their lane.
+
+    Parameters
+    ----------
+    frontier : Frontier
+        Of the run.
+    stay : float, optional
+        A task is moved to another lane if it should end earlier there by more than this share of what it takes.
+
+    Returns
+    -------
+    (ndarray of int64, ndarray of int64), shape (T,) each
+        Tasks that were started keep their lane.
+    """
+    seconds = frontier.seconds
+    finite = np.isfinite(seconds)
+    mean_s = np.where(finite, seconds, 0.0).sum(axis=1) / np.maximum(finite.sum(axis=1), 1)
+    rank = np.zeros(len(seconds))
+    _rank(frontier, mean_s, rank)
+    order = np.lexsort((np.arange(len(seconds)), -rank)).astype(np.int64)
+    lane, start_s = frontier.lane.copy(), np.zeros(len(seconds))
+    _place(frontier, order, lane, start_s, frontier.ready_s.copy(), frontier.free_s.copy(), stay)
+    level = np.empty(len(seconds), np.int64)
+    level[np.lexsort((-rank, start_s))] = np.arange(len(seconds))
+    return lane, level
+
+
+def follow(board: Board, planned: Ints, level: Ints) -> None:
+    """Let a run follow another plan from now on: what is bound to a lane and was not started is bound anew.
+
+    Parameters
+    ----------
+    board : Board
+        The run.
+    planned, level : ndarray of int64, shape (T,)
+        From `plan_frontier`, of a moment that may have passed.
+    """
+    tasks, processors = len(board.waiting), len(board.device_of)
+    left = board.place[:tasks] == NOTHING
+    board.planned[left] = planned[left]
+    board.level[left] = level[left]
+    order = np.lexsort((np.arange(tasks), board.level, board.planned)).astype(np.int64)
+    board.order[:] = order
+    board.order_at[:] = np.searchsorted(board.planned[order], np.arange(processors))
+    board.order_end[:] = np.searchsorted(board.planned[order], np.arange(processors), side="right")
+    bind_anew(board)
+
+
+@lean
+def _rank(frontier: Frontier, mean_s: Floats, rank: Floats) -> None:
+    for task in range(len(rank) - 1, -1, -1):
+        behind = 0.0
+        for n in range(frontier.succ_start[task], frontier.succ_start[task + 1]):
+            behind = max(behind, rank[frontier.succ_task[n]])
+        rank[task] = mean_s[task] + behind
+
+
+@lean
+def _place(
+    frontier: Frontier, order: Ints, lane: Ints, start_s: Floats, ready_s: Floats, free_s: Floats, stay: float
+) -> None:
+    """Place tasks where they end first; ``ready_s`` is when all before them has ended, of those started their end."""
+    for task in order:
+        if frontier.lane[task] == NOTHING:
+            best, best_end = 0, np.inf
+            for p in range(len(free_s)):
+                seconds = frontier.seconds[task, frontier.device_of[p]]
+                end = max(free_s[p], ready_s[task]) + seconds
+                if p != frontier.planned[task]:
+                    end += stay * seconds
+                if end < best_end:
+                    best, best_end = p, end
+            lane[task] = best
+            start_s[task] = max(free_s[best], ready_s[task])
+            end_s = start_s[task] + frontier.seconds[task, frontier.device_of[best]]
+            free_s[best] = end_s
+        else:
+            end_s = ready_s[task]
+        for n in range(frontier.succ_start[task], frontier.succ_start[task + 1]):
+            after = frontier.succ_task[n]
+            if frontier.lane[after] == NOTHING:
+                ready_s[after] = max(ready_s[after], end_s)

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is planned anew in the middle of a run fits what has been started, and is followed; and it pays."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scheduling.random_problems import problems
+
+from syclsched.scheduling import problem_from_matrices
+from syclsched.scheduling.dynamic import Hybrid
+from syclsched.scheduling.dynamic.board import BOUND, DEVIATION, HYBRID, STARTED, Board, advance, begin, complete
+from syclsched.scheduling.dynamic.board import new_board as make_board
+from syclsched.scheduling.dynamic.replanning import follow, frontier_of, plan_frontier
+from syclsched.scheduling.policies.heft import Heft
+from syclsched.scheduling.problem import Problem
+from syclsched.scheduling.tables import NOTHING
+from syclsched.scheduling.timetable import Timetable
+
+
+def board_of(problem: Problem, plan: Timetable, lookahead: tuple[int, int, float] = (1, 2, 1e-3)) -> Board:
+    known = Hybrid(plan).prepare(problem)
+    lanes = len(known.device_of)
+    return make_board(
+        problem, known, lanes=lanes, things=len(problem), is_host=[False] * lanes, bound=0.05, lookahead=lookahead,
+        before=[()] * len(problem),
+    )  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None)
+@given(problem=problems(channels=False), data=st.data())
+def test_every_task_is_started_once_where_it_can_run_whenever_plans_change(
+    problem: Problem, data: st.DataObject
+) -> None:
+    board = board_of(problem, Heft().schedule(problem))
+    begin(board)
+    lanes, now_s, late = len(board.device_of), 0.0, []
+    while True:
+        started = advance(board, HYBRID, now_s)
+        if data.draw(st.booleans()):
+            late.append(plan_frontier(frontier_of(board)))
+        if late and data.draw(st.booleans()):
+            follow(board, *late.pop(0))
+        busy = [lane for lane in range(lanes) if board.given[lane] > board.done[lane]]
+        if not busy:
+            if started == len(problem) or advance(board, HYBRID, now_s) == started:
+                break
+            continue
+        lane = data.draw(st.sampled_from(busy))
+        now_s += data.draw(st.sampled_from([0.0, 0.5, 2.0]))
+        took = np.array([data.draw(st.sampled_from([0.25, 1.0, 8.0]))]) * 1e9
+        complete(board, lane, 1, np.zeros(1, np.int64), took.astype(np.int64), now_s)
+    order = board.started[: board.counters[STARTED]].tolist()
+    assert sorted(order) == list(range(len(problem)))
+    at = {task: place for place, task in enumerate(order)}
+    tables = problem.tables
+    for task in order:
+        assert np.isfinite(tables.seconds[task, board.device_of[board.lane[task]]])
+        for before in tables.pred_task[tables.pred_start[task] : tables.pred_start[task + 1]].tolist():
+            assert at[before] < at[task]
+
+
+@settings(max_examples=40, deadline=None)
+@given(problem=problems(channels=False))
+def test_what_was_started_stays_and_the_rest_is_placed_where_it_can_run(problem: Problem) -> None:
+    board = board_of(problem, Heft().schedule(problem))
+    begin(board)
+    advance(board, HYBRID, 0.0)
+    planned, level = plan_frontier(frontier_of(board))
+    there = board.place[: len(problem)] != NOTHING
+    np.testing.assert_array_equal(planned[there], board.lane[: len(problem)][there])
+    assert sorted(level.tolist()) == list(range(len(problem)))
+    assert all(np.isfinite(problem.tables.seconds[task, board.device_of[lane]]) for task, lane in enumerate(planned))
+
+
+def makespan(problem: Problem, true_s: Any, *, anew: bool) -> float:
+    """Run a board on a virtual clock, with other times than it believes."""
+    board = board_of(problem, Heft().schedule(problem))
+    begin(board)
+    lanes, now_s = len(board.device_of), 0.0
+    free_s = [0.0] * lanes
+    ends: list[tuple[float, int, int]] = []
+    seen, ready_s = 0, np.zeros(len(problem))
+    tables = problem.tables
+    while True:
+        started = advance(board, HYBRID, now_s)
+        for task in board.started[seen:started].tolist():
+            lane = int(board.lane[task])
+            free_s[lane] = max(free_s[lane], now_s, ready_s[task]) + true_s[task, board.device_of[lane]]
+            heapq.heappush(ends, (free_s[lane], lane, task))
+            for after in tables.succ_task[tables.succ_start[task] : tables.succ_start[task + 1]].tolist():
+                ready_s[after] = max(ready_s[after], free_s[lane])
+        if started > seen:
+            seen = started
+            continue
+        if not ends:
+            assert started == len(problem)
+            return max(free_s)
+        now_s, lane, task = heapq.heappop(ends)
+        took = np.array([true_s[task, board.device_of[lane]] * 1e9])
+        complete(board, lane, 1, np.zeros(1, np.int64), took.astype(np.int64), now_s)
+        if anew and board.scalars[DEVIATION] > board.scalars[BOUND]:
+            follow(board, *plan_frontier(frontier_of(board)))
+
+
+def stages(seed: int, width: int = 4, count: int = 30) -> tuple[Problem, Any]:
+    """Stages, each after the one before, of kernels that are believed up to three times too high or too low."""
+    generator = np.random.default_rng(seed)
+    kernel_s = generator.uniform(0.3, 1.7, width) * 1e-3
+    wrong_s = kernel_s * 3.0 ** generator.uniform(-1.0, 1.0, width)
+    edges = {
+        (step * width + a, (step + 1) * width + b): 0
+        for step in range(count - 1)
+        for a in range(width)
+        for b in range(width)
+    }
+    true_s, believed_s = (np.tile(each, count)[:, None] * np.ones(2) for each in (kernel_s, wrong_s))
+    return problem_from_matrices(believed_s.tolist(), edges), true_s
+
+
+def test_planning_anew_bounds_what_wrong_costs_of_kernels_do() -> None:
+    before, after = [], []
+    for seed in range(12):
+        problem, true_s = stages(seed)
+        known = problem_from_matrices(true_s.tolist(), _edges_of(problem))
+        best_s = makespan(known, true_s, anew=False)
+        before.append(makespan(problem, true_s, anew=False) / best_s)
+        after.append(makespan(problem, true_s, anew=True) / best_s)
+    assert max(after) < max(before)
+    assert np.median(after) < 1.1
+
+
+def _edges_of(problem: Problem) -> dict[tuple[int, int], int]:
+    tables = problem.tables
+    return {
+        (before, task): 0
+        for task in range(len(problem))
+        for before in tables.pred_task[tables.pred_start[task] : tables.pred_start[task + 1]].tolist()
+    }
