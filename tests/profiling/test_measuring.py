@@ -16,6 +16,7 @@ import pytest
 from syclsched.costs.history import history_key
 from syclsched.costs.model import CostModel
 from syclsched.errors import MeasurementError
+from syclsched.kernels.tensor.reduce import reduce
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Work
@@ -352,6 +353,18 @@ def test_sample_data_comes_first(machine: tuple[Platform, Any]) -> None:
 
 
 @pytest.mark.sycl
+@pytest.mark.sycl
+def test_kernels_on_arrays_without_dimensions_are_timed_too(machine: tuple[Platform, Any], tmp_path: Path) -> None:
+    """They were given arrays of one dimension, which numba-dpex passes in more arguments than its kernel took."""
+    platform, live = machine
+    graph = TaskGraph()
+    x = graph.array("x", (4, 4), "float32", data=np.ones((4, 4), np.float32))
+    graph.kernel(reduce("sum", (0, 1), False), y=graph.array("y", (), "float32"), x=x)
+    with HistoryStore(tmp_path / "history.sqlite") as history:
+        done = calibrate(graph, platform, live, history, seconds_each=0.01)
+    assert not done.failures and done.measured >= 2
+
+
 def test_what_does_not_compile_is_listed_and_the_rest_measured(machine: tuple[Platform, Any]) -> None:
     platform, live = machine
     with HistoryStore(":memory:") as history:
