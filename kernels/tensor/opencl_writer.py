@@ -146,6 +146,14 @@ class _OpenCLWriter(Writer):
     def lanes(self, wide: str) -> list[str]:
         return [f"{wide}.s{lane:x}" for lane in range(LANES)]
 
+    def shared(self, dtype: str, size: int) -> str | None:
+        name = self.fresh("s")
+        self.line(f"__local {self._type(dtype)} {name}[{size}];")
+        return name
+
+    def barrier(self) -> None:
+        self.line("barrier(CLK_LOCAL_MEM_FENCE);")
+
     def finish(self) -> OpenCLSource:
         dtypes = self.signature.dtypes
         arguments = ", ".join(

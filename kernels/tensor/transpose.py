@@ -120,22 +120,41 @@ def _write(w: Writer, *, permutation: tuple[int, ...]) -> None:
         write_walk(w, _walk(w.signature, permutation), lambda at, others: w.store("y", at, w.load("x", others[0])))
         return
     down, across = ceil_div(tiles.rows, _TILE), ceil_div(tiles.columns, _TILE)
-    # A work-item moves a column of a tile: its neighbours read neighbours, and what they write is in few lines of the
-    # cache, which are full before they go.
     number = w.index(w.plane_row)
     places: list[str] = []
     for extent in (across, down, *(extent for extent, _, _ in reversed(tiles.planes))):
         rest = w.index(w.div(number, str(extent)))
         places.append(w.index(f"{number} - {rest} * {extent}"))
         number = rest
-    column = w.index(f"{places[0]} * {_TILE} + {w.plane_column}")
-    first = w.index(f"{places[1]} * {_TILE}")
-    x = " + ".join([column, *(f"{p} * {s}" for p, (_, s, _) in zip(places[2:], reversed(tiles.planes), strict=True))])
-    y = [f"{p} * {s}" for p, (_, _, s) in zip(places[2:], reversed(tiles.planes), strict=True)]
-    base_x, base_y = w.index(x), w.index(" + ".join([f"{column} * {tiles.column_stride}", *y]))
-    last = w.index(w.select(f"({first} + {_TILE} < {tiles.rows})", f"{first} + {_TILE}", str(tiles.rows)))
-    with w.when(f"{column} < {tiles.columns}"), w.loop(first, last) as row:
-        w.store("y", f"{base_y} + {row}", w.load("x", f"{base_x} + {row} * {tiles.row_stride}"))
+    planes = list(zip(places[2:], reversed(tiles.planes), strict=True))
+    column, row = w.index(f"{places[0]} * {_TILE}"), w.index(f"{places[1]} * {_TILE}")
+    base_x = w.index(" + ".join([column, *(f"{p} * {s}" for p, (_, s, _) in planes)]))
+    base_y = w.index(" + ".join([row, *(f"{p} * {s}" for p, (_, _, s) in planes)]))
+    _write_tile(w, tiles, row, column, base_x, base_y)
+
+
+def _write_tile(w: Writer, tiles: _Tiles, row: str, column: str, x: str, y: str) -> None:
+    dtype = w.signature.dtypes["x"]
+    lane = w.index(w.plane_column)
+    rows = w.index(w.select(f"({row} + {_TILE} < {tiles.rows})", str(_TILE), f"{tiles.rows} - {row}"))
+    # Through memory of the group's own, lines are read and lines are written. A column more than it has, for lanes that
+    # read a column of it to find their elements in different banks.
+    tile = w.shared(dtype, _TILE * (_TILE + 1))
+    with w.when(f"{column} + {lane} < {tiles.columns}"), w.loop("0", rows) as k:
+        element = w.load("x", f"{x} + {lane} + ({row} + {k}) * {tiles.row_stride}")
+        if tile is None:
+            w.store("y", f"{y} + {k} + ({column} + {lane}) * {tiles.column_stride}", element)
+        else:
+            w.assign(f"{tile}[{k} * {_TILE + 1} + {lane}]", dtype, element)
+    if tile is not None:
+        columns = w.index(
+            w.select(f"({column} + {_TILE} < {tiles.columns})", str(_TILE), f"{tiles.columns} - {column}")
+        )
+        w.barrier()
+        with w.when(f"{lane} < {rows}"), w.loop("0", columns) as k:
+            w.store(
+                "y", f"{y} + {lane} + ({column} + {k}) * {tiles.column_stride}", f"{tile}[{lane} * {_TILE + 1} + {k}]"
+            )
 
 
 def _launch(signature: Signature, limits: DeviceLimits, *, permutation: tuple[int, ...]) -> Launch:
@@ -144,5 +163,4 @@ def _launch(signature: Signature, limits: DeviceLimits, *, permutation: tuple[in
         return walk_launch(_walk(signature, permutation), limits)
     count = ceil_div(tiles.rows, _TILE) * ceil_div(tiles.columns, _TILE)
     count *= math.prod(extent for extent, _, _ in tiles.planes)
-    width = min(_TILE, limits.max_work_group_size)
-    return Launch((_TILE, count), (width, 1))
+    return Launch((_TILE, count), (_TILE, 1))

@@ -170,6 +170,14 @@ class Writer(ABC):
     def lanes(self, wide: str) -> list[str]:
         """Return the numbers one by one."""
 
+    def shared(self, dtype: str, size: int) -> str | None:
+        """Declare an array of the work-group's own; None if the language has none."""
+        return None
+
+    def barrier(self) -> None:
+        """Wait for all work-items of the group, where the language has arrays of a group's own."""
+        self.line("")
+
     @abstractmethod
     def finish(self) -> Any:
         """Return what an implementation's ``load`` returns."""
