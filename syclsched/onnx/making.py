@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from syclsched.costs import CostModel
 from syclsched.model.graph import TaskGraph
 from syclsched.model.memory_limit import MemoryLimit, with_memory_limit
+from syclsched.model.operation import Implementation
 from syclsched.model.platform import Device, Platform
 from syclsched.model.task import Task
 from syclsched.onnx.kept import Bound
@@ -62,7 +63,27 @@ def on_devices(graph: TaskGraph, platform: Platform) -> TaskGraph:
             for device in platform.compute_devices
         )
 
-    return graph.with_implementations(lambda task, each: each.kind != "host" or not done_by_a_device(task))
+    def done_by_library(task: Task) -> bool:
+        return task.operation is not None and all(
+            any(
+                costs.supports(task, each, device) is None
+                for each in task.operation.implementations
+                if is_library(each)
+            )
+            for device in platform.compute_devices
+            if device.kind == "cpu"
+        )
+
+    def is_library(each: Implementation) -> bool:
+        return each.name == "onednn"
+
+    def keep(task: Task, each: Implementation) -> bool:
+        if each.kind == "host":
+            return not done_by_a_device(task)
+        return is_library(each) or not only_cpus or not done_by_library(task)
+
+    only_cpus = all(device.kind == "cpu" for device in platform.compute_devices)
+    return graph.with_implementations(keep)
 
 
 def _emulated(device: Device) -> bool:

@@ -32,7 +32,7 @@ SECONDS_EACH = 0.15
 MIN_SAMPLES, MAX_SAMPLES = 5, 15
 
 #: Calls of a library in a row that a sample consists of, at most, and seconds that are enough for a row.
-_MOST_IN_A_ROW, _ROW_S, _PAUSE_S = 32, 2e-3, 1e-3
+_MOST_IN_A_ROW, _ROW_S, _PAUSE_S = 32, 2e-3, 3e-3
 #: Rows that take so many times as long as the shortest were done by fewer threads.
 _ALONE = 1.5
 
