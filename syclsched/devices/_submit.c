@@ -60,6 +60,25 @@ static void change_over(struct lane *lane, int to_call)
     lane->last = NULL;
 }
 
+/* Do a copy here and now, once all before it on its lane is done, where that lane's work is divided between the native
+ * queue and threads of SYCL's, all of it on the host's own cores. The native queue's worker threads would stay with it for
+ * a millisecond after any copy, and those of the other side would do without them. */
+static void copy_here(struct lane *lane, const struct command *command, const struct event *events)
+{
+    for (size_t i = 0; i < command->waits_count; ++i) {
+        const struct event *waited = &events[command->waits[i]];
+        if (waited->event && waited->lane->way->status(waited->lane, waited->event) == 0)
+            waited->lane->way->wait(waited->lane, waited->event);
+    }
+    if (lane->last) {
+        const struct lane *from = lane->last_is_call ? lane->apart : lane;
+        if (from->way->status(from, lane->last) == 0)
+            from->way->wait(from, lane->last);
+        lane->last = NULL;
+    }
+    memcpy(command->to, command->from, command->nbytes);
+}
+
 /* Submit `count` commands in order. Returns how many were submitted: fewer if one was refused or `stop` was set.
  *
  * events: by slot; null for what has completed or has no event. Written at each command's slot.
@@ -81,6 +100,11 @@ int64_t syclsched_submit(struct lane *lanes, int64_t lanes_count, const struct c
         ref *depends = usual;
         size_t unfinished = 0;
         submit_ns[done] = now_ns();
+        if (command->kind == COPY && whole->apart && !whole->timed) {
+            copy_here(whole, command, events);
+            __atomic_store_n(&events[command->slot].event, NULL, __ATOMIC_RELEASE); /* it has completed */
+            continue;
+        }
         if (command->waits_count > USUAL_WAITS && !(depends = malloc(command->waits_count * sizeof *depends)))
             break;
         for (size_t i = 0; i < command->waits_count; ++i) {
