@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from syclsched.errors import ArgumentError
 from syclsched.model.graph import TaskGraph
@@ -423,7 +423,7 @@ def bind(
     policy: str = "auto",
     calibrate: bool = True,
     rewrite: str = "auto",
-    trace: bool | int = True,
+    trace: bool | int | Literal["exact"] = True,
     memory_limit: MemoryLimit | None = None,
     debug: bool = False,
     nan_guard: bool = False,
@@ -440,8 +440,10 @@ def bind(
     ----------
     graph, platform, plan, policy, calibrate, rewrite, memory_limit, debug, nan_guard, watchdog_s, deadline_s, recover
         As for `run`.
-    trace : bool or int, optional
+    trace : bool, int or "exact", optional
         Keep times of every run for `Run.trace`, and those of the last 16, or of so many, for `Runner.traces`.
+        ``"exact"`` waits for each call of a library on CPU devices, where else only all together are known to have
+        ended, and share their time as they were predicted to.
 
     Returns
     -------

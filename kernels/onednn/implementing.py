@@ -92,6 +92,7 @@ def implementation(
         efficiency=efficiency,
         revision=revision,
         prepare=partial(_prepare, describe=describe),
+        form=partial(_form, describe=describe),
     )
 
 
@@ -124,3 +125,11 @@ def _prepare(signature: Signature, queue: Any, constants: Mapping[str, Any], *, 
         for name, values in constants.items()
     }
     return prepare(described.request, described.sources, queue, scaled)
+
+
+def _form(signature: Signature, queue: Any, *, describe: Describe) -> Any:
+    from syclsched.kernels.onednn.packing import form
+
+    described = _described(signature, describe)
+    factors = tuple(sorted(described.factors.items()))
+    return NAME, factors, form(described.request, described.sources, queue, sorted(signature.constants))

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -52,12 +52,46 @@ def prepare(
     found: dict[str, Any] = {}
     for name, values in constants.items():
         uploaded = _upload(np.ascontiguousarray(values), queue)
-        wanted = None if request is None else next((a for a in request.arguments if a.parameter == name), None)
-        if request is None or wanted is None or wanted.tensor.strides is not None:
+        wanted = _packed(request, name)
+        if request is None or wanted is None:
             found[name] = uploaded
         else:
             found[name] = _pack(request, wanted, sources[name], uploaded, queue)
     return found
+
+
+def form(request: Request | None, sources: Mapping[str, Tensor], queue: Any, parameters: Iterable[str]) -> Hashable:
+    """Return what `prepare` would make of constants: equal for equal bytes.
+
+    Parameters
+    ----------
+    request, sources, queue
+        As for `prepare`.
+    parameters : iterable of str
+        Of the constants.
+
+    Raises
+    ------
+    CapabilityError, ExecutionError
+        As `primitives.primitive_of`.
+    """
+    found: list[Hashable] = []
+    for name in parameters:
+        wanted = _packed(request, name)
+        if request is None or wanted is None:
+            found.append((name, None))
+        else:
+            primitive = primitive_of(stream_of(queue).engine, request)
+            found.append((name, sources[name], primitive.layout(wanted)))
+    return tuple(found)
+
+
+def _packed(request: Request | None, name: str) -> Argument | None:
+    """Return the argument that a constant is packed for; None if it is passed as it is."""
+    if request is None:
+        return None
+    wanted = next((a for a in request.arguments if a.parameter == name), None)
+    return None if wanted is None or wanted.tensor.strides is not None else wanted
 
 
 def _upload(values: np.ndarray[Any, Any], queue: Any) -> Any:

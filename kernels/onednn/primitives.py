@@ -50,6 +50,15 @@ class Primitive:
         """Return the bytes of an argument in the layout the library chose."""
         return int(self.engine.library.dnnl_memory_desc_get_size(self.descriptor(argument.index)))
 
+    def layout(self, argument: Argument) -> bytes:
+        """Return the layout the library chose for an argument, as bytes that are equal for equal layouts."""
+        library, described, length = self.engine.library, self.descriptor(argument.index), ctypes.c_size_t()
+        what = f"layout of {argument.parameter!r}"
+        check(library.dnnl_memory_desc_get_blob(None, ctypes.byref(length), described), what)
+        found = ctypes.create_string_buffer(length.value)
+        check(library.dnnl_memory_desc_get_blob(found, ctypes.byref(length), described), what)
+        return found.raw
+
     @property
     def scratchpad_bytes(self) -> int:
         """Bytes of working memory it must be given."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -33,11 +33,16 @@ class CommandList:
         Theirs; it is used for nothing else while they are on their way.
     commands : sequence of Command
         In an order in which none comes before what it waits for.
+    predicted_s : Mapping[int, float], optional
+        What they are predicted to take, by slot.
     """
 
-    def __init__(self, loop: SubmissionLoop, commands: Sequence[Command]) -> None:
+    def __init__(
+        self, loop: SubmissionLoop, commands: Sequence[Command], predicted_s: Mapping[int, float] | None = None
+    ) -> None:
         self._loop = loop
         self.commands = list(commands)
+        self._predicted_s = predicted_s or {}
         self._parts = [part for command in commands for part in command.parts]
         self._starts = list(accumulate((len(command.parts) for command in commands), initial=0))
         self._first_part = {command.slot: start for command, start in zip(commands, self._starts, strict=False)}
@@ -157,7 +162,8 @@ class CommandList:
         """Return start and end for each of `slots`, on its device's clock; all of them must have completed.
 
         What is done by one submission is taken to share its time equally, one after another. So are calls of libraries
-        of which it is not known when each has ended: they share the time until something on their lane is known.
+        of which it is not known when each has ended: they share the time until something on their lane is known, as
+        they were predicted to.
         """
         if self._events is None:
             begun = [slot for slot, first in self._sequences]
@@ -185,7 +191,8 @@ class CommandList:
                 if waiting:
                     first_ns = max(before_ns, int(start_ns[waiting[0]]))
                     last_ns = max(first_ns, self._waited_ns if n < 0 else int(start_ns[n]))
-                    bounds = np.linspace(first_ns, last_ns, len(waiting) + 1).astype(np.int64)
-                    start_ns[waiting], end_ns[waiting] = bounds[:-1], bounds[1:]
+                    shares = np.array([self._predicted_s.get(self.commands[w].slot, 0.0) for w in waiting]) + 1e-9
+                    ends = first_ns + (np.cumsum(shares) / shares.sum() * (last_ns - first_ns)).astype(np.int64)
+                    start_ns[waiting], end_ns[waiting] = [first_ns, *ends[:-1]], ends
                     waiting.clear()
                 before_ns = int(end_ns[n])

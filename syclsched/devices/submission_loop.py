@@ -111,7 +111,7 @@ class SubmissionLoop:
         self._native_queues: dict[int, int] = {}
         self._native_kernels: dict[int, int] = {}
         self._adopted: list[int] = []
-        self._own_kernels = self._has_adopted = False
+        self._own_kernels = self._has_adopted = self._timed = False
         self._own: WeakValueDictionary[Hashable, _OwnKernel] = WeakValueDictionary()
         #: Of slots that have no events of their own: the slot whose event stands for theirs, too.
         self._stands_for: dict[int, int] = {}
@@ -268,14 +268,18 @@ class SubmissionLoop:
         apart.queue, apart.calls = queue.addressof_ref(), 1
         apart.scratch_to, apart.scratch_from = self._lanes[lane].scratch_to, self._lanes[lane].scratch_from
         self._lanes[lane].apart = ctypes.addressof(apart)
+        self.time_calls(self._timed)
 
     def time_calls(self, timed: bool) -> None:
         """Have it noted from now on when calls end whose work is done elsewhere, or not: each is then waited for.
 
-        Not where there are several lanes: while one is waited for, nothing would be submitted to the others.
+        Not where several devices or lanes compute: while one is waited for, nothing would be submitted to the others.
         """
+        self._timed = timed
+        parted = sum(1 for lane in self._lanes if lane.apart)
+        alone = len({queue.sycl_device for queue in self._queues.values()}) == 1 and parted == 1
         for lane in self._lanes:
-            lane.timed = timed and len(self._queues) == 1
+            lane.timed = timed and alone
 
     @property
     def blocks(self) -> bool:

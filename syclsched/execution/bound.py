@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections.abc import AsyncIterable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from syclsched.devices.constants import uploaded_bytes
 from syclsched.devices.submission_library import load_library
@@ -56,15 +56,15 @@ class Runner:
         graph: TaskGraph,
         live: Any,
         *,
-        trace: bool | int = True,
+        trace: bool | int | Literal["exact"] = True,
         owns_devices: bool = False,
         safeguards: Safeguards = USUAL,
         recover: bool = False,
     ) -> None:
-        self._recorder = Recorder(KEPT_RUNS if trace is True else int(trace))
+        self._recorder = Recorder(KEPT_RUNS if trace is True or isinstance(trace, str) else int(trace))
         self._first = prepare(plan, graph)
         self._live = live
-        self._trace = bool(trace)
+        self._trace, self._exact = bool(trace), trace == "exact"
         self._safeguards = safeguards
         self._owns_devices = owns_devices
         self._lock = threading.RLock()
@@ -91,7 +91,10 @@ class Runner:
             if library is None
             else "debug or nan_guard is on: instructions are done one at a time"
             if safeguards.stepped
-            else why_not_straight(self._prepared.program, self._executables)
+            else why_not_straight(
+                self._prepared.program,
+                {n: made for n, made in self._executables.items() if not prepared.work[n].writes_nothing},
+            )
         )
         self._ring = None
         if self.why_not_replayed is None:
@@ -149,6 +152,7 @@ class Runner:
                 if self._last is not None:
                     self._last.close()
                 replay = self._ring.generations[0].replay(values, record=self._trace, kind=Replay)
+                replay.exact = self._exact
                 self._last = self.start_replay(replay, values)
             self._last.record_in(self._recorder)
             return self._last
@@ -407,7 +411,7 @@ def bind(
     graph: TaskGraph,
     live: Any,
     *,
-    trace: bool | int = True,
+    trace: bool | int | Literal["exact"] = True,
     owns_devices: bool = False,
     safeguards: Safeguards = USUAL,
     recover: bool = False,
@@ -422,8 +426,10 @@ def bind(
         The graph it was made for.
     live : LiveDevices
         The plan's devices, from `syclsched.devices.open_devices`.
-    trace : bool or int, optional
+    trace : bool, int or "exact", optional
         Keep times of every run for `Run.trace`, and those of the last 16, or of so many, for `Runner.traces`.
+        ``"exact"`` waits for each call of a library on CPU devices, where else only all together are known to have
+        ended, and share their time as they were predicted to.
     owns_devices : bool, optional
         Close ``live`` with the runner.
     safeguards : Safeguards, optional

@@ -227,6 +227,7 @@ class Dispatcher(Followed):
             queues = by_index(self.program.plan, self._queues)
             if not any(needs_python(executable) for executable in self._executables.values()):
                 self._loop_in_c.go_native()
+            self._loop_in_c.time_calls(self.recording)
             self._commands = Commands(
                 self._loop_in_c, self.program, self._work, self._executables, self.buffers, queues
             )

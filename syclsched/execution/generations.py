@@ -234,7 +234,8 @@ class Generation:
         self.settle()
         self._give(values)
         if self._list is None:
-            self._list = CommandList(self.loop, [self._command(unit) for unit in self._units])
+            predicted_s = {node.id: node.instruction.duration_s for unit in self._units for node in unit}
+            self._list = CommandList(self.loop, [self._command(unit) for unit in self._units], predicted_s)
             if self._local is not None:
                 self._performance = Performance(self._library, self.loop, self._local, self._list.commands)
         performed = kind is Replay and self._performance is not None and faultpoints.active is None

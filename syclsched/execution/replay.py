@@ -107,6 +107,8 @@ class Replay(Followed):
         self.cancelled = False
         self.recording = record
         self.lasting = False
+        #: Whether calls of libraries are waited for, where else only all together would be known to have ended.
+        self.exact = False
         self.given_up = False
         self.when_finished: Callable[[], None] | None = None
         self._work = work
@@ -136,7 +138,7 @@ class Replay(Followed):
     def start(self) -> None:
         """Submit everything; returns when that is done, unless it takes as long as the run: then at once."""
         self._commands.begin()
-        self._loop.time_calls(self.recording)
+        self._loop.time_calls(self.recording and self.exact)
         if self._loop.blocks:
             self._worker.post(self._submit_there)
         else:

@@ -90,7 +90,7 @@ def test_kernels_on_two_lanes_are_replayed(device: str, data: st.DataObject) -> 
 
     plan = plan_by(graph, platform, place)
     with bind(plan, graph, devices) as runner:
-        library = any(t.operation is ASSIGN for t in tasks.values())
+        library = any(t.operation is ASSIGN and 0 not in t.signature.shapes["y"] for t in tasks.values())
         assert runner.replayed != library, runner.why_not_replayed
         for seed in range(3):
             inputs = inputs_of(graph, seed)

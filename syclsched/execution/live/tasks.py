@@ -8,7 +8,7 @@ from typing import Any
 
 from syclsched.devices.compiler import compile_task, signature_key
 from syclsched.devices.constants import Uploads
-from syclsched.devices.executables import Executable, needs_python
+from syclsched.devices.executables import Executable, submits_itself
 from syclsched.errors import PlanError
 from syclsched.execution.live.layout import Layout
 from syclsched.execution.live.outcomes import SOMEWHERE
@@ -103,7 +103,7 @@ class TaskWork:
     @property
     def has_libraries(self) -> bool:
         """Whether some of what was compiled submits its own work."""
-        return any(needs_python(executable) for executable in self.executables())
+        return any(submits_itself(executable) for executable in self.executables())
 
     def executables(self) -> Iterable[Executable]:
         """Return all that was compiled."""
