@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from functools import cache, partial
 from typing import Any
 
@@ -48,7 +49,7 @@ def concat(axis: int, count: int) -> Operation:
         work=moving_work,
         kernels=(
             movement.concat(axis=axis, count=count),
-            *kernels(parameters, partial(_write, axis=axis, names=names), partial(_launch, axis=axis)),
+            *kernels(parameters, partial(_write, axis=axis, names=names), partial(_launch, axis=axis, names=names)),
         ),
     )
 
@@ -72,28 +73,31 @@ def _host(*, axis: int, names: tuple[str, ...], y: Any, **parts: Any) -> None:
     np.concatenate([parts[name] for name in names], axis=axis, out=y)
 
 
-def _walk(signature: Signature, axis: int) -> Walk:
-    """Return the way through the result, in lines of what lies between one element of all arrays and the next.
+def _widths(signature: Signature, axis: int, names: tuple[str, ...]) -> list[int]:
+    """Return how many neighbours of each array lie between one element along the axes before and the next."""
+    return [math.prod(signature.shapes[name][axis:]) for name in names]
 
-    Beside it run the line's number and the place in it.
-    """
-    shape = signature.shapes["y"]
-    return Walk((math.prod(shape[:axis]), math.prod(shape[axis:])), ((1, 0), (0, 1)))
+
+def _walk(signature: Signature, axis: int, names: tuple[str, ...]) -> Walk:
+    """Return the way through the widest array's lines; beside it run the line's number and the place in it."""
+    rows = math.prod(signature.shapes["y"][:axis])
+    return Walk((rows, max(_widths(signature, axis, names))), ((1, 0), (0, 1)))
 
 
 def _write(w: Writer, *, axis: int, names: tuple[str, ...]) -> None:
-    def body(at: str, others: list[str]) -> None:
+    widths = _widths(w.signature, axis, names)
+
+    def body(_: str, others: list[str]) -> None:
         row, j = others
         start = 0
-        for name in names:
-            width = math.prod(w.signature.shapes[name][axis:])
-            if width:
-                with w.when(w.both(f"({j} >= {start})", f"({j} < {start + width})")):
-                    w.store("y", at, w.load(name, f"{row} * {width} + {j} - {start}"))
+        for name, width in zip(names, widths, strict=True):
+            source, target = w.index(f"{row} * {width}"), w.index(f"{row} * {sum(widths)} + {start}")
+            with w.when(f"{j} < {width}") if width < max(widths) else nullcontext():
+                w.store("y", f"{target} + {j}", w.load(name, f"{source} + {j}"))
             start += width
 
-    write_walk(w, _walk(w.signature, axis), body)
+    write_walk(w, _walk(w.signature, axis, names), body)
 
 
-def _launch(signature: Signature, limits: DeviceLimits, *, axis: int) -> Launch:
-    return walk_launch(_walk(signature, axis), limits)
+def _launch(signature: Signature, limits: DeviceLimits, *, axis: int, names: tuple[str, ...]) -> Launch:
+    return walk_launch(_walk(signature, axis, names), limits)
