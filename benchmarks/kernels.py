@@ -228,15 +228,12 @@ def nn_lines() -> Iterator[Line]:
 
 
 #: What can be measured, by family.
-<<<<<<< Updated upstream
 FAMILIES: dict[str, Callable[[], Iterator[Line]]] = {
     "elementwise": tensor_lines,
     "reduction": reduction_lines,
     "moving": moving_lines,
+    "nn": nn_lines,
 }
-=======
-FAMILIES: dict[str, Callable[[], Iterator[Line]]] = {"tensor": tensor_lines, "nn": nn_lines}
->>>>>>> Stashed changes
 
 
 class Bench:
@@ -364,16 +361,12 @@ def main() -> None:
                 kinds = implementation.requires.device_kinds
                 if implementation.kind == "host" or (kinds and options.device not in kinds):
                     continue
-<<<<<<< Updated upstream
+                if bench.refuses(each, implementation):
+                    continue
                 try:
                     seconds, fraction, spread = bench.measure(each, implementation, options.samples)
                 except CapabilityError:  # it does not do this shape
                     continue
-=======
-                if bench.refuses(each, implementation):
-                    continue
-                seconds, fraction, spread = bench.measure(each, implementation, options.samples)
->>>>>>> Stashed changes
                 held = "triad" if each.bound == "bytes" else "multiply-adds"
                 print(
                     f"| {each.name} | {implementation.name} | {1e3 * seconds:.3f} | {100 * fraction:.0f} % "
