@@ -9,12 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import numpy as np
-
 from syclsched.errors import HostOperatorWarning, ModelError, SyclschedError
 from syclsched.frontends.onnx.network import Network, Node, Value
 from syclsched.frontends.onnx.operations import call_of
 from syclsched.frontends.onnx.reference import host_operators
+from syclsched.frontends.onnx.weights import shared_constant
 from syclsched.model.adhoc import copy_operation
 from syclsched.model.constant import Constant
 from syclsched.model.graph import LONGEST_NAME, TaskGraph
@@ -87,7 +86,6 @@ class _Lowering:
         self._taken: set[str] = set()
         self._arrays: dict[str, LogicalArray] = {}
         self._views: dict[str, LogicalArray | ReshapedArray] = {}
-        self._constants: dict[int, Constant] = {}
         self._tasks: set[str] = set()
         self._homes = _homes(network)
         self._origins: dict[str, tuple[str, ...]] = {}
@@ -144,13 +142,8 @@ class _Lowering:
         return self._constant(name)
 
     def _constant(self, name: str) -> Constant:
-        array = self._network.constants[name]
-        # One object for one piece of memory: a weight that has two names is uploaded once.
-        if id(array) not in self._constants:
-            whole = np.ascontiguousarray(array).reshape(array.shape)
-            whole = whole.view() if whole is array else whole
-            self._constants[id(array)] = Constant(whole, _safe(name))
-        return self._constants[id(array)]
+        # One object for one piece of memory: a weight that has two names, or is in several graphs, is uploaded once.
+        return shared_constant(self._network.constants[name], _safe(name))
 
     def _reshape(self, node: Node) -> None:
         source, target = node.inputs[0], node.outputs[0]

@@ -14,7 +14,9 @@ from onnx import helper  # noqa: E402
 from small_models import imported, model_of  # noqa: E402
 
 from syclsched import api  # noqa: E402
+from syclsched.frontends.onnx.importing import import_model  # noqa: E402
 from syclsched.frontends.onnx.lowering import Lowered, lower  # noqa: E402
+from syclsched.frontends.onnx.reading import read_model  # noqa: E402
 
 node = helper.make_node
 
@@ -74,6 +76,18 @@ def test_a_weight_used_twice_is_one_constant() -> None:
     graph = lower(imported(model_of(nodes, {"x": (2, 3)}, ["y"], constants))).graph
     first, second = (task.constants["b"] for task in graph.tasks)
     assert first is second
+
+
+def test_graphs_for_several_shapes_share_their_weights() -> None:
+    random = np.random.default_rng(0)
+    constants = {"w": random.standard_normal((64, 64)).astype(np.float32), "s": np.float32(2)}
+    nodes = [node("Mul", ["w", "s"], ["v"]), node("MatMul", ["x", "w"], ["a"]), node("MatMul", ["a", "v"], ["y"])]
+    model = read_model(model_of(nodes, {"x": ("n", 64)}, ["y"], constants))
+    graphs = [lower(import_model(model, {"x": (n, 64)})).graph for n in (1, 2)]
+    for one, two in zip(*(graph.tasks for graph in graphs), strict=True):
+        assert one.constants["b"] is two.constants["b"]
+    first, second = graphs[0].tasks
+    assert first.constants["b"] is not second.constants["b"]
 
 
 def test_odd_names_become_names_that_can_be() -> None:
