@@ -50,33 +50,14 @@ int32_t syclsched_call(const struct command *command, ref event, int *assigned)
 /* Wait for what was submitted last to a lane, if what comes next is done by others: threads of SYCL's on one side, which
  * know nothing of what the native queue has, and the native queue on the other. SYCL itself would take ten times as long
  * to hand over from one to the other. */
-static void change_over(struct lane *lane, int to_call)
+static void change_over(struct lane *lane, int to_call, int to_copy)
 {
-    if (!lane->apart || !lane->last || lane->last_is_call == to_call)
+    if (!lane->apart || !lane->last || (lane->last_is_call == to_call && !to_copy))
         return;
     const struct lane *from = lane->last_is_call ? lane->apart : lane;
     if (from->way->status(from, lane->last) == 0)
         from->way->wait(from, lane->last);
     lane->last = NULL;
-}
-
-/* Do a copy here and now, once all before it on its lane is done, where that lane's work is divided between the native
- * queue and threads of SYCL's, all of it on the host's own cores. The native queue's worker threads would stay with it for
- * a millisecond after any copy, and those of the other side would do without them. */
-static void copy_here(struct lane *lane, const struct command *command, const struct event *events)
-{
-    for (size_t i = 0; i < command->waits_count; ++i) {
-        const struct event *waited = &events[command->waits[i]];
-        if (waited->event && waited->lane->way->status(waited->lane, waited->event) == 0)
-            waited->lane->way->wait(waited->lane, waited->event);
-    }
-    if (lane->last) {
-        const struct lane *from = lane->last_is_call ? lane->apart : lane;
-        if (from->way->status(from, lane->last) == 0)
-            from->way->wait(from, lane->last);
-        lane->last = NULL;
-    }
-    memcpy(command->to, command->from, command->nbytes);
 }
 
 /* Submit `count` commands in order. Returns how many were submitted: fewer if one was refused or `stop` was set.
@@ -95,16 +76,12 @@ int64_t syclsched_submit(struct lane *lanes, int64_t lanes_count, const struct c
         const struct command *command = commands[done];
         struct lane *whole = &lanes[command->lane];
         int is_kernel = command->kind == RANGE || command->kind == ND_RANGE, is_call = command->kind == CALL;
-        const struct lane *lane = is_call && whole->apart ? whole->apart : whole;
+        int is_copy = command->kind == COPY && whole->apart != NULL; /* done here and now, by that way */
+        const struct lane *lane = (is_call && whole->apart) || is_copy ? whole->apart : whole;
         ref usual[USUAL_WAITS];
         ref *depends = usual;
         size_t unfinished = 0;
         submit_ns[done] = now_ns();
-        if (command->kind == COPY && whole->apart && !whole->timed) {
-            copy_here(whole, command, events);
-            __atomic_store_n(&events[command->slot].event, NULL, __ATOMIC_RELEASE); /* it has completed */
-            continue;
-        }
         if (command->waits_count > USUAL_WAITS && !(depends = malloc(command->waits_count * sizeof *depends)))
             break;
         for (size_t i = 0; i < command->waits_count; ++i) {
@@ -116,7 +93,7 @@ int64_t syclsched_submit(struct lane *lanes, int64_t lanes_count, const struct c
             else
                 depends[unfinished++] = waited->event;
         }
-        change_over(whole, is_call);
+        change_over(whole, is_call, is_copy);
         int fenced = 1;
         if ((is_kernel && (int64_t)unfinished > lane->longest_list) || (is_call && unfinished)) {
             ref fence = lane->way->fence(lane, depends, unfinished);
@@ -132,7 +109,7 @@ int64_t syclsched_submit(struct lane *lanes, int64_t lanes_count, const struct c
             break;
         made[made_here++] = (struct event){event, lane, command->slot};
         keep(&events[command->slot], &made[made_here - 1]);
-        whole->last = whole->apart ? event : NULL;
+        whole->last = whole->apart && !is_copy ? event : NULL;
         whole->last_is_call = is_call;
     }
     for (int64_t i = 0; i < lanes_count; ++i)

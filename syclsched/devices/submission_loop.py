@@ -263,11 +263,14 @@ class SubmissionLoop:
 
     def _part(self, lane: int) -> None:
         """Have calls on a lane go to the SYCL queue and all else to the native one, with waits between them."""
-        apart, queue = self._lanes[self._lanes_count + lane], self._queues[lane]
-        apart.way, apart.functions = self._library.apart_way, self._library.dpctl_functions
-        apart.queue, apart.calls = queue.addressof_ref(), 1
-        apart.scratch_to, apart.scratch_from = self._lanes[lane].scratch_to, self._lanes[lane].scratch_from
-        self._lanes[lane].apart = ctypes.addressof(apart)
+        device = self._queues[lane].sycl_device
+        for index, queue in self._queues.items():  # copies of all lanes of the device are done in place, too
+            if index in self._native_queues and queue.sycl_device == device:
+                whole, apart = self._lanes[index], self._lanes[self._lanes_count + index]
+                apart.way, apart.functions = self._library.apart_way, self._library.dpctl_functions
+                apart.queue, apart.calls = queue.addressof_ref(), 1
+                apart.scratch_to, apart.scratch_from = whole.scratch_to, whole.scratch_from
+                whole.apart = ctypes.addressof(apart)
         self.time_calls(self._timed)
 
     def time_calls(self, timed: bool) -> None:
@@ -276,7 +279,7 @@ class SubmissionLoop:
         Not where several devices or lanes compute: while one is waited for, nothing would be submitted to the others.
         """
         self._timed = timed
-        parted = sum(1 for lane in self._lanes if lane.apart)
+        parted = sum(1 for lane in self._lanes if lane.apart and lane.calls)
         alone = len({queue.sycl_device for queue in self._queues.values()}) == 1 and parted == 1
         for lane in self._lanes:
             lane.timed = timed and alone
@@ -557,9 +560,10 @@ class SubmissionLoop:
         if self._native is not None and lane in self._native_queues:
             return self._native.sycl_event(held.event, self._queues[lane])
         # On a lane apart SYCL's event is the first thing in what stands for it.
-        if lane >= self._lanes_count:
-            return sycl_event_at(ctypes.c_void_p.from_address(held.event).value or 0)
-        return sycl_event_at(held.event)
+        if lane < self._lanes_count:
+            return sycl_event_at(held.event)
+        made = ctypes.c_void_p.from_address(held.event).value
+        return _completed() if made is None else sycl_event_at(made)
 
     def has_event(self, slot: int) -> bool:
         """Return whether there is an event for a slot."""
@@ -723,6 +727,12 @@ class _OwnKernel:
 
 #: Of a list of events.
 _NO_LIMIT = 1 << 62
+
+
+def _completed() -> Any:
+    from dpctl import SyclEvent
+
+    return SyclEvent()
 
 
 def _three(extents: Sequence[int]) -> Any:

@@ -16,6 +16,7 @@ from running import ASSIGN, DTYPE, plan_by, plan_on
 
 from syclsched.errors import ExecutionError, TaskFailedError
 from syclsched.execution import bind, execute
+from syclsched.kernels.elementwise import COPY
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Launch, NativeCall, OpenCLSource, Operation, Parameter, Work
@@ -170,3 +171,37 @@ def test_a_native_call_that_cannot_be_made_is_said() -> None:
         pytest.raises(ExecutionError, match=r"native\(\) failed: ZeroDivisionError: no way"),
     ):
         runner({"x": np.arange(10)})
+
+
+@needs_onednn
+@pytest.mark.parametrize("trace", [True, False, "exact"])
+def test_copies_on_the_same_lane_keep_their_order_and_have_times(trace: Any) -> None:
+    platform, live = live_on(None)
+    graph = TaskGraph("copied")
+    size = 50_000
+    x, y = graph.array("x", (size,), "float32"), graph.array("y", (size,), "float32", temporary=True)
+    z = graph.array("z", (size,), "float32")
+    operation = linear()
+    graph.kernel(operation, y=x, alpha=-1.0, beta=1000.0, name="first")
+    for n in range(6):
+        graph.kernel(COPY, x=x, y=y, name=f"k{n}")
+        graph.kernel(operation, y=y, alpha=2.0, beta=1.0, name=f"l{n}")
+        graph.kernel(COPY, x=y, y=x, name=f"b{n}")
+    graph.kernel(COPY, x=x, y=z, name="out")
+    plan = plan_by(graph, platform, lambda name: ("cpu", 0, _device_way(graph, name)))
+    given = np.arange(size, dtype=np.float32) % 7
+    expected = np.float32(1000) - given
+    for _ in range(6):
+        expected = 2 * expected + 1
+    with bind(plan, graph, live, trace=trace) as runner:
+        for _ in range(5):
+            with runner.run({"x": given}) as run:
+                assert np.array_equal(run.result("z"), expected)
+                if trace:
+                    assert all(s.finish_s >= s.start_s >= 0 for s in run.trace().spans)
+
+
+def _device_way(graph: TaskGraph, name: str) -> str:
+    operation = graph.task(name).operation
+    assert operation is not None
+    return next(i.name for i in operation.implementations if i.kind in ("opencl-c", "library"))
