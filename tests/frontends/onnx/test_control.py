@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""If, Loop, Scan and sequences: done while importing where their way is known, else by the host or refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
+
+from onnx import helper  # noqa: E402
+from small_models import imported, model_of  # noqa: E402
+
+from syclsched.errors import ModelError, ValueNeededError  # noqa: E402
+from syclsched.frontends.onnx.evaluating import evaluate  # noqa: E402
+from syclsched.frontends.onnx.reference import host_operators  # noqa: E402
+
+node = helper.make_node
+FLOAT, INT, BOOL = 1, 7, 9
+X = np.array([1.0, -2.0, 3.0], np.float32)
+
+
+def branch(operator: str, *names: str) -> Any:
+    made = node(operator, list(names), ["out"])
+    return helper.make_graph([made], operator, [], [helper.make_tensor_value_info("out", FLOAT, (3,))])
+
+
+def choice() -> list[Any]:
+    chosen = node("If", ["c"], ["y"], then_branch=branch("Add", "a", "w"), else_branch=branch("Neg", "a"))
+    return [node("Abs", ["x"], ["a"]), chosen]
+
+
+@pytest.mark.parametrize("condition", [True, False])
+def test_a_known_condition_takes_its_branch(condition: bool) -> None:
+    model = model_of(choice(), {"x": (3,)}, ["y"], {"c": np.array(condition), "w": X})
+    network = imported(model)
+    assert not host_operators(network)
+    assert np.array_equal(evaluate(network, {"x": X})["y"], np.abs(X) + X if condition else -np.abs(X))
+
+
+@pytest.mark.parametrize("condition", [True, False])
+def test_the_host_decides_what_is_known_only_then(condition: bool) -> None:
+    model = model_of(choice(), {"x": (3,), "c": ()}, ["y"], {"w": X}, dtypes={"c": BOOL})
+    network = imported(model)
+    assert host_operators(network) == ("If 'If_y'",)
+    got = evaluate(network, {"x": X, "c": np.array(condition)})["y"]
+    assert np.array_equal(got, np.abs(X) + X if condition else -np.abs(X))
+
+
+def loop(condition: Any) -> Any:
+    body = helper.make_graph(
+        [node("Add", ["v", "x"], ["v1"]), node("Identity", ["v1"], ["s"]), condition],
+        "body",
+        [
+            helper.make_tensor_value_info("i", INT, ()),
+            helper.make_tensor_value_info("c", BOOL, ()),
+            helper.make_tensor_value_info("v", FLOAT, (3,)),
+        ],
+        [
+            helper.make_tensor_value_info("c1", BOOL, ()),
+            helper.make_tensor_value_info("v1", FLOAT, (3,)),
+            helper.make_tensor_value_info("s", FLOAT, (3,)),
+        ],
+    )
+    return node("Loop", ["trips", "", "start"], ["y", "all"], body=body)
+
+
+def test_a_loop_of_known_length_is_unrolled() -> None:
+    constants = {"trips": np.array(3), "start": np.zeros(3, np.float32)}
+    model = model_of([loop(node("Identity", ["c"], ["c1"]))], {"x": (3,)}, ["y", "all"], constants)
+    network = imported(model)
+    assert not host_operators(network)
+    got = evaluate(network, {"x": X})
+    assert np.array_equal(got["y"], 3 * X)
+    assert np.array_equal(got["all"], np.stack([X, 2 * X, 3 * X]))
+
+
+def test_a_loop_ends_by_its_counter() -> None:
+    constants = {"trips": np.array(100), "start": np.zeros(3, np.float32), "two": np.array(2)}
+    model = model_of([loop(node("Less", ["i", "two"], ["c1"]))], {"x": (3,)}, ["all"], constants)
+    assert imported(model).values["all"].shape == (3, 3)
+
+
+def test_a_loop_whose_length_follows_from_values_says_from_which() -> None:
+    model = model_of(
+        [loop(node("Identity", ["c"], ["c1"]))],
+        {"x": (3,), "trips": ()},
+        ["all"],
+        {"start": np.zeros(3, np.float32)},
+        dtypes={"trips": INT},
+    )
+    with pytest.raises(ValueNeededError) as caught:
+        imported(model)
+    assert "trips" in caught.value.inputs
+    assert imported(model, known={"trips": np.array(2)}).values["all"].shape == (2, 3)
+
+
+def test_scans_go_both_ways() -> None:
+    body = helper.make_graph(
+        [node("Add", ["s", "e"], ["s1"]), node("Identity", ["s1"], ["o"])],
+        "body",
+        [helper.make_tensor_value_info(name, FLOAT, (2,)) for name in ("s", "e")],
+        [helper.make_tensor_value_info(name, FLOAT, (2,)) for name in ("s1", "o")],
+    )
+    scan = node(
+        "Scan", ["z", "x"], ["last", "all"], body=body, num_scan_inputs=1, scan_input_axes=[1],
+        scan_input_directions=[1], scan_output_axes=[1], scan_output_directions=[1],
+    )  # fmt: skip
+    model = model_of([scan], {"x": (2, 3)}, ["last", "all"], {"z": np.zeros(2, np.float32)})
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    got = evaluate(imported(model), {"x": x})
+    sums = np.cumsum(x[:, ::-1], axis=1)[:, ::-1]
+    assert np.array_equal(got["all"], sums)
+    assert np.array_equal(got["last"], sums[:, 0])
+
+
+def test_sequences_go_as_they_come() -> None:
+    nodes = [
+        node("SplitToSequence", ["x"], ["s"], axis=0),
+        node("SequenceAt", ["s", "last"], ["a"]),
+        node("SequenceInsert", ["s", "a", "first"], ["t"]),
+        node("SequenceErase", ["t", "last"], ["u"]),
+        node("ConcatFromSequence", ["u"], ["y"], axis=0),
+        node("SequenceLength", ["u"], ["n"]),
+    ]
+    model = model_of(nodes, {"x": (3,)}, ["y", "n"], {"last": np.array(-1), "first": np.array(0)})
+    got = evaluate(imported(model), {"x": X})
+    assert np.array_equal(got["y"], X[[2, 0, 1]])
+    assert got["n"] == 3
+
+
+def test_a_sequence_is_no_output() -> None:
+    model = model_of([node("SequenceConstruct", ["x", "x"], ["s"])], {"x": (3,)}, ["s"])
+    with pytest.raises(ModelError, match="sequence"):
+        imported(model)
+
+
+def test_positions_outside_a_sequence_are_refused() -> None:
+    nodes = [node("SequenceConstruct", ["x"], ["s"]), node("SequenceAt", ["s", "i"], ["y"])]
+    with pytest.raises(ModelError, match="position 4"):
+        imported(model_of(nodes, {"x": (3,)}, ["y"], {"i": np.array(4)}))
