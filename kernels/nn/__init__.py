@@ -12,6 +12,7 @@ from syclsched.kernels.nn.conv import conv
 from syclsched.kernels.nn.conv_transpose import conv_transpose
 from syclsched.kernels.nn.group_norm import group_norm
 from syclsched.kernels.nn.im2col import im2col
+from syclsched.kernels.nn.join import join
 from syclsched.kernels.nn.layer_norm import layer_norm
 from syclsched.kernels.nn.lrn import lrn
 from syclsched.kernels.nn.matmul import matmul
@@ -26,6 +27,7 @@ __all__ = [
     "conv_transpose",
     "group_norm",
     "im2col",
+    "join",
     "layer_norm",
     "lrn",
     "matmul",

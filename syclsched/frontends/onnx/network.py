@@ -34,6 +34,8 @@ them; what ONNX passes as a constant input (axes, pads, slices) is an attribute 
 ``scatter_elements`` x, indices, updates -> y. ``axis``, ``reduction`` ("none", "add", "mul", "max", "min")
 ``scatter_nd``       x, indices, updates -> y. ``reduction``
 ``concat``           any number -> y. ``axis``
+``join``             any number, then scale, shift -> y: ``activation`` of the values one after another along the last
+                     axis, times scale, plus shift (vectors along that axis)
 ``slice``            x -> y. ``starts``, ``steps`` of every axis (the extents are y's); steps may be negative
 ``pad``              x -> y. ``pads`` (begins then ends, of every axis, not negative), ``mode`` ("constant", "reflect",
                      "edge", "wrap"), ``value``
@@ -80,6 +82,7 @@ KINDS: Final = frozenset(
         "scatter_elements",
         "scatter_nd",
         "concat",
+        "join",
         "slice",
         "pad",
         "resize",

@@ -12,6 +12,7 @@ from syclsched.kernels.nn.batch_norm import batch_norm
 from syclsched.kernels.nn.conv import conv
 from syclsched.kernels.nn.conv_transpose import conv_transpose
 from syclsched.kernels.nn.group_norm import group_norm
+from syclsched.kernels.nn.join import join
 from syclsched.kernels.nn.layer_norm import layer_norm
 from syclsched.kernels.nn.lrn import lrn
 from syclsched.kernels.nn.matmul import matmul
@@ -77,6 +78,10 @@ def call_of(node: Node, values: Mapping[str, Value]) -> Call:
     if node.kind == "concat":
         operation = concat(node.attributes["axis"], len(present))
         return Call(operation, {f"x{i}": name for i, name in enumerate(present)}, {"y": node.outputs[0]})
+    if node.kind == "join":
+        parts = len(present) - 2
+        reads = dict(zip((*(f"x{i}" for i in range(parts)), "scale", "shift"), present, strict=True))
+        return Call(join(parts, node.attributes["activation"]), reads, {"y": node.outputs[0]})
     operation = _FACTORIES[node.kind](node, values)
     names = _PARAMETERS[node.kind]
     reads = {parameter: name for parameter, name in zip(names, node.inputs, strict=False) if name is not None}

@@ -20,6 +20,7 @@ from syclsched.frontends.onnx.rewrites import (
     folding,
     formulas,
     identities,
+    joins,
     layout,
     normalisations,
     pads,
@@ -70,6 +71,7 @@ _TABLE: Final = (
     Pass("layout", "store images with channels last between convolutions", layout.propagate),
     Pass("flattened", "permute weights instead of images", flattened.permute_weights),
     Pass("elementwise", "join element-wise nodes", chains.join),
+    Pass("joins", "scale and shift what is joined in one pass", joins.melt),
 )
 
 #: All passes by name, in the order in which they are done.

@@ -121,7 +121,7 @@ class _Taken:
             if len(left) == len(others):
                 return None
             return ("add", inner, *left) if left else inner
-        step = _activation(name, parameters, operands, inner)
+        step = activation_of(name, parameters, operands)
         if step is None:
             return None
         self.attributes["activation"] = (*self.attributes.get("activation", ()), step)
@@ -169,7 +169,8 @@ def _replaced(expression: Any, below: Any, index: int) -> Any:
     return (expression[0], *parameters, *(below if count(each, index) else each for each in operands))
 
 
-def _activation(name: str, parameters: tuple[Any, ...], operands: tuple[Any, ...], inner: Any) -> Any:
+def activation_of(name: str, parameters: tuple[Any, ...], operands: tuple[Any, ...]) -> Any:
+    """Return an operator of one value (or a product with a number) as a step of an activation; None if it is none."""
     if name == "mul" and len(operands) == 2:
         factor = next((number(each) for each in operands if number(each) is not None), None)
         return None if factor is None or isinstance(factor, bool) else ("scale", float(factor))

@@ -20,7 +20,7 @@ TASKS = {
     "squeezenet": {"conv": 26, "concat": 8, "pool": 4, "softmax": 1, "transpose": 1},
     "shufflenet": {"conv": 49, "transpose": 17, "pool": 5, "concat": 3, "matmul": 1, "softmax": 1},
     "resnet50": {"conv": 53, "pool": 2, "transpose": 1, "matmul": 1, "softmax": 1},
-    "densenet121": {"conv": 121, "elementwise": 62, "concat": 58, "pool": 5, "transpose": 1},
+    "densenet121": {"conv": 121, "join": 58, "pool": 5, "elementwise": 4, "transpose": 1},
     "inception_v2": {"conv": 69, "pool": 13, "concat": 10, "transpose": 1, "matmul": 1, "softmax": 1},
 }
 

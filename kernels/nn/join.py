@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`join`: values put together along their last axis, scaled and shifted by channel on the way.
+
+What densely connected networks do before every convolution. In one operation nothing is written that is read once.
+"""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import Any
+
+from syclsched.errors import ArgumentError
+from syclsched.kernels.common import OPENCL_C
+from syclsched.kernels.nn import activation as act
+from syclsched.kernels.nn.activation import Activation
+from syclsched.kernels.nn.geometry import size
+from syclsched.kernels.nn.norm import lines_launch, work
+from syclsched.kernels.nn.rows_opencl import Rows
+from syclsched.kernels.nn.source import FLOATS, nothing, sums
+from syclsched.model.access import AccessMode
+from syclsched.model.operation import Implementation, OpenCLSource, Operation, Parameter, Signature, Split
+
+#: Parts at most: a kernel has not many more arguments everywhere (OpenCL promises 1,024 bytes of them).
+MOST_PARTS = 64
+
+
+def _names(count: int) -> tuple[str, ...]:
+    return tuple(f"x{i}" for i in range(count))
+
+
+def _check(signature: Signature, *, count: int) -> str | None:
+    y = signature.shapes["y"]
+    parts = [signature.shapes[name] for name in _names(count)]
+    if len(y) < 2 or any(part[:-1] != y[:-1] or len(part) != len(y) for part in parts):
+        return f"{parts} are not as y {y} but along the last of two axes or more"
+    if sum(part[-1] for part in parts) != y[-1]:
+        return f"{parts} together are not as long as y {y}"
+    for name in ("scale", "shift"):
+        if signature.shapes[name] != y[-1:]:
+            return f"{name} has one element for each channel of y {y}, not {signature.shapes[name]}"
+    return None
+
+
+def _host(*, y: Any, scale: Any, shift: Any, activation: Activation, count: int, **parts: Any) -> None:
+    import numpy as np
+
+    dtype = np.dtype(sums(str(y.dtype)))
+    whole = np.concatenate([parts[name] for name in _names(count)], axis=-1).astype(dtype, copy=False)
+    y[...] = act.numpy(activation, whole * scale.astype(dtype, copy=False) + shift)
+
+
+def _load_host(signature: Signature, **attributes: Any) -> Any:
+    return partial(_host, **attributes)
+
+
+def _rows(signature: Signature) -> int:
+    y = signature.shapes["y"]
+    return size(y[:-1]) if size(y) else 0
+
+
+def _load_opencl(signature: Signature, *, count: int, activation: Activation) -> OpenCLSource:
+    dtype = signature.dtypes["y"]
+    names = _names(count)
+    given = ", ".join(f"__global const T* restrict {name}" for name in (*names, "scale", "shift"))
+    parameters = f"__global T* restrict y, {given}"
+    rows, channels = _rows(signature), signature.shapes["y"][-1]
+    if not rows:
+        return nothing("join", parameters.replace("T*", "uchar*"))
+    widths = [signature.shapes[name][-1] for name in names]
+    # One width of vectors for all parts, that of the narrowest.
+    shared = Rows(min(width for width in widths if width), dtype)
+    finish = act.opencl(activation, "v", sums(dtype), "AV")
+    code, first = [], 0
+    for name, width in zip(names, widths, strict=True):
+        if width:
+            statements = (
+                f"const int k = {first} + j; AV v = LOADV({name} + j) * LOADV(scale + k) + LOADV(shift + k); "
+                f"{finish} STOREV(y + k, v);"
+            )
+            code.append(f"{name} += i * {width}; {_along(width, shared.block.width, statements)}")
+        first += width
+    body = "\n  ".join(code)
+    return OpenCLSource(
+        f"{shared.head}WHOLE_VECTORS __kernel void join({parameters}) {{\n"
+        f"  const size_t i = get_global_id(0);\n  if (i >= {rows}) return;\n  y += i * {channels};\n  {body}\n}}\n",
+        "join",
+    )
+
+
+def _along(length: int, width: int, statements: str) -> str:
+    """Return a loop over the vectors of a part; the last one ends where the part does."""
+    code = f"for (int j = 0; j + {width} <= {length}; j += {width}) {{ {statements} }}"
+    return code + (f" {{ const int j = {length - width}; {statements} }}" if length % width else "")
+
+
+@cache
+def _join(count: int, activation: Activation) -> Operation:
+    attributes = {"count": count, "activation": activation}
+    read = partial(Parameter, mode=AccessMode.READ, like="y")
+    return Operation(
+        name=" ".join(filter(None, ("join", str(count), act.label(activation)))),
+        parameters=(
+            Parameter("y", AccessMode.WRITE, dtypes=FLOATS),
+            *(read(name) for name in _names(count)),
+            read("scale", ndim=1),
+            read("shift", ndim=1),
+        ),
+        implementations=(
+            Implementation(
+                "opencl-c",
+                "opencl-c",
+                partial(_load_opencl, **attributes),
+                partial(lines_launch, count=_rows),
+                OPENCL_C,
+                efficiency=0.6,
+            ),
+            Implementation("numpy", "host", partial(_load_host, **attributes), efficiency=0.2),
+        ),
+        work=partial(work, flops=2.0 + act.cost(activation)),
+        check=partial(_check, count=count),
+        split=Split(rows=("y", *_names(count))),
+    )
+
+
+def join(count: int, activation: Activation = ()) -> Operation:
+    """Return y = activation(concatenation of x0, x1, ... along the last axis * scale + shift).
+
+    Parameters
+    ----------
+    count : int
+        How many parts, from 1 to `MOST_PARTS`.
+    activation : Activation, optional
+        See `syclsched.kernels.nn.activation`.
+
+    Returns
+    -------
+    Operation
+        With parameters y (written), x0, x1, ..., scale, shift: the last two as long as y's last axis.
+
+    Raises
+    ------
+    ArgumentError
+        If there are no parts, or too many.
+    """
+    if not 1 <= count <= MOST_PARTS:
+        raise ArgumentError(f"{count} parts cannot be joined", where="join()", hint=f"1 to {MOST_PARTS} can")
+    return _join(int(count), act.checked(activation))
