@@ -115,7 +115,7 @@ def plan_command(
         given.graph, policy=policy, devices=devices, sub_devices=sub_devices, lanes=lanes,
         one_core_lanes=one_core_lanes, described=platform, given=None, calibrate=calibrate and not given.from_file,
         needs_devices=False, console=console, minimize=minimize, subject_to=subject_to or (),
-        rewrite=rewrite, budget_s=budget, memory_limit=memory_limit,
+        rewrite=rewrite, budget_s=budget, memory_limit=memory_limit, is_model=given.model is not None,
     ) as planned:  # fmt: skip
         plan = planned.plan
     print(plan)

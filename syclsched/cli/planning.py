@@ -49,6 +49,7 @@ def plan_for(
     rewrite: str = "auto",
     budget_s: float | None = None,
     memory_limit: str | None = None,
+    is_model: bool = False,
 ) -> Iterator[Planned]:
     """Plan a graph, or take the plan that is given; devices are closed at the end.
 
@@ -72,6 +73,9 @@ def plan_for(
         As typed; a plan that is given is taken as it is.
     memory_limit : str or None, optional
         As typed; a plan that is given and needs more is refused.
+    is_model : bool, optional
+        Whether the graph is a model's: emulators do none of it unless they are asked for, nor does the host what a
+        device can do.
 
     Yields
     ------
@@ -109,6 +113,11 @@ def plan_for(
             devices=devices, sub_devices=sub_devices, lanes=lanes, one_core_lanes=one_core_lanes, console=console
         )
         platform = limited(platform, memory_limit)
+        if is_model:
+            from syclsched.onnx.making import on_devices, without_emulators
+
+            platform = without_emulators(platform) if devices is None else platform
+            graph = on_devices(graph, platform)
         live = stack.enter_context(_open(platform)) if needs_devices or calibrate else None
         # One store for both: where nothing can be written, it remembers for as long as it is open.
         history = stack.enter_context(HistoryStore())

@@ -230,7 +230,7 @@ def run_command(
         workload.graph, policy=policy, devices=devices, sub_devices=sub_devices, lanes=lanes,
         one_core_lanes=one_core_lanes, described=platform, given=given, calibrate=calibrate, needs_devices=not dry_run,
         console=console, minimize=minimize, subject_to=subject_to or (), rewrite=rewrite, budget_s=budget,
-        memory_limit=memory_limit,
+        memory_limit=memory_limit, is_model=model is not None,
     ) as planned:  # fmt: skip
         if save_plan is not None and dynamic is None:
             _write_plan(save_plan, planned.plan, console)

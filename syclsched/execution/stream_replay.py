@@ -61,6 +61,7 @@ class StagedReplay(Replay):
     def start(self) -> None:
         """Submit nothing yet."""
         self._commands.begin()
+        self._submitted_all.set()  # by whoever asks for it, on his own thread: there is nobody else to wait for
 
     def lend(self) -> None:
         """Have the worker wait for what was submitted since: it lends devices on the host's cores one of them."""

@@ -36,11 +36,13 @@ def usual_platform(devices: str | None = None) -> Platform:
     """
     from syclsched.api import discover
 
-    found = discover(devices)
-    if devices is not None:
-        return found
-    real = [device.name for device in found.compute_devices if not _emulated(device)]
-    return found.select(real) if real else found
+    return without_emulators(discover()) if devices is None else discover(devices)
+
+
+def without_emulators(platform: Platform) -> Platform:
+    """Return a platform without emulators, if there is anything else."""
+    real = [device.name for device in platform.compute_devices if not _emulated(device)]
+    return platform.select(real) if real else platform
 
 
 def on_devices(graph: TaskGraph, platform: Platform) -> TaskGraph:

@@ -131,8 +131,9 @@ class OnnxModel:
         usual = not shapes and not values
         if usual and self._made is not None:
             return self._made
-        asked = dict(self._given)
-        asked.update({name: tuple(shape) for name, shape in (shapes or {}).items()})
+        said = {name: tuple(shape) for name, shape in (shapes or {}).items()}
+        # What was said of dimensions when it was loaded is for inputs of which nothing is said now.
+        asked = said if all(each.name in said for each in self.inputs) else {**self._given, **said}
         made = specialise(self._model, self.full_shapes(asked), values or {}, self._rewrites)
         if usual:
             self._made = made
