@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from syclsched.execution import Run
 
 #: Input shapes a model is kept ready for, the last ones used.
-KEPT = 8
+KEPT = 16
 
 
 def compile(

@@ -6,10 +6,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from syclsched.errors import ArgumentError
+from syclsched.model.constant import Constant
 from syclsched.model.graph import TaskGraph
 from syclsched.onnx.road import read, specialise
 from syclsched.onnx.specialised import Array, Shapes, Specialised
@@ -76,6 +78,7 @@ class OnnxModel:
         self._rewrites = rewrites if isinstance(rewrites, bool) else tuple(rewrites)
         self._given = _checked(shapes or {}, model.inputs)
         self._made: Specialised | None = None
+        self._constants: WeakValueDictionary[str, Constant] = WeakValueDictionary()
 
     @property
     def name(self) -> str:
@@ -134,7 +137,7 @@ class OnnxModel:
         said = {name: tuple(shape) for name, shape in (shapes or {}).items()}
         # What was said of dimensions when it was loaded is for inputs of which nothing is said now.
         asked = said if all(each.name in said for each in self.inputs) else {**self._given, **said}
-        made = specialise(self._model, self.full_shapes(asked), values or {}, self._rewrites)
+        made = specialise(self._model, self.full_shapes(asked), values or {}, self._rewrites, self._constants)
         if usual:
             self._made = made
         return made

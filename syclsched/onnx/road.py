@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
+from syclsched.model.constant import Constant
 from syclsched.onnx.specialised import Array, Shapes, Specialised
 
 if TYPE_CHECKING:
@@ -20,7 +21,11 @@ def read(source: Any) -> Model:
 
 
 def specialise(
-    model: Model, shapes: Shapes, values: Mapping[str, Array], rewrites: bool | tuple[str, ...]
+    model: Model,
+    shapes: Shapes,
+    values: Mapping[str, Array],
+    rewrites: bool | tuple[str, ...],
+    shared: MutableMapping[str, Constant],
 ) -> Specialised:
     """Return a model's tasks for shapes of its inputs.
 
@@ -34,6 +39,8 @@ def specialise(
         Of inputs that shapes follow from.
     rewrites : bool or tuple of str
         Which there are to be.
+    shared : MutableMapping[str, Constant]
+        Constants of the model for other shapes; see `syclsched.frontends.onnx.lowering.lower`.
     """
     from syclsched.frontends.onnx.importing import import_model
     from syclsched.frontends.onnx.lowering import lower
@@ -44,7 +51,7 @@ def specialise(
     rewritten = rewrite(
         network, passes=(DEFAULT_PASSES if rewrites else ()) if isinstance(rewrites, bool) else rewrites
     )
-    lowered = lower(rewritten.network)
+    lowered = lower(rewritten.network, shared=shared)
     return Specialised(
         graph=lowered.graph,
         shapes=dict(shapes),

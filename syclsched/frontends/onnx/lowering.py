@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -50,7 +50,7 @@ class Lowered:
     on_host: tuple[str, ...] = ()
 
 
-def lower(network: Network, *, name: str | None = None) -> Lowered:
+def lower(network: Network, *, name: str | None = None, shared: MutableMapping[str, Constant] | None = None) -> Lowered:
     """Return a task graph that computes what a network does.
 
     Parameters
@@ -59,6 +59,9 @@ def lower(network: Network, *, name: str | None = None) -> Lowered:
         All of its nodes canonical.
     name : str, optional
         Of the graph; the network's if not given.
+    shared : MutableMapping[str, Constant], optional
+        Constants of other graphs by their digest, which are taken for equal ones of this; its own are added. What
+        several graphs of a model have in common is then in the devices' memory once.
 
     Returns
     -------
@@ -75,12 +78,13 @@ def lower(network: Network, *, name: str | None = None) -> Lowered:
     HostOperatorWarning
         If the host does operators with onnx's reference implementation; names them.
     """
-    return _Lowering(network, name or network.name).lowered()
+    return _Lowering(network, name or network.name, shared).lowered()
 
 
 class _Lowering:
-    def __init__(self, network: Network, name: str) -> None:
+    def __init__(self, network: Network, name: str, shared: MutableMapping[str, Constant] | None) -> None:
         self._network = network
+        self._shared = shared
         self._graph = TaskGraph(_safe(name) or "model")
         self._names: dict[str, str] = {}
         self._taken: set[str] = set()

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models that are called: right, with any shapes, from several threads, in streams; and what is refused."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import syclsched
+from syclsched.errors import ArgumentError, ExecutionError, OpenDimensionError
+
+onnx = pytest.importorskip("onnx", reason="the models are ONNX models")
+
+from onnx.reference import ReferenceEvaluator  # noqa: E402
+
+pytestmark = pytest.mark.sycl
+
+MODEL = Path(__file__).parents[2] / "examples" / "data" / "digits.onnx"
+
+
+def images(batch: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).random((batch, 1, 8, 8), dtype=np.float32)
+
+
+def expected(image: np.ndarray) -> np.ndarray:
+    return ReferenceEvaluator(str(MODEL)).run(None, {"image": image})[0]
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    with syclsched.compile(MODEL, devices="cpu", autotune=False, keep=3) as made:
+        yield made
+
+
+def test_any_way_to_give_inputs_gives_the_same(compiled) -> None:
+    image = images(2)
+    for found in (compiled(image), compiled({"image": image}), compiled(image=image), compiled(image.tolist())):
+        np.testing.assert_allclose(found["probabilities"], expected(image), atol=1e-5)
+
+
+def test_ten_sizes_in_a_row_are_right_and_few_are_kept(compiled) -> None:
+    for batch in (*range(1, 11), 10, 9):
+        np.testing.assert_allclose(compiled(images(batch))["probabilities"], expected(images(batch)), atol=1e-5)
+    assert [shapes["image"][0] for shapes in compiled.kept_shapes] == [8, 10, 9]
+
+
+def test_weights_are_shared_by_what_is_made_for_different_sizes() -> None:
+    model = syclsched.onnx.load(MODEL)
+    one, two = (model.specialised({"image": (n, 1, 8, 8)}).graph for n in (1, 2))
+    constants = [{id(c) for task in graph.tasks for c in task.constants.values()} for graph in (one, two)]
+    assert constants[0] == constants[1] and len(constants[0]) >= 8
+
+
+def test_threads_get_the_results_of_their_own_inputs(compiled) -> None:
+    given = [images(1 + seed % 2, seed) for seed in range(12)]
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda image: compiled(image)["probabilities"], given))
+    for image, probabilities in zip(given, found, strict=True):
+        np.testing.assert_allclose(probabilities, expected(image), atol=1e-5)
+
+
+def test_streams_keep_the_order_though_shapes_change(compiled) -> None:
+    given = [images(1 + seed // 3, seed) for seed in range(7)]
+    found = [outputs["probabilities"] for outputs in compiled.stream(given, in_flight=2)]
+    for image, probabilities in zip(given, found, strict=True):
+        np.testing.assert_allclose(probabilities, expected(image), atol=1e-5)
+
+
+def test_report_and_times_name_the_operators(compiled) -> None:
+    compiled(images(1))
+    assert {"Conv 'conv1'", "Relu 'relu1'"} <= {
+        part for each in compiled.report.operators for part in each.operator.split(" + ")
+    }
+    assert not compiled.report.on_host
+    assert {each.task for each in compiled.times(images(1), repeat=2)} == {t.name for t in compiled.graph.tasks}
+    assert compiled.peak_bytes > 0
+
+
+@pytest.mark.parametrize(
+    ("inputs", "said"),
+    [
+        ({}, "no value"),
+        ({"picture": images(1)}, "no value is given for image"),
+        ({"image": images(1), "more": images(1)}, "no input more"),
+        ({"image": images(1).astype(np.float64)}, "float64"),
+        ({"image": images(1)[:, :, :7]}, "the model wants"),
+        ({"image": images(1)[0]}, "the model wants"),
+        ({"image": [["a"]]}, "no array of float32"),
+    ],
+)
+def test_wrong_inputs_are_refused_before_anything_runs(compiled, inputs, said) -> None:
+    with pytest.raises(ArgumentError, match=said):
+        compiled(inputs)
+
+
+def test_open_extents_are_named() -> None:
+    with pytest.raises(OpenDimensionError, match="batch") as caught:
+        _ = syclsched.onnx.load(MODEL).graph
+    assert caught.value.names == ("batch",)
+    assert syclsched.onnx.load(MODEL, shapes={"batch": 3}).graph.arrays
+    with pytest.raises(ArgumentError, match="no open dimension"):
+        syclsched.onnx.load(MODEL, shapes={"rows": 3})
+
+
+def test_rewrites_can_be_switched_off_and_change_no_result() -> None:
+    image = images(2)
+    plain = syclsched.onnx.load(MODEL, shapes={"batch": 2}, rewrites=False)
+    with syclsched.compile(plain, devices="cpu", autotune=False) as made:
+        np.testing.assert_allclose(made(image)["probabilities"], expected(image), atol=1e-5)
+        assert not made.report.rewrites
+        assert len(made.graph) > 6
+
+
+def test_what_is_closed_says_so() -> None:
+    made = syclsched.compile(MODEL, devices="cpu", autotune=False)
+    made.close()
+    made.close()
+    with pytest.raises(ExecutionError, match="closed"):
+        made(images(1))
