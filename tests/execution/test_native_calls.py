@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
+import threading
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -15,7 +17,7 @@ from opened import live_on
 from running import ASSIGN, DTYPE, plan_by, plan_on
 
 from syclsched.errors import ExecutionError, TaskFailedError
-from syclsched.execution import bind, execute
+from syclsched.execution import Runner, bind, execute
 from syclsched.kernels.elementwise import COPY
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
@@ -205,3 +207,51 @@ def _device_way(graph: TaskGraph, name: str) -> str:
     operation = graph.task(name).operation
     assert operation is not None
     return next(i.name for i in operation.implementations if i.kind in ("opencl-c", "library"))
+
+
+@needs_onednn
+def test_streams_and_coroutines_call_it_too() -> None:
+    platform, live = live_on(None)
+    steps, size = 40, 5000
+    graph = alternating(steps, size, linear())
+    given = [np.arange(size, dtype=np.float32) % 500 + turn for turn in range(12)]
+
+    async def coroutines(runner: Runner) -> list[Any]:
+        found = []
+        for each in given[:4]:
+            run = await runner.run_async({"y": each})
+            found.append(run.result("y"))
+        return found
+
+    with bind(plan_on(graph, platform, "cpu"), graph, live) as runner:
+        assert runner.why_not_replayed is None
+        for each, found in zip(given, runner.stream({"y": each} for each in given), strict=True):
+            assert np.array_equal(found["y"], expected(each, steps))
+        for each, value in zip(given, asyncio.run(coroutines(runner)), strict=False):
+            assert np.array_equal(value, expected(each, steps))
+        run = runner.run({"y": given[0]})
+        run.cancel()
+        run.join()
+        assert np.array_equal(runner({"y": given[1]})["y"], expected(given[1], steps))
+
+
+@needs_onednn
+def test_several_runners_at_once() -> None:
+    platform, live = live_on(None)
+    steps, size = 60, 3000
+    wrong: list[str] = []
+
+    def work(number: int) -> None:
+        graph = alternating(steps, size, linear())
+        with bind(plan_on(graph, platform, "cpu"), graph, live) as runner:
+            for turn in range(15):
+                given = np.arange(size, dtype=np.float32) % 300 + turn + number
+                if not np.array_equal(runner({"y": given})["y"], expected(given, steps)):
+                    wrong.append(f"{number}, {turn}")
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
