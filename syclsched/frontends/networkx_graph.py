@@ -9,6 +9,8 @@ Node attributes, all but ``operation`` optional; `to_networkx` writes them all a
     Parameter name to array name or number. For an operation every parameter, as in `TaskGraph.kernel`.
 ``rows``
     Parameter name to the first row and one past the last, for arguments that are some rows of their array only.
+``shapes``
+    Parameter name to the shape under which an array is passed, where that is not its own.
 ``accesses``
     For a callable: array argument to access mode (``"read"``, ``"write"``, ``"update"``, ``"reduce"``).
 ``kind``
@@ -33,10 +35,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
 
 from syclsched.errors import ArgumentError, GraphError
 from syclsched.model.access import Access, AccessMode
+from syclsched.model.constant import Constant
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Operation, Signature
 from syclsched.model.ordering import acyclic_order
-from syclsched.model.task import ArrayRows, LogicalArray, Task
+from syclsched.model.task import ArrayRows, LogicalArray, ReshapedArray, Task
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -163,6 +166,8 @@ def _attributes(task: Task) -> dict[str, Any]:
         found["accesses"] = {p.name: p.mode.value for p in task.operation.parameters if p.mode is not None}
     if task.rows:
         found["rows"] = dict(task.rows)
+    if task.reshaped and task.signature is not None:
+        found["shapes"] = {name: task.signature.shapes[name] for name in sorted(task.reshaped)}
     return found
 
 
@@ -237,9 +242,9 @@ def _add(graph: TaskGraph, arrays: Mapping[str, LogicalArray], name: str, attrib
         graph.barrier(name=name)
         return
     arguments = {key: _argument(arrays, value) for key, value in _mapping(attributes, "arguments", where).items()}
-    rows = _mapping(attributes, "rows", where)
+    rows, shapes = _mapping(attributes, "rows", where), _mapping(attributes, "shapes", where)
     if kind == "copy":
-        arguments = _with_rows(arguments, rows, where)
+        arguments = _with_shapes(_with_rows(arguments, rows, where), shapes, where)
         if arguments.keys() != {"source", "destination"}:
             _refuse("a copy has the arguments 'source' and 'destination'", where)
         graph.copy(arguments["source"], arguments["destination"], name=name)
@@ -254,7 +259,7 @@ def _add(graph: TaskGraph, arrays: Mapping[str, LogicalArray], name: str, attrib
     for parameter in modes.keys() - arguments.keys():
         # Without an argument of that name, an access names both the parameter and the array.
         arguments[parameter] = _argument(arrays, parameter)
-    arguments = _with_rows(arguments, rows, where)
+    arguments = _with_shapes(_with_rows(arguments, rows, where), shapes, where)
     accesses = {key: _access(value, modes[key]) if key in modes else value for key, value in arguments.items()}
     taken = {"name", "priority", "flops", "self", "operation", "function"} & accesses.keys()
     if taken:
@@ -266,6 +271,17 @@ def _add(graph: TaskGraph, arrays: Mapping[str, LogicalArray], name: str, attrib
         graph.host(function, name=name, priority=priority, flops=flops, **accesses)
     else:
         _refuse(f"a {kind!r} task cannot be made of {operation!r}", where, "Give an Operation, or a callable")
+
+
+def _with_shapes(arguments: Mapping[str, Any], shapes: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return arguments with arrays under another shape in place of those that are meant so."""
+    found = dict(arguments)
+    for key, shape in shapes.items():
+        array = found.get(key)
+        if not isinstance(array, LogicalArray):
+            _refuse(f"a shape is given for {key!r}, which is not a whole array", where)
+        found[key] = array.reshaped(shape)
+    return found
 
 
 def _with_rows(arguments: Mapping[str, Any], rows: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -284,9 +300,15 @@ def _with_rows(arguments: Mapping[str, Any], rows: Mapping[str, Any], where: str
     return found
 
 
+#: What has a shape and a dtype.
+_ARRAYS = (LogicalArray, ArrayRows, ReshapedArray, Constant)
+
+
 def _access(value: Any, mode: AccessMode) -> Any:
     if isinstance(value, ArrayRows):
         return Access(value.array.name, mode, value.rows)
+    if isinstance(value, ReshapedArray):
+        return Access(value.array.name, mode, shape=value.shape)
     return Access(value.name, mode) if isinstance(value, LogicalArray) else value
 
 
@@ -296,7 +318,7 @@ def _host_function(operation: Any, arguments: Mapping[str, Any], where: str) -> 
         if not callable(operation):
             _refuse(f"attribute 'operation' is {operation!r}, neither an Operation nor a callable", where)
         return operation, 0.0
-    arrays = {key: value for key, value in arguments.items() if isinstance(value, (LogicalArray, ArrayRows))}
+    arrays = {key: value for key, value in arguments.items() if isinstance(value, _ARRAYS)}
     signature = Signature(
         {key: a.shape for key, a in arrays.items()},
         {key: a.dtype for key, a in arrays.items()},

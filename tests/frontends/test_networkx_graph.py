@@ -15,7 +15,9 @@ from strategies import graphs, touching
 
 from syclsched.errors import ArgumentError, CycleError, GraphError, UnknownArrayError
 from syclsched.frontends import from_networkx, to_networkx
+from syclsched.kernels.elementwise import AXPY
 from syclsched.model.access import AccessMode
+from syclsched.model.constant import constant
 from syclsched.model.graph import TaskGraph
 
 UPDATE = touching((AccessMode.UPDATE,))
@@ -209,3 +211,15 @@ def test_two_nodes_of_one_name_are_refused() -> None:
     digraph.add_nodes_from([1, "1"])
     with pytest.raises(GraphError, match="both named '1'"):
         from_networkx(digraph, {1: print, "1": print})
+
+
+def test_constants_and_other_shapes_come_back() -> None:
+    graph = TaskGraph("shapes")
+    x, y = graph.array("x", (2, 6), "float64"), graph.array("y", (12,), "float64")
+    weights = constant(np.ones(12))
+    graph.kernel(AXPY, name="kernel", x=x.reshaped(-1), y=y, alpha=1.0)
+    graph.kernel(AXPY, name="weighed", x=weights, y=y, alpha=1.0)
+    graph.host(lambda a, w: None, name="host", a=y.reshaped((3, 4)).read(), w=weights)
+    back = from_networkx(to_networkx(graph))
+    assert back.fingerprint() == graph.fingerprint()
+    assert back.task("host").constants == {"w": weights}
