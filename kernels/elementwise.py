@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 from syclsched.kernels.common import (
@@ -18,6 +18,7 @@ from syclsched.kernels.common import (
     ceil_div,
     line_launch,
 )
+from syclsched.kernels.tensor.numba_writer import flat_index, python_kernel
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import (
     DeviceLimits,
@@ -30,99 +31,6 @@ from syclsched.model.operation import (
     Split,
     Work,
 )
-
-# --- numba-dpex: once for a line and once for a plane, since an array's rank is part of its type -------------
-
-
-@cache
-def _axpy(ndim: int) -> Any:
-    import numba_dpex
-
-    def axpy(item: Any, y: Any, x: Any, alpha: Any) -> None:
-        i = item.get_global_id(0)
-        if i < y.size:
-            y[i] += alpha * x[i]
-
-    def axpy_plane(item: Any, y: Any, x: Any, alpha: Any) -> None:
-        i = item.get_global_id(0)
-        n = y.shape[1]
-        if i < y.size:
-            y[i // n, i % n] += alpha * x[i // n, i % n]
-
-    return numba_dpex.kernel(axpy if ndim == 1 else axpy_plane)
-
-
-@cache
-def _add(ndim: int) -> Any:
-    import numba_dpex
-
-    def add(item: Any, z: Any, x: Any, y: Any) -> None:
-        i = item.get_global_id(0)
-        if i < z.size:
-            z[i] = x[i] + y[i]
-
-    def add_plane(item: Any, z: Any, x: Any, y: Any) -> None:
-        i = item.get_global_id(0)
-        n = z.shape[1]
-        if i < z.size:
-            z[i // n, i % n] = x[i // n, i % n] + y[i // n, i % n]
-
-    return numba_dpex.kernel(add if ndim == 1 else add_plane)
-
-
-@cache
-def _scale(ndim: int) -> Any:
-    import numba_dpex
-
-    def scale(item: Any, x: Any, alpha: Any) -> None:
-        i = item.get_global_id(0)
-        if i < x.size:
-            x[i] *= alpha
-
-    def scale_plane(item: Any, x: Any, alpha: Any) -> None:
-        i = item.get_global_id(0)
-        n = x.shape[1]
-        if i < x.size:
-            x[i // n, i % n] *= alpha
-
-    return numba_dpex.kernel(scale if ndim == 1 else scale_plane)
-
-
-@cache
-def _fill(ndim: int) -> Any:
-    import numba_dpex
-
-    def fill(item: Any, x: Any, value: Any) -> None:
-        i = item.get_global_id(0)
-        if i < x.size:
-            x[i] = value
-
-    def fill_plane(item: Any, x: Any, value: Any) -> None:
-        i = item.get_global_id(0)
-        n = x.shape[1]
-        if i < x.size:
-            x[i // n, i % n] = value
-
-    return numba_dpex.kernel(fill if ndim == 1 else fill_plane)
-
-
-@cache
-def _copy(ndim: int) -> Any:
-    import numba_dpex
-
-    def copy(item: Any, y: Any, x: Any) -> None:
-        i = item.get_global_id(0)
-        if i < y.size:
-            y[i] = x[i]
-
-    def copy_plane(item: Any, y: Any, x: Any) -> None:
-        i = item.get_global_id(0)
-        n = y.shape[1]
-        if i < y.size:
-            y[i // n, i % n] = x[i // n, i % n]
-
-    return numba_dpex.kernel(copy if ndim == 1 else copy_plane)
-
 
 # --- the host -------------------------------------------------------------------------------------
 
@@ -183,8 +91,17 @@ def _grain(signature: Signature) -> int:
     return ceil_div(VECTOR_ITEMS, max(1, row))
 
 
-def _load_numba(signature: Signature, *, kernel: Callable[[int], Any]) -> Any:
-    return kernel(len(signature.shapes[_first(signature)]))
+def _load_numba(signature: Signature, *, name: str, parameters: tuple[Parameter, ...], statement: str) -> Any:
+    arrays = {p.name: flat_index(len(signature.shapes[p.name])) for p in parameters if p.is_array}
+    for array, index in arrays.items():
+        statement = statement.replace(f"{array}[i]", f"{array}[{index}]")
+    lines = (
+        f"def {name}(item, {', '.join(p.name for p in parameters)}):",
+        "  i = item.get_global_id(0)",
+        f"  if i < {_first(signature)}.size:",
+        f"    {statement}",
+    )
+    return python_kernel("\n".join(lines) + "\n", name)
 
 
 def _load_opencl(signature: Signature, *, name: str, parameters: tuple[Parameter, ...], statement: str) -> Any:
@@ -208,14 +125,13 @@ def _operation(
     name: str,
     parameters: tuple[Parameter, ...],
     statement: str,
-    kernel: Callable[[int], Any],
     host: Callable[..., None],
     flops: int,
 ) -> Operation:
-    """Return the operation that does ``statement`` (OpenCL C, element ``i``) to every element."""
+    """Return the operation that does ``statement``, as OpenCL C and Python have it alike, to every element ``i``."""
     accesses = sum((p.mode.reads + p.mode.writes) for p in parameters if p.mode is not None)
     opencl = partial(_load_opencl, name=name, parameters=parameters, statement=statement)
-    numba = partial(_load_numba, kernel=kernel)
+    numba = partial(_load_numba, name=name, parameters=parameters, statement=statement)
     return Operation(
         name=name,
         parameters=parameters,
@@ -238,7 +154,6 @@ AXPY = _operation(
         Parameter("alpha", like="y"),
     ),
     "y[i] += alpha * x[i]",
-    _axpy,
     _axpy_host,
     flops=2,
 )
@@ -250,7 +165,6 @@ ADD = _operation(
         Parameter("y", AccessMode.READ, like="z"),
     ),
     "z[i] = x[i] + y[i]",
-    _add,
     _add_host,
     flops=1,
 )
@@ -258,7 +172,6 @@ SCALE = _operation(
     "scale",
     (Parameter("x", AccessMode.UPDATE, dtypes=NUMERIC_DTYPES), Parameter("alpha", like="x")),
     "x[i] *= alpha",
-    _scale,
     _scale_host,
     flops=1,
 )
@@ -266,7 +179,6 @@ FILL = _operation(
     "fill",
     (Parameter("x", AccessMode.WRITE, dtypes=NUMERIC_DTYPES), Parameter("value", like="x")),
     "x[i] = value",
-    _fill,
     _fill_host,
     flops=0,
 )
@@ -274,7 +186,6 @@ COPY = _operation(
     "copy",
     (Parameter("y", AccessMode.WRITE, dtypes=NUMERIC_DTYPES), Parameter("x", AccessMode.READ, like="y")),
     "y[i] = x[i]",
-    _copy,
     _copy_host,
     flops=0,
 )

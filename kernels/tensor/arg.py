@@ -13,7 +13,7 @@ from syclsched.kernels.tensor.reduce import reduced_shape
 from syclsched.kernels.tensor.reduction_kernels import reduction_plan
 from syclsched.kernels.tensor.source import kernels
 from syclsched.kernels.tensor.writer import Writer, working
-from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Work
+from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split, Work
 
 
 @cache
@@ -50,6 +50,7 @@ def arg(mode: str, axis: int, keepdims: bool = False, last: bool = False) -> Ope
         partial(_host, mode=mode, axis=axis, last=last),
         partial(_check, axis=axis, keepdims=keepdims),
         work=_work,
+        split=Split(("y", "x")) if axis else None,
         kernels=kernels(
             parameters,
             partial(_write, mode=mode, axis=axis, last=last),

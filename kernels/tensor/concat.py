@@ -14,7 +14,7 @@ from syclsched.kernels.tensor.lines import Walk, walk_launch, write_walk
 from syclsched.kernels.tensor.making import axis_error, expect, make, moving_work, read, written
 from syclsched.kernels.tensor.source import kernels
 from syclsched.kernels.tensor.writer import Writer
-from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature
+from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split
 
 
 @cache
@@ -47,6 +47,7 @@ def concat(axis: int, count: int) -> Operation:
         partial(_host, axis=axis, names=names),
         partial(_check, axis=axis, names=names),
         work=moving_work,
+        split=Split(("y", *names)) if axis else None,
         kernels=(
             movement.concat(axis=axis, count=count),
             *kernels(parameters, partial(_write, axis=axis, names=names), partial(_launch, axis=axis, names=names)),

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from functools import partial
 from typing import Any
 
 from syclsched.errors import ArgumentError, SyclschedError
-from syclsched.kernels.common import ITEM_BYTES
+from syclsched.kernels.common import ITEM_BYTES, VECTOR_ITEMS, ceil_div
 from syclsched.kernels.tensor import expression as language
 from syclsched.kernels.tensor.emit import emit
 from syclsched.kernels.tensor.expression import Expression, typed
@@ -16,7 +17,7 @@ from syclsched.kernels.tensor.lines import Walk, broadcast_strides, walk, walk_l
 from syclsched.kernels.tensor.making import array_bytes, elements, make, read, written
 from syclsched.kernels.tensor.source import kernels
 from syclsched.kernels.tensor.writer import Writer
-from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Work
+from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split, Work
 
 #: Longer names are cut and told apart by a digest: they stand in reports and in the table of measured costs.
 _LONGEST_NAME = 100
@@ -70,6 +71,7 @@ def _make(expression: Expression, inputs: int) -> Operation:
         partial(_host, expression=expression, names=names),
         partial(_check, expression=expression, names=names, axes=axes),
         work=partial(_work, operators=max(1, language.operators_in(expression)), names=names),
+        split=None if axes else Split(("y", *names), grain=_grain, whole=partial(_whole, names=names)),
         kernels=kernels(
             parameters,
             partial(_write, expression=expression, names=names, axes=axes),
@@ -131,3 +133,14 @@ def _write(w: Writer, *, expression: Expression, names: tuple[str, ...], axes: t
 
 def _launch(signature: Signature, limits: DeviceLimits, *, names: tuple[str, ...], axes: tuple[int, ...]) -> Launch:
     return walk_launch(_walk(signature, names, axes), limits)
+
+
+def _whole(signature: Signature, *, names: tuple[str, ...]) -> list[str]:
+    """Return the inputs that are broadcast along axis 0 of the result."""
+    y = signature.shapes["y"]
+    return [name for name in names if len(signature.shapes[name]) < len(y) or signature.shapes[name][:1] != y[:1]]
+
+
+def _grain(signature: Signature) -> int:
+    """Return how many rows fill a vector register."""
+    return ceil_div(VECTOR_ITEMS, max(1, math.prod(signature.shapes["y"][1:])))

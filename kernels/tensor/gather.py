@@ -17,7 +17,7 @@ from syclsched.kernels.tensor.lines import Walk, contiguous_strides, walk, walk_
 from syclsched.kernels.tensor.making import STATUS, axis_error, elements, expect, make, moving_work, read, written
 from syclsched.kernels.tensor.source import kernels
 from syclsched.kernels.tensor.writer import Writer
-from syclsched.model.operation import DeviceLimits, Implementation, Launch, Operation, Signature
+from syclsched.model.operation import DeviceLimits, Implementation, Launch, Operation, Signature, Split
 
 #: Dtypes of indices.
 INDEX_DTYPES = ("int64", "int32")
@@ -47,6 +47,7 @@ def gather(axis: int, checked: bool = False) -> Operation:
         partial(_gather_host, axis=axis),
         partial(_gather_check, axis=axis),
         work=moving_work,
+        split=Split(("y", "x") if axis else ("y", "indices")),
         kernels=_kernels(partial(_gather_way, axis=axis), checked),
         checked=checked,
     )
@@ -73,6 +74,7 @@ def gather_elements(axis: int, checked: bool = False) -> Operation:
         partial(_elements_host, axis=axis),
         partial(elements_check, axis=axis, like="y"),
         work=moving_work,
+        split=Split(("y", "x", "indices")) if axis else None,
         kernels=_kernels(partial(_elements_way, axis=axis), checked),
         checked=checked,
     )

@@ -33,10 +33,7 @@ class _NumbaWriter(Writer):
         self._values: dict[str, tuple[str, str]] = {}
 
     def _at(self, array: str, index: str) -> str:
-        # Nothing checks an index against its axis, and the array is contiguous: the last axis reaches every element.
-        # A signed index would be looked at for being negative.
-        rank = len(self.signature.shapes[array])
-        return f"{array}[{', '.join([*['0'] * (rank - 1), f'uint64({index})']) if rank else '()'}]"
+        return f"{array}[{flat_index(len(self.signature.shapes[array]), index)}]"
 
     def index(self, expression: str) -> str:
         name = self.fresh("i")
@@ -153,12 +150,37 @@ class _NumbaWriter(Writer):
                 "",
             ]
         )
-        return _python_kernel(text, tuple((name, *key) for key, name in self._constants.items()))
+        return python_kernel(text, "kernel_", tuple((name, *key) for key, name in self._constants.items()))
+
+
+def flat_index(rank: int, index: str = "i") -> str:
+    """Return what is put in brackets for an element of a contiguous array, counted in memory order.
+
+    Parameters
+    ----------
+    rank : int
+        Of the array.
+    index : str, optional
+        The element's number.
+    """
+    # Nothing checks an index against its axis, and the array is contiguous: the last axis reaches every element. A
+    # signed index would be looked at for being negative.
+    return ", ".join([*["0"] * (rank - 1), f"uint64({index})"]) if rank else "()"
 
 
 @lru_cache(maxsize=1024)
-def _python_kernel(text: str, constants: tuple[tuple[str, str, str], ...]) -> Any:
-    """Return the numba-dpex kernel of a text, the same for the same text: numba keeps what it compiled with it."""
+def python_kernel(text: str, name: str, constants: tuple[tuple[str, str, str], ...] = ()) -> Any:
+    """Return the numba-dpex kernel of a text, the same for the same text: numba keeps what it compiled with it.
+
+    Parameters
+    ----------
+    text : str
+        A function. It knows ``math``, ``PrivateArray``, and dtypes by their names.
+    name : str
+        Of the function.
+    constants : tuple of (str, str, str), optional
+        Name, dtype and value of each number it knows besides.
+    """
     import numba_dpex
     import numpy as np
     from numba_dpex.kernel_api import PrivateArray
@@ -171,4 +193,4 @@ def _python_kernel(text: str, constants: tuple[tuple[str, str, str], ...]) -> An
         for name, dtype, number in constants
     }
     exec(compile(text, "<syclsched generated kernel>", "exec"), known)
-    return numba_dpex.kernel(known["kernel_"], error_model="numpy")
+    return numba_dpex.kernel(known[name], error_model="numpy")

@@ -11,7 +11,7 @@ from syclsched.kernels.tensor.lines import Walk, contiguous_strides, walk, walk_
 from syclsched.kernels.tensor.making import expect, make, moving_work, read, written
 from syclsched.kernels.tensor.source import kernels
 from syclsched.kernels.tensor.writer import Writer
-from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature
+from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split
 
 #: What the margin is filled with.
 MODES = ("constant", "reflect", "edge", "wrap")
@@ -56,6 +56,7 @@ def pad(pads: tuple[int, ...], mode: str = "constant", value: float = 0) -> Oper
             partial(_host, pads=pads, mode=mode, value=value),
             partial(_check, pads=pads, mode=mode),
             work=moving_work,
+            split=Split(("y", "x")) if pads and pads[0] == pads[len(pads) // 2] == 0 else None,
             kernels=kernels(
                 parameters, partial(_write, pads=pads, mode=mode, value=value), partial(_launch, pads=pads)
             ),

@@ -13,7 +13,7 @@ from syclsched.kernels.onednn import reduction
 from syclsched.kernels.tensor.making import array_bytes, axis_error, elements, expect, make, read, written
 from syclsched.kernels.tensor.reduction_kernels import reduction_launch, start_of, write_reduction
 from syclsched.kernels.tensor.source import kernels
-from syclsched.model.operation import Operation, Shape, Signature, Work
+from syclsched.model.operation import Operation, Shape, Signature, Split, Work
 
 #: What can be asked for.
 MODES = ("sum", "mean", "max", "min", "prod", "l1", "l2", "sumsquare", "logsum", "logsumexp")
@@ -54,6 +54,7 @@ def reduce(mode: str, axes: tuple[int, ...], keepdims: bool = False) -> Operatio
         partial(_host, mode=mode, axes=axes, keepdims=keepdims),
         partial(_check, mode=mode, axes=axes, keepdims=keepdims),
         work=_work,
+        split=None if 0 in axes else Split(("y", "x"), inexact=("onednn", "numpy")),
         kernels=(
             reduction.reduce(mode=mode, axes=axes),
             *kernels(

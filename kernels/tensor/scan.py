@@ -11,7 +11,7 @@ from syclsched.kernels.tensor.making import array_bytes, axis_error, elements, e
 from syclsched.kernels.tensor.reduction_kernels import reduction_plan
 from syclsched.kernels.tensor.source import kernels
 from syclsched.kernels.tensor.writer import Writer, working
-from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Work
+from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split, Work
 
 
 @cache
@@ -39,6 +39,7 @@ def scan_sum(axis: int, exclusive: bool = False, reverse: bool = False) -> Opera
         partial(_host, axis=axis, exclusive=exclusive, reverse=reverse),
         partial(_check, axis=axis),
         work=_work,
+        split=Split(("y", "x")) if axis else None,
         kernels=kernels(
             parameters,
             partial(_write, axis=axis, exclusive=exclusive, reverse=reverse),

@@ -11,7 +11,7 @@ from syclsched.kernels.tensor.lines import Walk, contiguous_strides, walk, walk_
 from syclsched.kernels.tensor.making import make, moving_work, read, written
 from syclsched.kernels.tensor.source import kernels
 from syclsched.kernels.tensor.writer import Writer
-from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature
+from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split
 
 
 @cache
@@ -44,6 +44,7 @@ def slice_of(starts: tuple[int, ...], steps: tuple[int, ...]) -> Operation:
         partial(_host, starts=starts, steps=steps),
         partial(_check, starts=starts, steps=steps),
         work=moving_work,
+        split=Split(("y", "x")) if starts[:1] == (0,) and steps[0] == 1 else None,
         kernels=kernels(parameters, partial(_write, starts=starts, steps=steps), partial(_launch, steps=steps)),
     )
 

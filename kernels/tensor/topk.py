@@ -10,7 +10,7 @@ from syclsched.kernels.tensor.lines import Walk, contiguous_strides, walk, walk_
 from syclsched.kernels.tensor.making import array_bytes, axis_error, elements, make, read, written
 from syclsched.kernels.tensor.source import kernels
 from syclsched.kernels.tensor.writer import Writer, working
-from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Work
+from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split, Work
 
 
 @cache
@@ -40,6 +40,7 @@ def topk(k: int, axis: int, largest: bool = True, sorted: bool = True) -> Operat
         partial(_host, k=k, axis=axis, largest=largest),
         partial(_check, k=k, axis=axis),
         work=_work,
+        split=Split(("values", "indices", "x")) if axis else None,
         kernels=kernels(parameters, partial(_write, k=k, axis=axis, largest=largest), partial(_launch, axis=axis)),
     )
 

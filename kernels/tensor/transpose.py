@@ -15,7 +15,7 @@ from syclsched.kernels.tensor.lines import Walk, contiguous_strides, walk, walk_
 from syclsched.kernels.tensor.making import expect, make, moving_work, read, written
 from syclsched.kernels.tensor.source import kernels
 from syclsched.kernels.tensor.writer import Writer
-from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature
+from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split
 
 
 @cache
@@ -45,6 +45,7 @@ def transpose(permutation: tuple[int, ...]) -> Operation:
         partial(_host, permutation=permutation),
         partial(_check, permutation=permutation),
         work=moving_work,
+        split=Split(("y", "x")) if permutation[:1] == (0,) else None,
         kernels=(
             movement.transpose(permutation=permutation),
             *kernels(parameters, partial(_write, permutation=permutation), partial(_launch, permutation=permutation)),

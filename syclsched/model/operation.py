@@ -8,7 +8,7 @@ first compiled.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -326,6 +326,9 @@ class Split:
     scalars : Callable[[Signature, int, int], Mapping[str, int | float]] or None, optional
         Given the signature of the whole and the first and one past the last row of a chunk, the scalars of the chunk
         that differ from those of the whole.
+    whole : Callable[[Signature], Collection[str]] or None, optional
+        Given a signature, those of ``rows`` that every chunk reads whole all the same, for instance because they are
+        broadcast along axis 0.
     inexact : tuple of str, optional
         Implementations that no chunk is done by, because what they give for a row depends, in its last bits, on how
         many rows there are: libraries choose their blocking so. A result must not depend on how work is dealt out.
@@ -335,6 +338,14 @@ class Split:
     grain: Callable[[Signature], int] | None = None
     scalars: Callable[[Signature, int, int], Mapping[str, Scalar]] | None = None
     inexact: tuple[str, ...] = ()
+    whole: Callable[[Signature], Collection[str]] | None = None
+
+    def cut(self, signature: Signature) -> tuple[str, ...]:
+        """Return the array parameters that are cut along axis 0."""
+        if self.whole is None:
+            return self.rows
+        whole = self.whole(signature)
+        return tuple(name for name in self.rows if name not in whole)
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,7 @@ class _Cutter:
         assert operation is not None
         assert signature is not None
         assert operation.split is not None
+        cut = operation.split.cut(signature)
         by_rows: dict[str, Sequence[LogicalArray]] = {}
         whole: dict[str, LogicalArray | ReshapedArray | Constant] = {}
         rows_of: dict[str, Constant] = {}
@@ -121,10 +122,10 @@ class _Cutter:
             assert parameter.mode is not None
             constant = task.constants.get(parameter.name)
             if constant is not None:
-                (rows_of if parameter.name in operation.split.rows else whole)[parameter.name] = constant
+                (rows_of if parameter.name in cut else whole)[parameter.name] = constant
                 continue
             name = task.arguments[parameter.name]
-            if parameter.name in operation.split.rows:
+            if parameter.name in cut:
                 by_rows[parameter.name] = self._chunks(name, number, read=parameter.mode.reads)
             else:
                 array = self._whole(name, read=True)

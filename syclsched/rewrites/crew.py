@@ -131,7 +131,7 @@ def _of_rows(task: Task, rows: int) -> Task:
     assert task.operation.split is not None
     assert task.signature is not None
     shapes = dict(task.signature.shapes)
-    for name in task.operation.split.rows:
+    for name in task.operation.split.cut(task.signature):
         shapes[name] = (rows, *shapes[name][1:])
     scalars = dict(task.signature.scalars)
     if task.operation.split.scalars is not None:

@@ -114,11 +114,12 @@ def rows_to_cut(task: Task) -> int:
     operation, signature = task.operation, task.signature
     if operation is None or signature is None or operation.split is None or task.kind != "kernel":
         return 0
-    if not _written(operation) <= set(operation.split.rows) or not chunk_operation(operation).implementations:
+    cut = operation.split.cut(signature)
+    if not _written(operation) <= set(cut) or not chunk_operation(operation).implementations:
         return 0
-    if task.reshaped.intersection(operation.split.rows):
+    if task.reshaped.intersection(cut):
         return 0  # rows of the array may be no rows of what the task sees
-    extents = {signature.shapes[name][:1] for name in operation.split.rows}
+    extents = {signature.shapes[name][:1] for name in cut}
     (extent,) = extents if len(extents) == 1 else ((),)
     return extent[0] if extent else 0
 
@@ -168,11 +169,11 @@ def traffic_of(graph: TaskGraph, region: Region) -> Traffic:
     shared: dict[str, None] = {}
     for task in region.tasks:
         assert task.operation is not None
-        by_rows = _arrays_by_rows(task)
+        by_rows, cut = _arrays_by_rows(task), _cut_parameters(task)
         for parameter in task.operation.arrays:
             if parameter.name in task.constants:
                 continue
-            if task.operation.split is None or parameter.name not in task.operation.split.rows:
+            if parameter.name not in cut:
                 shared.setdefault(task.arguments[parameter.name])
         for access in task.accesses:
             if access.array in by_rows and access.mode.reads and access.array not in written:
@@ -199,10 +200,13 @@ def _root(parent: dict[str, str], name: str) -> str:
 
 
 def _arrays_by_rows(task: Task) -> frozenset[str]:
+    return frozenset(task.arguments[name] for name in _cut_parameters(task) if name in task.arguments)
+
+
+def _cut_parameters(task: Task) -> tuple[str, ...]:
     assert task.operation is not None
     split = task.operation.split
-    cut = () if split is None else split.rows
-    return frozenset(task.arguments[name] for name in cut if name in task.arguments)
+    return () if split is None or task.signature is None else split.cut(task.signature)
 
 
 def _written(operation: Operation) -> set[str]:
