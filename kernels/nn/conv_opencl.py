@@ -125,7 +125,8 @@ def _direct(
     blocks = panels.starts(line, block.rows)
     total = batch * math.prod(outputs[:-1]) * blocks
     is_packed = "w" in signature.constants
-    dense = last and window.dilations[-1] == 1
+    # Of several groups a pixel's channels lie between those of others.
+    dense = last and window.dilations[-1] == 1 and groups == 1
 
     out = [f"  size_t id = get_global_id(0);\n  if (id >= {total * groups * count}) return;"]
     out.append(f"  const int panel = id / {total}, g = panel / {count};\n  int rest = id % {total};")
