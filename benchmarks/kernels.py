@@ -100,12 +100,14 @@ def reduction_lines() -> Iterator[Line]:
     """Reductions, prefix sums, and what is found along an axis."""
     from syclsched.kernels.tensor.arg import arg
     from syclsched.kernels.tensor.reduce import reduce
+    from syclsched.kernels.tensor.reduce_whole import reduce_whole
     from syclsched.kernels.tensor.scan import scan_sum
 
     n = 16 * MIB
     yield line("sum of rows of 1,024", reduce("sum", (1,)), y=(n // 1024,), x=(n // 1024, 1024))
     yield line("maximum of rows of 1,024", reduce("max", (1,)), y=(n // 1024,), x=(n // 1024, 1024))
     yield line("sum of 64 long rows", reduce("sum", (1,)), y=(64,), x=(64, n // 64))
+    yield line("sum of all", reduce_whole("sum"), parts=(64,), x=(n,), y=())
     yield line("mean of columns", reduce("mean", (0,)), y=(n // 256,), x=(256, n // 256))
     yield line("mean over an image, channels last", reduce("mean", (1, 2)), y=(32, 512), x=(32, 32, 32, 512))
     yield line("argmax of columns", arg("max", 1), y=((64, 1024), "int64"), x=(64, 256, 1024))

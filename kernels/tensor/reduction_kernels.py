@@ -85,6 +85,40 @@ def reduction_launch(signature: Signature, limits: DeviceLimits, *, axes: tuple[
     return line_launch(limits, rows) if group is None else Launch((rows,), (group,))
 
 
+def write_parts(w: Writer, *, mode: str) -> None:
+    """Write the kernel that reduces as many parts of ``x`` as ``y`` has elements; the last takes what is left over."""
+    t = working(w.signature.dtypes["x"])
+    size, parts = math.prod(w.signature.shapes["x"]), w.signature.shapes["y"][0]
+    each = size // parts
+    start, combine = _SIMPLE[mode](w, t)
+    part = w.index(w.item)
+    with w.when(f"{part} < {parts}"):
+        total = _Rows(w, t, w.index(f"{part} * {each}"), each).over(start, lambda x: x, combine)
+        with w.when(f"{part} == {parts - 1}"), w.loop(str(each * parts), str(size)) as k:
+            w.assign(total, t, combine(total, w.value(t, w.load("x", k))))
+        w.store("y", part, total)
+
+
+def _extremes(symbol: str, mode: str) -> Any:
+    def of(w: Writer, t: str) -> tuple[Any, Any]:
+        def combine(a: str, b: str) -> str:
+            better = f"({a} {symbol} {b})"
+            return w.select(w.either(better, f"({a} != {a})") if t.startswith("float") else better, a, b)
+
+        return start_of(mode, t), combine
+
+    return of
+
+
+#: What a reduction begins with, and how two partial results become one.
+_SIMPLE: dict[str, Any] = {
+    "sum": lambda w, t: (0, lambda a, b: f"({a} + {b})"),
+    "prod": lambda w, t: (1, lambda a, b: f"({a} * {b})"),
+    "max": _extremes(">=", "max"),
+    "min": _extremes("<=", "min"),
+}
+
+
 class _Rows:
     """Goes through a row with vectors of partial results."""
 
@@ -137,35 +171,30 @@ class _Columns:
 
 
 def _finish(w: Writer, at: str, mode: str, t: str, count: int, way: Any) -> None:
-    def plus(a: str, b: str) -> str:
-        return f"({a} + {b})"
-
     def same(x: str) -> str:
         return x
 
-    def extreme(a: str, b: str, symbol: str = "<=" if mode == "min" else ">=") -> str:
-        better = f"({a} {symbol} {b})"
-        return w.select(w.either(better, f"({a} != {a})") if t.startswith("float") else better, a, b)
-
-    if mode in ("max", "min"):
-        dtype = w.signature.dtypes["x"]
-        result = way.over(int(start_of(mode, dtype)) if t == "uint8" else start_of(mode, t), same, extreme)
-    elif mode == "prod":
-        result = way.over(1, same, lambda a, b: f"({a} * {b})")
+    start, plus = _SIMPLE["sum"](w, t)
+    if mode in ("max", "min", "prod"):
+        start, combine = _SIMPLE[mode](w, t)
+        if w.signature.dtypes["x"] == "bool":
+            start = int(start_of(mode, "bool"))
+        result = way.over(start, same, combine)
     elif mode in ("l2", "sumsquare"):
-        result = way.over(0, lambda x: f"{x} * {x}", plus)
+        result = way.over(start, lambda x: f"{x} * {x}", plus)
     elif mode == "l1":
         magnitude = lambda x: w.call("fabs", x) if t.startswith("float") else _absolute(w, t, x)  # noqa: E731
-        result = way.over(0, magnitude, plus)
+        result = way.over(start, magnitude, plus)
     elif mode == "logsumexp":
-        largest = way.over(start_of("max", t), same, extreme)
+        lowest, larger = _SIMPLE["max"](w, t)
+        largest = way.over(lowest, same, larger)
         # Of nothing but minus infinity, and beside infinity, nothing is taken away.
         finite = w.value("bool", f"({largest} - {largest} == {w.constant(0, t)})")
         offset = w.value(t, w.select(finite, largest, w.constant(0, t)))
-        total = way.over(0, lambda x: w.call("exp", f"{x} - {offset}"), plus)
+        total = way.over(start, lambda x: w.call("exp", f"{x} - {offset}"), plus)
         result = w.value(t, f"{w.call('log', total)} + {offset}")
     else:
-        result = way.over(0, same, plus)
+        result = way.over(start, same, plus)
     if mode == "mean":
         number = w.constant(max(count, 1) if not t.startswith("float") else count, t)
         result = w.value(t, f"{result} / {number}" if t.startswith("float") else w.truncated(result, number, t))

@@ -14,6 +14,7 @@ from trying_tensors import Try, on_host, signature_of
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import ALL_DTYPES
 from syclsched.kernels.tensor.reduce import MODES, reduce, reduced_shape
+from syclsched.kernels.tensor.reduce_whole import reduce_whole
 
 LANGUAGES = ["opencl-c", "numba-dpex"]
 
@@ -114,6 +115,22 @@ def test_any_axes(on_device: Try, shape: tuple[int, ...], data: st.DataObject) -
     language = data.draw(st.sampled_from(LANGUAGES))
     x = np.random.default_rng(1).integers(-4, 5, shape).astype("int32")
     check(lambda op, **arrays: on_device(op, language, **arrays), "sum", x, axes, data.draw(st.booleans()))
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("mode", ["sum", "max", "prod"])
+def test_a_whole_array_by_all_units(on_device: Try, mode: str) -> None:
+    x = np.random.default_rng(0).integers(0, 3, (7, 53)).astype("float32")
+    x[3:] = 1
+    expected = getattr(np, mode)(x.astype("float64"))
+    arrays = {"parts": np.zeros(4, "float32"), "x": x, "y": np.zeros((), "float32")}
+    names = [each.name for each in reduce_whole(mode).implementations]
+    assert len(names) == 3
+    for name in names[:2]:
+        np.testing.assert_allclose(on_device(reduce_whole(mode), name, **arrays)["y"], expected, rtol=1e-6)
+    assert reduce_whole(mode) is reduce_whole(mode)
+    with pytest.raises(ArgumentError, match="no mode 'mean'"):
+        reduce_whole("mean")
 
 
 def test_what_does_not_fit_is_refused() -> None:
