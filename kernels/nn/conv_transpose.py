@@ -152,7 +152,7 @@ def _conv_transpose(
         ),
         work=partial(_work, extra=bias + act.cost(activation)),
         check=partial(_check, bias=bias, **attributes),
-        split=Split(rows=("y", "x"), inexact=("numpy",)),
+        split=Split(rows=("y", "x"), inexact=("onednn", "numpy")),
     )
 
 

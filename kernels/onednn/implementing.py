@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from syclsched.errors import CapabilityError
 from syclsched.kernels.onednn.library import DISTRIBUTION
-from syclsched.kernels.onednn.requests import Request
+from syclsched.kernels.onednn.requests import REFUSED, Request
 from syclsched.kernels.onednn.tensors import Tensor
 from syclsched.model.operation import Implementation, Requirements, Signature
 
@@ -98,11 +98,10 @@ def implementation(
 
 def _refuses(signature: Signature, *, describe: Describe) -> str | None:
     try:
-        if not is_empty(signature):
-            describe(signature)
+        request = _described(signature, describe).request
     except CapabilityError as error:
         return error.what
-    return None
+    return None if request is None else REFUSED.get(request)
 
 
 def _described(signature: Signature, describe: Describe) -> Described:

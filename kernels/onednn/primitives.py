@@ -7,11 +7,12 @@ import ctypes
 from dataclasses import dataclass
 from typing import Final
 
+from syclsched.errors import CapabilityError
 from syclsched.kernels.onednn import names
 from syclsched.kernels.onednn.creation import create
 from syclsched.kernels.onednn.engines import Engine
 from syclsched.kernels.onednn.handles import Cache, Handle
-from syclsched.kernels.onednn.requests import Argument, Request
+from syclsched.kernels.onednn.requests import Argument, Request, note_refusal
 from syclsched.kernels.onednn.status import check
 
 #: How many primitives are kept: those of several large models. One takes some 10 to 100 kB of generated code.
@@ -81,10 +82,14 @@ def primitive_of(engine: Engine, request: Request) -> Primitive:
 
     def make() -> Primitive:
         library = engine.library
-        description = create(engine, request)
-        handle = Handle(library, "primitive").make(
-            library.dnnl_primitive_create, description.pointer, what=f"primitive {request.kind}"
-        )
+        try:
+            description = create(engine, request)
+            handle = Handle(library, "primitive").make(
+                library.dnnl_primitive_create, description.pointer, what=f"primitive {request.kind}"
+            )
+        except CapabilityError as error:
+            note_refusal(request, error.what)
+            raise
         name = ctypes.c_char_p()
         queried = library.dnnl_primitive_desc_query(
             description.pointer, names.QUERY_IMPLEMENTATION, 0, ctypes.byref(name)

@@ -4,9 +4,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from syclsched.kernels.onednn.post_ops import Binary, PostOp
 from syclsched.kernels.onednn.tensors import Tensor
+
+#: What the library of this process has refused to make, and why: plans that are made later leave it to others. So a
+#: case that nothing here foresees costs one failure, in calibration or in the first plan, and no more.
+REFUSED: Final[dict[Request, str]] = {}
+_MOST_REFUSED: Final = 1000
 
 Setting = str | int | float | tuple[int, ...]
 
@@ -65,3 +71,9 @@ class Request:
             if isinstance(op, Binary)
         )
         return (*self.arguments, *fused)
+
+
+def note_refusal(request: Request, why: str) -> None:
+    """Remember that the library does not make a primitive."""
+    if len(REFUSED) < _MOST_REFUSED:
+        REFUSED[request] = why

@@ -179,9 +179,18 @@ def test_of_nothing_there_is_nothing(onednn: Any) -> None:
 
 def test_images_of_a_batch_come_out_as_they_do_alone(onednn: Any) -> None:
     # So that a batch can be dealt out over devices: the same bits, however many images there are.
-    window = Window((1, 1), (1,) * 4, (1, 1))
-    for channels, kernel in (((1, 64, 64), (3, 3)), ((1, 256, 64), (1, 1)), ((64, 1, 1), (3, 3)), ((1, 3, 64), (3, 3))):
-        operation, arrays, constants = convolution(5, (14, 14), channels, kernel, window)
+    for channels, kernel, size, stride in (
+        ((1, 64, 64), (3, 3), 14, 1),
+        ((1, 256, 64), (1, 1), 14, 1),
+        ((64, 1, 1), (3, 3), 14, 1),
+        ((1, 3, 64), (3, 3), 14, 2),
+        ((1, 2048, 512), (1, 1), 7, 1),
+        ((1, 1024, 2048), (1, 1), 14, 2),
+        ((1, 512, 512), (3, 3), 7, 1),
+        ((4, 68, 68), (1, 1), 28, 1),
+    ):
+        window = Window((stride, stride), (kernel[0] // 2,) * 4, (1, 1))
+        operation, arrays, constants = convolution(5, (size, size), channels, kernel, window)
         whole = onednn(operation, arrays, constants)
         for first, last in ((0, 1), (1, 3), (3, 5)):
             part = {**arrays, **{name: np.ascontiguousarray(arrays[name][first:last]) for name in "xy"}}

@@ -104,3 +104,30 @@ def test_statuses_become_errors() -> None:
         status.check(3, "conv")
     with pytest.raises(ExecutionError, match="conv: oneDNN says dnnl_out_of_memory"):
         status.check(1, "conv")
+
+
+@pytest.mark.sycl
+def test_what_it_turns_out_not_to_have_is_left_to_others_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    from syclsched import oneapi
+    from syclsched.kernels.onednn import primitives, requests
+    from syclsched.kernels.onednn.calls import implementation_of
+
+    oneapi.load()
+    import dpctl
+
+    def unimplemented(*_: Any) -> Any:
+        raise CapabilityError("matmul: oneDNN says dnnl_unimplemented", where="oneDNN")
+
+    monkeypatch.setattr(primitives, "create", unimplemented)
+    task = relu_of_product()
+    assert task.operation is not None
+    assert task.signature is not None
+    request = task.operation.implementation("onednn").load(task.signature).request
+    primitives.forget()
+    try:
+        with pytest.raises(CapabilityError):
+            implementation_of(dpctl.SyclQueue("opencl:cpu", property="in_order"), request)
+        assert "dnnl_unimplemented" in str(why(task, CPU))
+    finally:
+        requests.REFUSED.clear()
+    assert why(task, CPU) is None
