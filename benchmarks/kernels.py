@@ -16,7 +16,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -25,7 +25,7 @@ import numpy as np
 from syclsched import oneapi
 from syclsched.devices.compiler import compile_task
 from syclsched.errors import CapabilityError
-from syclsched.model.operation import DeviceLimits, Implementation, Operation, Signature
+from syclsched.model.operation import DeviceLimits, Implementation, Launch, Operation, Signature
 from syclsched.profiling.microkernels import fma_flops, fma_operation, triad_operation
 
 MIB = 1 << 20
@@ -136,6 +136,29 @@ def _gelu() -> Any:
     return ("mul", ("mul", x, ("add", ("erf", ("div", x, ("const", math.sqrt(2)))), ("const", 1.0))), ("const", 0.5))
 
 
+def _naive_product() -> Operation:
+    """Return the product of matrices as one writes it first: what the one with local memory is held against."""
+    from syclsched.kernels import nn
+
+    def load(signature: Signature) -> Any:
+        import numba_dpex
+
+        def product(item: Any, y: Any, a: Any, b: Any) -> None:
+            i, j = item.get_id(0), item.get_id(1)
+            total = a[i, 0] * b[0, j]
+            for k in range(1, a.shape[1]):
+                total += a[i, k] * b[k, j]
+            y[i, j] = total
+
+        return numba_dpex.kernel(product)
+
+    def launch(signature: Signature, limits: DeviceLimits) -> Launch:
+        return Launch(signature.shapes["y"])
+
+    naive = Implementation("numba-dpex", "numba-dpex", load, launch)
+    return replace(nn.matmul(), name="naive matmul", implementations=(naive,))
+
+
 def nn_lines() -> Iterator[Line]:
     """Convolutions, products, normalisations, pooling, softmax."""
     from syclsched.kernels import nn
@@ -183,6 +206,7 @@ def nn_lines() -> Iterator[Line]:
     square = (1024, 1024)
     yield line("matmul 1024, b known", nn.matmul(), "flops", constants=("b",), y=square, a=square, b=square)
     yield line("matmul 1024", nn.matmul(), "flops", y=square, a=square, b=square)
+    yield line("matmul 1024, naive numba-dpex", _naive_product(), "flops", y=square, a=square, b=square)
     yield line("matmul 1024, a transposed", nn.matmul(transpose_a=True), "flops", y=square, a=square, b=square)
     yield line(
         "matmul 128x768x3072, b known",

@@ -8,7 +8,7 @@ from typing import Any
 
 from syclsched.kernels.common import OPENCL_C
 from syclsched.kernels.nn import activation as act
-from syclsched.kernels.nn import matmul_opencl
+from syclsched.kernels.nn import matmul_numba, matmul_opencl
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import Ints, size
 from syclsched.kernels.nn.norm import number
@@ -121,6 +121,17 @@ def _matmul(
         efficiency=0.5,
         prepare=partial(matmul_opencl.prepare, **attributes),
     )
+    # Whichever way it lies and whatever follows, OpenCL C does it.
+    numba = [
+        Implementation(
+            "numba-dpex",
+            "numba-dpex",
+            partial(matmul_numba.load, alpha=alpha, beta=beta, bias=bias, residual=residual),
+            matmul_numba.launch,
+            matmul_numba.REQUIRES,
+            efficiency=0.35,
+        )
+    ] * (not transpose_a and not transpose_b and not activation)
     host = partial(_load_host, **scaled, **attributes)
     return Operation(
         name=" ".join(filter(None, names)),
@@ -141,6 +152,7 @@ def _matmul(
                 activation=activation,
             ),
             opencl,
+            *numba,
             Implementation("numpy", "host", host, efficiency=0.4),
         ),
         work=partial(_work, transpose_a=transpose_a, extra=(alpha != 1) + bias + residual + act.cost(activation)),

@@ -62,7 +62,7 @@ def test_the_host_multiplies(case: Case) -> None:
 
 
 @pytest.mark.sycl
-@pytest.mark.parametrize("name", implementations(nn.matmul()))
+@pytest.mark.parametrize("name", implementations(nn.matmul(True)))
 @given(case=products())
 @settings(max_examples=15, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_devices_multiply(run: Any, name: str, case: Case) -> None:
@@ -70,6 +70,27 @@ def test_devices_multiply(run: Any, name: str, case: Case) -> None:
     close(run(operation, name, arrays)["y"], wanted, dtype)
     if operation.implementation(name).prepare is not None:
         close(run(operation, name, arrays, constants=("b",))["y"], wanted, dtype)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_numba_dpex_multiplies_with_local_memory(run: Any, dtype: str) -> None:
+    operation = nn.matmul(alpha=0.5, beta=-2.0, bias=True, residual=True)
+    for m, n, k in [(1, 1, 1), (17, 65, 130), (29, 70, 257), (15, 300, 128), (28, 512, 256)]:
+        a, b, c, r = (numbers(*shape, dtype=dtype) for shape in ((m, k), (k, n), (n,), (m, n)))
+        arrays = {"y": unwritten((m, n), dtype), "a": a, "b": b, "c": c, "r": r}
+        wanted = 0.5 * (a.astype("float64") @ b) - 2.0 * c + r
+        close(run(operation, "numba-dpex", arrays)["y"], wanted, dtype)
+
+
+def test_numba_dpex_is_for_two_matrices() -> None:
+    refuses = nn.matmul(bias=True).implementation("numba-dpex").requires.refuses
+    assert refuses is not None
+    shapes = {"y": (3, 4), "a": (3, 2), "b": (2, 4), "c": (4,)}
+    assert refuses(Signature(shapes, {})) is None
+    assert "each column" in str(refuses(Signature({**shapes, "c": (3, 1)}, {})))
+    assert "not many" in str(refuses(Signature({**shapes, "y": (5, 3, 4), "a": (5, 3, 2)}, {})))
+    assert "numba-dpex" not in [each.name for each in nn.matmul(transpose_b=True).implementations]
 
 
 def told(operation: Operation, **shapes: tuple[int, ...]) -> str:

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Products of two matrices in numba-dpex, with a's rows in local memory.
+
+A work-group makes `ROWS` rows by twice as many columns as it has work-items. Each work-item keeps two columns of all
+these rows in registers; neighbours have neighbouring columns, so that b is read a vector at a time. What it needs of a,
+the same for all of them, is laid into local memory first, `DEPTH` terms of the sums at once.
+
+Shapes are read at run time: one compilation, which takes a second, serves all of them.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from syclsched.kernels.common import NUMBA_DPEX, ceil_div
+from syclsched.model.operation import DeviceLimits, Launch, Requirements, Signature
+
+#: Rows and columns a work-item makes: 28 sums, which leaves registers for what is multiplied.
+ROWS, COLUMNS = 14, 2
+#: Terms of the sums laid into local memory at once: 7 KiB of float32, which every device has.
+DEPTH = 128
+
+
+def lanes(signature: Signature) -> int:
+    """Return the work-items of a group: a constant of the kernel, which then sees what lies together."""
+    columns = signature.shapes["y"][-1]
+    return 128 if columns >= 256 else 32
+
+
+def refuses(signature: Signature) -> str | None:
+    """Return why a product is not done."""
+    if any(len(signature.shapes[name]) != 2 for name in "ab"):
+        return "it multiplies two matrices, not many"
+    if "c" in signature.shapes and signature.shapes["c"] != signature.shapes["y"][-1:]:
+        return "it adds a bias of one number for each column"
+    return None
+
+
+REQUIRES = Requirements(packages=NUMBA_DPEX.packages, dtypes=("float32", "float64"), refuses=refuses)
+
+
+def launch(signature: Signature, limits: DeviceLimits) -> Launch:
+    """Return the index space."""
+    (m, n), width = signature.shapes["y"], lanes(signature)
+    return Launch((max(1, ceil_div(m, ROWS) * ceil_div(n, COLUMNS * width)) * width,), (width,))
+
+
+def load(signature: Signature, *, alpha: float, beta: float, bias: bool, residual: bool) -> Any:
+    """Return the kernel of a signature."""
+    return _kernel(signature.dtypes["y"], lanes(signature), alpha, beta, bias, residual)
+
+
+def _terms(clamped: bool) -> str:
+    """Return the code of one term of all sums."""
+    text = ""
+    for column in range(COLUMNS):
+        place = f"q{column}" if clamped else f"j0 + {column} * width + l"
+        text += f"                w{column} = load(b, (k0 + k) * n + {place})\n"
+    for row in range(ROWS):
+        text += f"                v{row} = load(tile, {row * DEPTH} + k)\n"
+        for column in range(COLUMNS):
+            text += f"                s{row}_{column} = fma(v{row}, w{column}, s{row}_{column})\n"
+    return text
+
+
+def _text(width: int, alpha: float, beta: float, bias: bool, residual: bool) -> str:
+    names = ["y", "a", "b", *(["c"] if bias else []), *(["r"] if residual else [])]
+    text = f"""def product(item, {", ".join(names)}):
+    tile = LocalArray(({ROWS}, {DEPTH}), real)
+    m, n, depth = y.shape[0], y.shape[1], a.shape[1]
+    width = {width}
+    l = item.get_local_id(0)
+    wide = width * {COLUMNS}
+    groups = (n + wide - 1) // wide
+    group = item.get_group().get_group_id(0)
+    i0 = group // groups * {ROWS}
+    j0 = group % groups * wide
+"""
+    for row in range(ROWS):
+        for column in range(COLUMNS):
+            text += f"    s{row}_{column} = real(0)\n"
+    # Columns beyond the last one repeat it, and are not stored; where there are none, neighbours lie together.
+    for column in range(COLUMNS):
+        text += f"    q{column} = min(j0 + {column} * width + l, n - 1)\n"
+    text += f"""    for k0 in range(0, depth, {DEPTH}):
+        for e in range(l, {ROWS * DEPTH}, width):
+            row = e // {DEPTH}
+            k = e % {DEPTH}
+            v = real(0)
+            if i0 + row < m and k0 + k < depth:
+                v = load(a, (i0 + row) * depth + k0 + k)
+            store(tile, e, v)
+        group_barrier(item.get_group())
+        if j0 + wide <= n:
+            for k in range(min({DEPTH}, depth - k0)):
+{_terms(False)}        else:
+            for k in range(min({DEPTH}, depth - k0)):
+{_terms(True)}        group_barrier(item.get_group())
+"""
+    for column in range(COLUMNS):
+        text += f"    j = j0 + {column} * width + l\n    if j < n:\n"
+        text += f"        added = load(c, j) * real({beta!r})\n" if bias else ""
+        for row in range(ROWS):
+            value = f"s{row}_{column}" + (f" * real({alpha!r})" if alpha != 1 else "") + (" + added" if bias else "")
+            place = f"(i0 + {row}) * n + j"
+            value += f" + load(r, {place})" if residual else ""
+            text += f"        if i0 + {row} < m:\n            store(y, {place}, {value})\n"
+    return text
+
+
+@cache
+def _kernel(dtype: str, width: int, alpha: float, beta: float, bias: bool, residual: bool) -> Any:
+    import numba_dpex
+    import numpy as np
+    from numba_dpex.kernel_api import group_barrier
+
+    from syclsched.kernels.nn import dpex
+
+    known = {**vars(dpex.functions()), "real": np.dtype(dtype).type, "group_barrier": group_barrier}
+    exec(compile(_text(width, alpha, beta, bias, residual), "<syclsched generated kernel>", "exec"), known)
+    return numba_dpex.kernel(known["product"], error_model="numpy")
