@@ -26,6 +26,7 @@ from syclsched.frontends.onnx.rewrites import (
     pads,
     pool_order,
     post_ops,
+    shuffles,
     signs,
     transposes,
 )
@@ -66,6 +67,7 @@ _TABLE: Final = (
     Pass("pool_order", "average before convolutions of single elements", pool_order.average_first),
     Pass("signs", "rectify before joining, and only what can be negative", signs.use),
     Pass("post_ops", "take sums and activations into convolutions and matrix products", post_ops.absorb),
+    Pass("shuffles", "make channels in the order in which they are shuffled", shuffles.absorb),
     Pass("transposes", "make one transposition of two", transposes.merge),
     Pass("products", "let matrix products read transposed", transposes.into_products),
     Pass("layout", "store images with channels last between convolutions", layout.propagate),
