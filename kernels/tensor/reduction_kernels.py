@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from syclsched.kernels.common import line_launch
 from syclsched.kernels.tensor.lines import Walk, walk, walk_launch, write_walk
 from syclsched.kernels.tensor.writer import LANES, Writer, working
 from syclsched.model.operation import DeviceLimits, Launch, Shape, Signature
@@ -82,7 +81,9 @@ def reduction_launch(signature: Signature, limits: DeviceLimits, *, axes: tuple[
     if not plan.by_rows:
         return walk_launch(plan.kept, limits)
     rows = plan.kept.elements
-    return line_launch(limits, rows) if group is None else Launch((rows,), (group,))
+    if group is None:
+        group = min(LANES, limits.max_work_group_size)
+    return Launch((-(-rows // group) * group,), (group,))
 
 
 def write_parts(w: Writer, *, mode: str) -> None:
@@ -103,7 +104,9 @@ def _extremes(symbol: str, mode: str) -> Any:
     def of(w: Writer, t: str) -> tuple[Any, Any]:
         def combine(a: str, b: str) -> str:
             better = f"({a} {symbol} {b})"
-            return w.select(w.either(better, f"({a} != {a})") if t.startswith("float") else better, a, b)
+            larger = w.select(better, a, b)
+            # Two selections: of vectors, "or" is no cheap way to choose once.
+            return w.select(f"({a} != {a})", a, larger) if t.startswith("float") else larger
 
         return start_of(mode, t), combine
 
