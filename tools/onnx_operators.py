@@ -43,11 +43,33 @@ given. In tests such inputs are given so.
 """
 
 
+_TAIL = """
+## What is refused
+
+Before anything is computed, with what is wrong and where (`ModelError`; `StorageError` for files that cannot be read):
+
+- what is no ONNX model, or was cut short; other opsets; operators that do not exist, came later than the model's opset,
+  or are other makers'; nodes that do not fit their operator's schema; circles; values that nobody makes, or two do;
+- tensors with more or fewer data than their shape says; element types other than those of NumPy; external data outside
+  the model's folder, with all links followed. Inside it they are mapped, not read;
+- a file, an array, or all constants together, larger than this machine's memory (`ModelLimits.memory_bytes`); constants
+  that are computed beforehand, by Expand, Tile, Range and so on, larger than {folded} MiB each
+  (`ModelLimits.folded_bytes`); loops of known length with more than {rounds:,} rounds; more than {nodes:,} nodes;
+- dimensions left open (`OpenDimensionError`, with their names), shapes that contradict what the model declares or each
+  other, and shapes that follow from values which are not given (`ValueNeededError`, with the inputs' names).
+
+Nodes that are not in order are brought into order; sparse constants are filled with their zeros; functions are inlined.
+"""
+
+
 def page() -> str:
     """Return the page as Markdown."""
     sys.path.insert(0, str(ROOT / "tests" / "frontends" / "onnx"))
     import node_cases
     import onnx
+
+    from syclsched.frontends.onnx.importing.control import LONGEST_LOOP
+    from syclsched.frontends.onnx.limits import ModelLimits
 
     tested: Counter[str] = Counter()
     on_host: defaultdict[str, Counter[bool]] = defaultdict(Counter)
@@ -78,7 +100,9 @@ def page() -> str:
         known=known,
         tolerances=tolerances,
     )
-    return "\n".join([head, *_table(tested, on_host), "", *_refused(refused)]) + "\n"
+    limits = ModelLimits()
+    tail = _TAIL.format(folded=limits.folded_bytes >> 20, nodes=limits.nodes, rounds=LONGEST_LOOP)
+    return "\n".join([head, *_table(tested, on_host), "", *_refused(refused), tail])
 
 
 def _table(tested: Counter[str], on_host: dict[str, Counter[bool]]) -> Iterator[str]:
