@@ -12,10 +12,10 @@ import pytest
 onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
 pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
 
+from beside_runtime import array, same_as_runtime  # noqa: E402
 from hypothesis import assume, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from onnx import helper  # noqa: E402
-from runtime import array, same_as_runtime  # noqa: E402
 from small_models import imported, model_of  # noqa: E402
 
 from syclsched.errors import HostOperatorWarning  # noqa: E402

@@ -11,8 +11,8 @@ import pytest
 onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
 pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
 
+from beside_runtime import array, same_as_runtime  # noqa: E402
 from onnx import helper  # noqa: E402
-from runtime import array, same_as_runtime  # noqa: E402
 
 node = helper.make_node
 RANDOM = np.random.default_rng(11)

@@ -10,8 +10,8 @@ import pytest
 onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
 pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
 
+from beside_runtime import array, same_as_runtime  # noqa: E402
 from onnx import helper  # noqa: E402
-from runtime import array, same_as_runtime  # noqa: E402
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
