@@ -18,7 +18,18 @@ from syclsched.model.task import Joined, LogicalArray
 NumpyArray = np.ndarray[Any, np.dtype[Any]]
 
 
-def gather_inputs(plan: Plan, graph: TaskGraph, inputs: Mapping[str, Any] | None) -> dict[str, NumpyArray]:
+def needed_inputs(plan: Plan) -> tuple[str, ...]:
+    """Return the arrays that a plan needs a value of."""
+    return tuple(a.name for a in plan.arrays if a.is_input and a.rows is None)
+
+
+def gather_inputs(
+    plan: Plan,
+    graph: TaskGraph,
+    inputs: Mapping[str, Any] | None,
+    declared: Mapping[str, LogicalArray] | None = None,
+    needed: tuple[str, ...] | None = None,
+) -> dict[str, NumpyArray]:
     """Return the value of every input array, and of every other array one was given for.
 
     Parameters
@@ -29,6 +40,8 @@ def gather_inputs(plan: Plan, graph: TaskGraph, inputs: Mapping[str, Any] | None
         Has the values given with `TaskGraph.array`.
     inputs : Mapping[str, array-like] or None
         Values that take precedence.
+    declared, needed : optional
+        The graph's arrays and `needed_inputs` of the plan, where they are known.
 
     Returns
     -------
@@ -42,7 +55,7 @@ def gather_inputs(plan: Plan, graph: TaskGraph, inputs: Mapping[str, Any] | None
     ArgumentError
         If a value is missing, or has another shape or dtype than was declared.
     """
-    declared, joined = graph.arrays, graph.joined
+    declared, joined = graph.arrays if declared is None else declared, graph.joined
     given = dict(graph.data)
     for name, value in (inputs or {}).items():
         for whole in joined.get(name, ()):
@@ -56,7 +69,7 @@ def gather_inputs(plan: Plan, graph: TaskGraph, inputs: Mapping[str, Any] | None
                 hint=f"Its inputs are {', '.join(_as_declared(graph, graph.inputs())) or 'none'}",
             )
         given[name] = value
-    needed = [a.name for a in plan.arrays if a.is_input and a.rows is None]
+    needed = needed_inputs(plan) if needed is None else needed
     missing = _as_declared(graph, [name for name in needed if name not in given])
     if missing:
         raise ArgumentError(

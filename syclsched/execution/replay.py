@@ -243,7 +243,7 @@ class Replay(Followed):
 
     def statuses_behind(self, array: str) -> list[Work]:
         """Return the tasks with a status that an array's last value depends on, in the plan's order."""
-        return statuses_behind(self.program, self._work, array)
+        return statuses_behind(self.program, self._with_status, array) if self._with_status else []
 
     def overdue(self, number: int, error: DeadlineError) -> None:
         """Let something that runs fail, because it is past its deadline, once all has ended; and what depends on it."""

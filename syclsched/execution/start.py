@@ -14,7 +14,7 @@ from syclsched.execution.buffers import BufferTable, NumpyArray
 from syclsched.execution.dispatcher import Dispatcher
 from syclsched.execution.engine import Engine
 from syclsched.execution.guarded import GuardedBufferTable
-from syclsched.execution.inputs import gather_inputs
+from syclsched.execution.inputs import gather_inputs, needed_inputs
 from syclsched.execution.inspection import inspections_for
 from syclsched.execution.lanes import queues_of
 from syclsched.execution.layout import Layout, lay_out
@@ -26,6 +26,7 @@ from syclsched.execution.stepper import Stepper
 from syclsched.execution.work import Work, argument_rows, resolve_work
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
+from syclsched.model.task import LogicalArray
 
 if TYPE_CHECKING:
     from syclsched.execution.recovery.health import Health
@@ -162,7 +163,15 @@ class Prepared:
 
     def values(self, inputs: Mapping[str, Any] | None) -> dict[str, NumpyArray]:
         """Return the value of every input; see `gather_inputs`."""
-        return gather_inputs(self.plan, self.graph, inputs)
+        return gather_inputs(self.plan, self.graph, inputs, self._declared, self._needed)
+
+    @cached_property
+    def _declared(self) -> Mapping[str, LogicalArray]:
+        return self.graph.arrays
+
+    @cached_property
+    def _needed(self) -> tuple[str, ...]:
+        return needed_inputs(self.plan)
 
     def new_buffers(self, live: Any, *, guarded: bool = False) -> BufferTable:
         """Return a table for the plan's buffers, with nothing in it; if asked, one that notices what is wrong."""
