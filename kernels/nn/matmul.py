@@ -12,10 +12,11 @@ from syclsched.kernels.nn import matmul_numba, matmul_opencl
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import Ints, size
 from syclsched.kernels.nn.norm import number
+from syclsched.kernels.nn.panels import ROWS
 from syclsched.kernels.nn.source import BYTES, FLOATS, sums
 from syclsched.kernels.onednn import matmul as onednn
 from syclsched.model.access import AccessMode
-from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Work
+from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Split, Work
 
 
 def broadcast(*shapes: Ints) -> Ints | None:
@@ -60,6 +61,21 @@ def _work(signature: Signature, *, transpose_a: bool, extra: int) -> Work:
     k = a[-2] if transpose_a else a[-1]
     moved = sum(map(size, signature.shapes.values())) * BYTES[dtype]
     return Work(size(y) * (2.0 * k + extra), float(moved), dtype, float(max(1, size(y))))
+
+
+def _grain(signature: Signature) -> int:
+    return ROWS if len(signature.shapes["y"]) == 2 else 1
+
+
+def _whole(signature: Signature) -> list[str]:
+    """Return what every chunk of y's rows needs whole: what is repeated along axis 0, and b unless there are many."""
+    y = signature.shapes["y"]
+    repeated = [name for name in signature.shapes if name != "y" and _repeats(signature.shapes[name], y)]
+    return [*repeated, "b"] if len(y) == 2 else repeated
+
+
+def _repeats(shape: Ints, y: Ints) -> bool:
+    return len(shape) < len(y) or shape[0] != y[0]
 
 
 def _host(
@@ -157,6 +173,14 @@ def _matmul(
         ),
         work=partial(_work, transpose_a=transpose_a, extra=(alpha != 1) + bias + residual + act.cost(activation)),
         check=partial(_check, bias=bias, residual=residual, **attributes),
+        split=None
+        if transpose_a
+        else Split(
+            rows=("y", "a", "b", *(["c"] if bias else []), *(["r"] if residual else [])),
+            grain=_grain,
+            inexact=("onednn", "numpy"),
+            whole=_whole,
+        ),
     )
 
 

@@ -32,6 +32,8 @@ def refuses(signature: Signature) -> str | None:
     """Return why a product is not done."""
     if any(len(signature.shapes[name]) != 2 for name in "ab"):
         return "it multiplies two matrices, not many"
+    if 0 in signature.shapes["y"]:
+        return "it makes one element at least"
     if "c" in signature.shapes and signature.shapes["c"] != signature.shapes["y"][-1:]:
         return "it adds a bias of one number for each column"
     return None

@@ -89,6 +89,7 @@ def test_numba_dpex_is_for_two_matrices() -> None:
     shapes = {"y": (3, 4), "a": (3, 2), "b": (2, 4), "c": (4,)}
     assert refuses(Signature(shapes, {})) is None
     assert "each column" in str(refuses(Signature({**shapes, "c": (3, 1)}, {})))
+    assert "one element" in str(refuses(Signature({**shapes, "y": (0, 4), "a": (0, 2)}, {})))
     assert "not many" in str(refuses(Signature({**shapes, "y": (5, 3, 4), "a": (5, 3, 2)}, {})))
     assert "numba-dpex" not in [each.name for each in nn.matmul(transpose_b=True).implementations]
 
@@ -105,6 +106,23 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
     assert "cannot be multiplied" in told(nn.matmul(), y=(2, 3, 4), a=(2, 3, 5), b=(3, 5, 4))
     assert "does not broadcast" in told(nn.matmul(bias=True), y=(3, 4), a=(3, 5), b=(5, 4), c=(3,))
     assert "r is as y" in told(nn.matmul(residual=True), y=(3, 4), a=(3, 5), b=(5, 4), r=(4,))
+
+
+@given(products())
+@settings(max_examples=40, deadline=None)
+def test_chunks_of_rows_are_the_whole(case: Case) -> None:
+    operation, arrays, wanted, dtype = case
+    split = operation.split
+    if split is None or wanted.shape[0] < 2:
+        return
+    cut = split.cut(Signature({name: each.shape for name, each in arrays.items()}, {}))
+    assert "y" in cut
+    middle = wanted.shape[0] // 2
+    chunks = [
+        on_host(operation, {name: each[part] if name in cut else each for name, each in arrays.items()})
+        for part in (slice(0, middle), slice(middle, None))
+    ]
+    close(np.concatenate(chunks), wanted, dtype)
 
 
 def test_the_name_tells_what_it_does() -> None:
