@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-3
 #: Rows of the table of operators.
 _ROWS = 16
+#: Of so many inputs in a batch the best classes are shown.
+_INPUTS = 8
 RANDOM = "random"
 
 
@@ -281,8 +283,11 @@ def show_outputs(found: Mapping[str, Array], top: int, labels: Sequence[str] | N
         table.add_row(Text(name), value.dtype.name, shape, *numbers)
     console.print(table)
     for name, value in found.items():
-        if top and value.ndim and value.size > 1 and value.dtype.kind == "f" and value.size == max(value.shape):
-            _show_best(name, value.reshape(-1), top, labels, console)
+        rows = value.shape[0] if value.ndim > 1 else 1
+        if not top or value.dtype.kind != "f" or not rows or value.size != rows * max(value.shape[1:] or value.shape):
+            continue  # not one score for each class
+        for row, scores in enumerate(value.reshape(rows, -1)[:_INPUTS]):
+            _show_best(name if rows == 1 else f"{name}[{row}]", scores, top, labels, console)
 
 
 def _show_best(name: str, scores: Array, top: int, labels: Sequence[str] | None, console: Console) -> None:

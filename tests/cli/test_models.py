@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ONNX models on the command line: run, compared, written, planned; and mistakes that are named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import call
+
+onnx = pytest.importorskip("onnx", reason="the models are ONNX models")
+
+MODEL = Path(__file__).parents[2] / "examples" / "data" / "digits.onnx"
+
+
+@pytest.mark.sycl
+def test_run_writes_what_the_model_makes_of_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    image = np.random.default_rng(0).random((1, 1, 8, 8), dtype=np.float32)
+    np.save(tmp_path / "image.npy", image)
+    out = tmp_path / "found.npz"
+    done = call(
+        capsys, "run", MODEL, "--input", tmp_path / "image.npy", "--devices", "cpu", "--no-calibrate", "--top", 3,
+        "--output", out, "--compare", "onnxruntime",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert "right, largest difference from ONNX Runtime" in " ".join(done.out.split())
+    assert "Best of probabilities" in " ".join(done.out.split()) and "Conv 'conv1'" in done.out
+    with np.load(out) as found:
+        assert found["probabilities"].shape == (1, 10)
+
+
+def test_plan_says_what_other_hardware_would_gain(capsys: pytest.CaptureFixture[str]) -> None:
+    done = call(capsys, "plan", MODEL, "--shape", "batch=64", "--platform", "cpu,max1550")
+    assert done.code == 0, done.err
+    assert "On cpu alone a run takes" in done.out and "with max1550" in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "open: batch"),
+        (("--shape", "rows=1"), "no open dimension 'rows'"),
+        (("--shape", "batch=a"), "is not a shape"),
+        (("--shape", "image=1x1x8x7"), "the model wants"),
+        (("--input", "picture=random"), "no input 'picture'"),
+        (("--input", "nothing.npy"), "cannot read"),
+        (("--n", "3"), "--n does not belong to"),
+        (("--shape", "batch=1", "--compare", "rival"), "no rival"),
+        (("--shape", "batch=1", "--output", "found.txt"), ".npz"),
+    ],
+)
+def test_mistakes_are_named(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    arguments: tuple[str, ...],
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = call(capsys, "run", MODEL, *arguments, "--devices", "cpu")
+    assert done.code == 2, done
+    assert said in " ".join(done.err.split())
+
+
+def test_a_damaged_model_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "half.onnx").write_bytes(MODEL.read_bytes()[:60_000])
+    done = call(capsys, "plan", tmp_path / "half.onnx", "--platform", "cpu")
+    assert done.code == 2, done
+    assert "half.onnx" in done.err and "Traceback" not in done.err
