@@ -26,8 +26,11 @@ def lines_launch(signature: Signature, limits: DeviceLimits, *, count: Callable[
 
 
 def number(value: float) -> str:
-    """Return a number as it stands in an operation's name."""
-    return f"{value:.9g}"
+    """Return a number as it stands in an operation's name: 1e-05, where that is what a float32 was written as."""
+    import numpy as np
+
+    single = np.float32(value)
+    return str(single).removesuffix(".0") if single == value else f"{value:.9g}"
 
 
 def centred(x: Any, axes: tuple[int, ...], epsilon: float) -> Any:

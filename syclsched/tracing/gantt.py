@@ -27,6 +27,8 @@ MAX_OUTLINED = 600
 _THIN = 0.004
 
 _WIDTH_IN = 13.0
+#: Families of merged tasks have long names: so many characters of them stand in the legend.
+_LONGEST_LABEL = 44
 _ROW_IN = 0.42
 
 
@@ -251,7 +253,7 @@ def _legend(figure: Figure, colours: Mapping[str, str], spans: Sequence[Span], f
 
     named = [f for f, colour in colours.items() if colour != OTHER_COLOUR]
     looks = {_look(s) for s in spans}
-    handles = [Patch(facecolor=colours[f], label=shown(f)) for f in named]
+    handles = [Patch(facecolor=colours[f], label=shown(f, _LONGEST_LABEL)) for f in named]
     if len(named) < len(colours):
         handles.append(Patch(facecolor=OTHER_COLOUR, label=f"{len(colours) - len(named)} other families"))
     for look, label in (("!copy", "copy"), ("!failed", "failed"), ("!cancelled", "cancelled")):
@@ -259,4 +261,7 @@ def _legend(figure: Figure, colours: Mapping[str, str], spans: Sequence[Span], f
             style = {k: v for k, v in _style(look, colours, fine).items() if k not in ("zorder", "snap")}
             handles.append(Patch(label=label, **style))
     if handles:
-        figure.legend(handles=handles, loc="outside lower left", ncols=10, frameon=False, fontsize=9)
+        # A letter of this size is about 5 points wide; patch and gaps take 40.
+        widest = max(len(str(handle.get_label())) for handle in handles) * 5 + 40
+        columns = max(1, min(10, int(figure.get_figwidth() * 72 / widest)))
+        figure.legend(handles=handles, loc="outside lower left", ncols=columns, frameon=False, fontsize=9)

@@ -96,7 +96,8 @@ def test_kernels_on_two_lanes(device: str, data: st.DataObject, length: int, in_
     plan = plan_by(graph, platform, place)
     given_inputs = [inputs_of(graph, seed) for seed in range(length)]
     with bind(plan, graph, devices) as runner:
-        assert runner.replayed != any(t.operation is ASSIGN for t in tasks.values())
+        library = any(t.operation is ASSIGN and 0 not in t.signature.shapes["y"] for t in tasks.values())
+        assert runner.replayed != library
         for inputs, results in zip(given_inputs, runner.stream(given_inputs, in_flight=in_flight), strict=True):
             assert isinstance(results, dict)
             expected = sequential(graph, inputs)
