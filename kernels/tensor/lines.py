@@ -107,7 +107,7 @@ def write_walk(w: Writer, way: Walk, body: Callable[[str, list[str]], None], sta
     if way.by_element:
         i = w.index(w.item)
         with w.when(f"{i} < {way.elements}"):
-            places = _apart(w, i, way.shape)
+            places = take_apart(w, i, way.shape)
             body(i, [w.index(_sum(start, places, steps)) for start, steps in zip(begin, way.strides, strict=True)])
         return
     *outer, inner = way.shape
@@ -116,7 +116,7 @@ def write_walk(w: Writer, way: Walk, body: Callable[[str, list[str]], None], sta
     # of two, a compiler adds it by "or", and no longer sees that neighbours are neighbours in memory.
     inside = [f"{row} < {math.prod(outer)}"] + ([f"{j} < {inner}"] if inner % VECTOR_ITEMS else [])
     with w.when(w.both(*inside)):
-        places = _apart(w, row, tuple(outer))
+        places = take_apart(w, row, tuple(outer))
         others = []
         for start, steps in zip(begin, way.strides, strict=True):
             base = w.index(_sum(start, places, steps[:-1]))
@@ -124,8 +124,8 @@ def write_walk(w: Writer, way: Walk, body: Callable[[str, list[str]], None], sta
         body(w.index(f"{row} * {inner} + {j}"), others)
 
 
-def _apart(w: Writer, number: str, shape: Shape) -> list[str]:
-    """Take the number of an element apart into its indices."""
+def take_apart(w: Writer, number: str, shape: Shape) -> list[str]:
+    """Take the number of an element of a shape apart into its indices, and name them."""
     places: list[str] = []
     for extent in reversed(shape[1:]):
         rest = w.index(w.div(number, str(extent)))

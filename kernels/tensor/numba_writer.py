@@ -6,11 +6,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from syclsched.kernels.common import NUMBA_DTYPES
-from syclsched.kernels.tensor.writer import LANES, UNSIGNED, Writer
+from syclsched.kernels.tensor.writer import BLOCK_VECTORS, LANES, UNSIGNED, Writer
 from syclsched.model.operation import Parameter, Signature
 
 
@@ -22,8 +22,8 @@ def numba_writer(signature: Signature, parameters: tuple[Parameter, ...]) -> Wri
 class _NumbaWriter(Writer):
     """Writes Python as numba-dpex compiles it; dtypes are called as functions, ``float32(x)``."""
 
-    chains = 1  # more of them take seconds to compile, and are no faster
     item, plane_row, plane_column = "item.get_global_id(0)", "item.get_global_id(1)", "item.get_global_id(0)"
+    row_vectors, block_vectors = 1, BLOCK_VECTORS["numba-dpex"]  # more take seconds to compile, and are no faster
     group, groups = "item.get_group().get_group_id(0)", "item.get_group().get_group_range(0)"
     local, width = "item.get_local_id(0)", "item.get_local_range(0)"
 
@@ -127,19 +127,30 @@ class _NumbaWriter(Writer):
         one = self.constant(1.0, dtype)
         return f"({floor} + {one} if {rest} > {half} or ({rest} == {half} and {odd} == {one}) else {floor})"
 
-    def wide(self, dtype: str, expression: str) -> str:
-        name = self.private(dtype, LANES)
-        with self.loop("0", str(LANES)) as lane:
-            self.assign(f"{name}[{lane}]", dtype, expression)
+    def wide(self, dtype: str, expression: str, vectors: int = 1) -> str:
+        # An array each: longer ones do not become registers.
+        name = self.fresh("w")
+        for number in range(vectors):
+            self.line(f"{name}_{number} = PrivateArray({LANES}, {dtype})")
+            with self.loop("0", str(LANES)) as lane:
+                self.assign(f"{name}_{number}[{lane}]", dtype, expression)
         return name
 
-    def update_wide(self, wide: str, dtype: str, array: str, index: str, change: Callable[[str, str], str]) -> None:
-        with self.loop("0", str(LANES)) as lane:
-            given = self.value(dtype, self.load(array, f"{index} + {lane}"))
-            self.assign(f"{wide}[{lane}]", dtype, change(f"{wide}[{lane}]", given))
+    def over_wide(self, vectors: int, body: Callable[[Callable[[str], str], str], None]) -> None:
+        for number in range(vectors):
+            with self.loop("0", str(LANES)) as lane:
+                body(partial(_lane, number, lane), f"{number * LANES} + {lane}")
 
-    def lanes(self, wide: str) -> list[str]:
-        return [f"{wide}[{lane}]" for lane in range(LANES)]
+    def load_wide(self, array: str, index: str) -> str:
+        return self.load(array, index)
+
+    def store_wide(self, array: str, index: str, value: str, given: str) -> None:
+        self.store(array, index, value)
+
+    def fold_wide(self, wide: str, vectors: int, dtype: str, total: str, combine: Callable[[str, str], str]) -> None:
+        for number in range(vectors):
+            with self.loop("0", str(LANES)) as lane:
+                self.assign(total, dtype, combine(total, f"{wide}_{number}[{lane}]"))
 
     def finish(self) -> Any:
         names = [p.name for p in self.parameters]
@@ -151,6 +162,10 @@ class _NumbaWriter(Writer):
             ]
         )
         return python_kernel(text, "kernel_", tuple((name, *key) for key, name in self._constants.items()))
+
+
+def _lane(number: int, lane: str, wide: str) -> str:
+    return f"{wide}_{number}[{lane}]"
 
 
 def flat_index(rank: int, index: str = "i") -> str:

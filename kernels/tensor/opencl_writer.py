@@ -6,10 +6,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from syclsched.kernels.common import C_TYPES
-from syclsched.kernels.tensor.writer import LANES, UNSIGNED, Writer, working
+from syclsched.kernels.tensor.writer import BLOCK_VECTORS, LANES, UNSIGNED, Writer, working
 from syclsched.model.operation import OpenCLSource, Parameter, Signature
 
 
@@ -25,8 +26,8 @@ class _OpenCLWriter(Writer):
     neighbours in memory.
     """
 
-    chains = 4
     item, plane_row, plane_column = "get_global_id(0)", "get_global_id(1)", "get_global_id(0)"
+    row_vectors, block_vectors = 4, BLOCK_VECTORS["opencl-c"]
     group, groups, local, width = "get_group_id(0)", "get_num_groups(0)", "get_local_id(0)", "get_local_size(0)"
 
     def __init__(self, signature: Signature, parameters: tuple[Parameter, ...]) -> None:
@@ -128,23 +129,37 @@ class _OpenCLWriter(Writer):
     def rounded(self, x: str, dtype: str) -> str:
         return f"rint({x})"
 
-    def wide(self, dtype: str, expression: str) -> str:
+    def wide(self, dtype: str, expression: str, vectors: int = 1) -> str:
         # Told that the kernel is in vectors by itself, the CPU's compiler does not make vectors of work-items.
         self._attribute = f"__attribute__((vec_type_hint({C_TYPES[working(dtype)]}{LANES}))) "
-        self._lanes = str(LANES)
-        name = self.variable(dtype, expression)
-        self._lanes = ""
+        name = self.fresh("w")
+        for number in range(vectors):
+            self.line(f"{C_TYPES[working(dtype)]}{LANES} {name}_{number} = {expression};")
         return name
 
-    def update_wide(self, wide: str, dtype: str, array: str, index: str, change: Callable[[str, str], str]) -> None:
+    def over_wide(self, vectors: int, body: Callable[[Callable[[str], str], str], None]) -> None:
         self._lanes = str(LANES)
-        half = self.signature.dtypes[array] == "float16"
-        given = self.value(dtype, f"vload{'_half' if half else ''}{LANES}(0, {array} + {index})")
-        self.assign(wide, dtype, change(wide, given))
+        for number in range(vectors):
+            body(partial(_vector, number), str(number * LANES))
         self._lanes = ""
 
-    def lanes(self, wide: str) -> list[str]:
-        return [f"{wide}.s{lane:x}" for lane in range(LANES)]
+    def load_wide(self, array: str, index: str) -> str:
+        half = self.signature.dtypes[array] == "float16"
+        return f"vload{'_half' if half else ''}{LANES}(0, {array} + {index})"
+
+    def store_wide(self, array: str, index: str, value: str, given: str) -> None:
+        dtype = self.signature.dtypes[array]
+        if dtype == "float16":
+            self.line(f"vstore_half{LANES}_rte({value}, 0, {array} + {index});")
+            return
+        if dtype != given:
+            value = f"convert_{C_TYPES[dtype]}{LANES}({value})"
+        self.line(f"vstore{LANES}({value}, 0, {array} + {index});")
+
+    def fold_wide(self, wide: str, vectors: int, dtype: str, total: str, combine: Callable[[str, str], str]) -> None:
+        for number in range(vectors):
+            for lane in range(LANES):
+                self.assign(total, dtype, combine(total, f"{wide}_{number}.s{lane:x}"))
 
     def shared(self, dtype: str, size: int) -> str | None:
         name = self.fresh("s")
@@ -173,6 +188,10 @@ class _OpenCLWriter(Writer):
                 "  ushort bits;\n  vstore_half_rte(x, 0, (half*)&bits);\n  return vload_half(0, (half*)&bits);\n}\n"
             )
         return OpenCLSource(f"{head}__kernel {self._attribute}void kernel_({arguments}) {{\n{body}\n}}\n", "kernel_")
+
+
+def _vector(number: int, wide: str) -> str:
+    return f"{wide}_{number}"
 
 
 def _c_float(value: float, dtype: str) -> str:

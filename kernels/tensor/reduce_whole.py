@@ -7,6 +7,7 @@ some work-items reduces a part, into an array the caller provides, and a second 
 
 from __future__ import annotations
 
+import math
 from functools import cache, partial
 from typing import Any
 
@@ -15,11 +16,23 @@ from syclsched.kernels.tensor.making import array_bytes, elements, make, read, w
 from syclsched.kernels.tensor.reduce import reduce
 from syclsched.kernels.tensor.reduction_kernels import write_parts
 from syclsched.kernels.tensor.source import kernels
-from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Step, Work
+from syclsched.model.operation import DeviceLimits, Launch, Operation, Shape, Signature, Step, Work
 from syclsched.model.sequence import sequence_operation
 
+#: What parts are reduced to, and how they are in turn. A mean's parts are divided by the number of all elements.
+_STEPS = {
+    "mean": ("mean", "sum"),
+    "l1": ("l1", "sum"),
+    "sumsquare": ("sumsquare", "sum"),
+    "logsum": ("sum", "logsum"),
+    **{mode: (mode, mode) for mode in ("sum", "max", "min", "prod", "l2", "logsumexp")},
+}
 #: What can be reduced in parts that are reduced in turn.
-MODES = ("sum", "max", "min", "prod")
+MODES = tuple(_STEPS)
+#: Parts as many compute units share well.
+PARTS = 64
+#: Fewer elements are reduced by one work-item before a second kernel has begun.
+_WORTH = 1 << 17
 
 
 @cache
@@ -29,7 +42,7 @@ def reduce_whole(mode: str) -> Operation:
     Parameters
     ----------
     mode : str
-        One of `MODES`.
+        One of `MODES`. A mean is one of floating-point numbers.
 
     Returns
     -------
@@ -42,12 +55,34 @@ def reduce_whole(mode: str) -> Operation:
     ArgumentError
         If there is no such mode.
     """
-    if mode not in MODES:
+    if mode not in _STEPS:
         raise ArgumentError(f"there is no mode {mode!r}", where="reduce_whole", hint=f"There are: {', '.join(MODES)}")
-    first = Step(_parts(mode), (("y", "parts"), ("x", "x")))
-    second = Step(reduce(mode, (0,)), (("y", "y"), ("x", "parts")))
+    of_parts, of_all = _STEPS[mode]
+    first = Step(_parts(of_parts), (("y", "parts"), ("x", "x")))
+    second = Step(reduce(of_all, (0,)), (("y", "y"), ("x", "parts")))
     names = ("opencl-c", "numba-dpex", "numpy")
     return sequence_operation((first, second), [(name, name) for name in names])
+
+
+def whole_is_worth_it(mode: str, shape: Shape, axes: tuple[int, ...], dtype: str) -> bool:
+    """Say whether `reduce_whole` does a reduction, and does it sooner than `reduce`.
+
+    Parameters
+    ----------
+    mode, axes
+        See `reduce`.
+    shape : tuple of int
+        Of what is reduced.
+    dtype : str
+        Its dtype. Of half precision, parts would be rounded; whole numbers' means are not those of parts.
+    """
+    return (
+        mode in _STEPS
+        and dtype not in ("bool", "float16")
+        and not (mode == "mean" and not dtype.startswith("float"))
+        and len(axes) == len(shape)
+        and math.prod(shape) >= _WORTH
+    )
 
 
 @cache
@@ -57,7 +92,7 @@ def _parts(mode: str) -> Operation:
         f"reduce {mode} of parts",
         parameters,
         partial(_host, mode=mode),
-        _check,
+        partial(_check, mode=mode),
         work=_work,
         kernels=kernels(parameters, partial(write_parts, mode=mode), _launch),
     )
@@ -66,8 +101,10 @@ def _parts(mode: str) -> Operation:
 _DTYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
 
 
-def _check(signature: Signature) -> str | None:
+def _check(signature: Signature, *, mode: str) -> str | None:
     y = signature.shapes["y"]
+    if mode == "mean" and not signature.dtypes["x"].startswith("float"):
+        return "the mean of whole numbers is not that of its parts"
     return None if len(y) == 1 and y[0] else f"parts are one axis with at least one element, not {y}"
 
 
@@ -84,6 +121,8 @@ def _launch(signature: Signature, limits: DeviceLimits) -> Launch:
 def _host(*, mode: str, y: Any, x: Any) -> None:
     flat, count = x.reshape(-1), y.size
     each = flat.size // count
-    host: Any = reduce(mode, (1,)).implementation("numpy").load(Signature({}, {}))
+    host: Any = reduce("sum" if mode == "mean" else mode, (1,)).implementation("numpy").load(Signature({}, {}))
     host(y=y[:-1], x=flat[: (count - 1) * each].reshape(count - 1, each))
     host(y=y[-1:], x=flat[(count - 1) * each :].reshape(1, -1))
+    if mode == "mean":
+        y /= y.dtype.type(flat.size)

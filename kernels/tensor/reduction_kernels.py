@@ -2,7 +2,8 @@
 """How reductions are done on devices: rows of neighbours, or columns side by side.
 
 Where elements that go into one result are neighbours in memory, a work-item takes a row, with a vector of partial
-results. Else neighbouring work-items take neighbouring results, and walk through the reduced axes in step.
+results. Else a work-item takes a block of neighbouring results, or, where those are few, neighbouring work-items take
+one each, and walk through the reduced axes in step.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import math
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from syclsched.kernels.tensor.blocks import block_launch, block_vectors, write_blocks
 from syclsched.kernels.tensor.lines import Walk, walk, walk_launch, write_walk
 from syclsched.kernels.tensor.writer import LANES, Writer, working
 from syclsched.model.operation import DeviceLimits, Launch, Shape, Signature
@@ -61,25 +64,32 @@ def reduction_plan(shape: Shape, axes: tuple[int, ...]) -> Plan:
 def write_reduction(w: Writer, *, mode: str, axes: tuple[int, ...]) -> None:
     """Write the kernel of a reduction of ``x`` to ``y``."""
     plan = reduction_plan(w.signature.shapes["x"], axes)
-    dtype = w.signature.dtypes["x"]
-    # As bytes: the larger of two is "or".
-    t = "uint8" if dtype == "bool" else working(dtype)
+    t = _working(w.signature.dtypes["x"])
     count = math.prod(extent for extent, _ in plan.reduced)
+    vectors = _block_vectors(plan, mode, w.block_vectors)
     if plan.by_rows:
         row = w.index(w.item)
         with w.when(f"{row} < {plan.kept.elements}"):
             base = w.index(f"{row} * {count}")
-            _finish(w, row, mode, t, count, _Rows(w, t, base, count))
+            w.store("y", row, _reduced(w, mode, t, count, _Rows(w, t, base, count)))
+    elif vectors:
+        write_blocks(w, plan.kept, vectors, partial(_write_block, w, mode, t, count, plan.reduced, vectors))
     else:
-        columns = lambda at, others: _finish(w, at, mode, t, count, _Columns(w, t, others[0], plan.reduced))  # noqa: E731
+
+        def columns(at: str, others: list[str]) -> None:
+            w.store("y", at, _reduced(w, mode, t, count, _Columns(w, t, others[0], plan.reduced)))
+
         write_walk(w, plan.kept, columns)
 
 
-def reduction_launch(signature: Signature, limits: DeviceLimits, *, axes: tuple[int, ...], group: int | None) -> Launch:
-    """Return the index space of `write_reduction`; of rows, in groups of a given size if one is given."""
+def reduction_launch(
+    signature: Signature, limits: DeviceLimits, *, mode: str, axes: tuple[int, ...], group: int | None, most: int
+) -> Launch:
+    """Return the index space of `write_reduction`: rows in groups of a size, columns in blocks of vectors."""
     plan = reduction_plan(signature.shapes["x"], axes)
     if not plan.by_rows:
-        return walk_launch(plan.kept, limits)
+        vectors = _block_vectors(plan, mode, most)
+        return block_launch(plan.kept, vectors, limits) if vectors else walk_launch(plan.kept, limits)
     rows = plan.kept.elements
     if group is None:
         group = min(LANES, limits.max_work_group_size)
@@ -87,17 +97,63 @@ def reduction_launch(signature: Signature, limits: DeviceLimits, *, axes: tuple[
 
 
 def write_parts(w: Writer, *, mode: str) -> None:
-    """Write the kernel that reduces as many parts of ``x`` as ``y`` has elements; the last takes what is left over."""
+    """Write the kernel that reduces as many parts of ``x`` as ``y`` has elements; the last takes what is left over.
+
+    A mean's parts are each divided by the number of all elements, so that their sum is the mean.
+    """
     t = working(w.signature.dtypes["x"])
     size, parts = math.prod(w.signature.shapes["x"]), w.signature.shapes["y"][0]
-    each = size // parts
-    start, combine = _SIMPLE[mode](w, t)
     part = w.index(w.item)
     with w.when(f"{part} < {parts}"):
-        total = _Rows(w, t, w.index(f"{part} * {each}"), each).over(start, lambda x: x, combine)
-        with w.when(f"{part} == {parts - 1}"), w.loop(str(each * parts), str(size)) as k:
-            w.assign(total, t, combine(total, w.value(t, w.load("x", k))))
-        w.store("y", part, total)
+        w.store("y", part, _reduced(w, mode, t, size, _Part(w, t, part, size, parts)))
+
+
+def sum_of_line(w: Writer, t: str, first: str, count: int, stride: int) -> str:
+    """Write the sum of elements of ``x`` that are a stride apart and return its name."""
+    way: Any = _Rows(w, t, first, count) if stride == 1 else _Columns(w, t, first, ((count, stride),))
+    return _reduced(w, "sum", t, count, way)
+
+
+def _working(dtype: str) -> str:
+    # Of bool, bytes: the larger of two is "or".
+    return "uint8" if dtype == "bool" else working(dtype)
+
+
+def _block_vectors(plan: Plan, mode: str, most: int) -> int:
+    # What goes through the elements twice is better off with those that stay in a cache.
+    if plan.by_rows or mode == "logsumexp" or math.prod(extent for extent, _ in plan.reduced) < LANES:
+        return 0
+    return block_vectors(plan.kept, most)
+
+
+def _write_block(
+    w: Writer,
+    mode: str,
+    t: str,
+    count: int,
+    reduced: tuple[tuple[int, int], ...],
+    vectors: int,
+    at: str,
+    first: str,
+) -> None:
+    start, element, combine = _steps(w, mode, t)
+    totals = w.wide(t, w.constant(start, t), vectors)
+    with ExitStack() as loops:
+        place = _place(w, loops, first, reduced)
+        w.update_wide(totals, vectors, t, "x", place, lambda total, x: combine(total, element(x)))
+
+    def store(pick: Any, lane: str) -> None:
+        w.store_wide("y", f"{at} + {lane}", _finished(w, mode, t, count, pick(totals)), t)
+
+    w.over_wide(vectors, store)
+
+
+def _place(w: Writer, loops: ExitStack, first: str, reduced: tuple[tuple[int, int], ...]) -> str:
+    """Open a loop for each reduced axis and return the index of the element there."""
+    terms = [first]
+    for extent, stride in reduced:
+        terms.append(f"{loops.enter_context(w.loop('0', str(extent)))} * {stride}")
+    return " + ".join(terms)
 
 
 def _extremes(symbol: str, mode: str) -> Any:
@@ -131,26 +187,42 @@ class _Rows:
     def over(self, start: Any, element: Any, combine: Any) -> str:
         """Write a reduction of the row and return the name of its result."""
         w, t, count = self._w, self._t, self._count
+
+        def change(total: str, x: str) -> str:
+            return str(combine(total, element(x)))
+
         total = w.variable(t, w.constant(start, t))
-        chains = [w.wide(t, w.constant(start, t)) for _ in range(w.chains if count >= 2 * w.chains * LANES else 1)]
-        step, at = len(chains) * LANES, 0
+        vectors, at = (w.row_vectors if count >= 2 * w.row_vectors * LANES else 1), 0
+        step = vectors * LANES
         if count >= LANES:
-            whole = count // step * step
-            with w.loop("0", str(whole), str(step)) as k:
-                for number, chain in enumerate(chains):
-                    place = f"{self._base} + {k} + {number * LANES}"
-                    w.update_wide(chain, t, "x", place, lambda acc, x: combine(acc, element(x)))
-            at = whole
+            totals = w.wide(t, w.constant(start, t), vectors)
+            at = count // step * step
+            with w.loop("0", str(at), str(step)) as k:
+                w.update_wide(totals, vectors, t, "x", f"{self._base} + {k}", change)
             while count - at >= LANES:
-                w.update_wide(chains[0], t, "x", f"{self._base} + {at}", lambda acc, x: combine(acc, element(x)))
+                w.update_wide(totals, 1, t, "x", f"{self._base} + {at}", change)
                 at += LANES
-            for chain in chains:
-                for lane in w.lanes(chain):
-                    w.assign(total, t, combine(total, lane))
+            w.fold_wide(totals, vectors, t, total, combine)
         if at < count:
             with w.loop(str(at), str(count)) as k:
-                x = w.value(t, w.load("x", f"{self._base} + {k}"))
-                w.assign(total, t, combine(total, element(x)))
+                w.assign(total, t, change(total, w.value(t, w.load("x", f"{self._base} + {k}"))))
+        return total
+
+
+class _Part(_Rows):
+    """Goes through a part of an array; the last part has what is left over, too."""
+
+    def __init__(self, w: Writer, t: str, part: str, size: int, parts: int) -> None:
+        each = size // parts
+        super().__init__(w, t, w.index(f"{part} * {each}"), each)
+        self._last, self._rest = f"{part} == {parts - 1}", (each * parts, size)
+
+    def over(self, start: Any, element: Any, combine: Any) -> str:
+        """Write a reduction of the part and return the name of its result."""
+        w, t = self._w, self._t
+        total = super().over(start, element, combine)
+        with w.when(self._last), w.loop(*map(str, self._rest)) as k:
+            w.assign(total, t, combine(total, element(w.value(t, w.load("x", k)))))
         return total
 
 
@@ -165,45 +237,43 @@ class _Columns:
         w, t = self._w, self._t
         total = w.variable(t, w.constant(start, t))
         with ExitStack() as loops:
-            terms = [self._first]
-            for extent, stride in self._reduced:
-                terms.append(f"{loops.enter_context(w.loop('0', str(extent)))} * {stride}")
-            x = w.value(t, w.load("x", " + ".join(terms)))
+            x = w.value(t, w.load("x", _place(w, loops, self._first, self._reduced)))
             w.assign(total, t, combine(total, element(x)))
         return total
 
 
-def _finish(w: Writer, at: str, mode: str, t: str, count: int, way: Any) -> None:
-    def same(x: str) -> str:
-        return x
+def _steps(w: Writer, mode: str, t: str) -> tuple[Any, Any, Any]:
+    """Return what a reduction begins with, what is done to each element, and how two results become one."""
+    start, combine = _SIMPLE[mode if mode in _SIMPLE else "sum"](w, t)
+    if mode in ("max", "min") and w.signature.dtypes["x"] == "bool":
+        start = int(start_of(mode, "bool"))
+    if mode in ("l2", "sumsquare"):
+        return start, lambda x: f"({x} * {x})", combine
+    if mode == "l1":
+        return start, lambda x: w.call("fabs", x) if t.startswith("float") else _absolute(w, t, x), combine
+    return start, lambda x: x, combine
 
-    start, plus = _SIMPLE["sum"](w, t)
-    if mode in ("max", "min", "prod"):
-        start, combine = _SIMPLE[mode](w, t)
-        if w.signature.dtypes["x"] == "bool":
-            start = int(start_of(mode, "bool"))
-        result = way.over(start, same, combine)
-    elif mode in ("l2", "sumsquare"):
-        result = way.over(start, lambda x: f"{x} * {x}", plus)
-    elif mode == "l1":
-        magnitude = lambda x: w.call("fabs", x) if t.startswith("float") else _absolute(w, t, x)  # noqa: E731
-        result = way.over(start, magnitude, plus)
-    elif mode == "logsumexp":
-        lowest, larger = _SIMPLE["max"](w, t)
-        largest = way.over(lowest, same, larger)
-        # Of nothing but minus infinity, and beside infinity, nothing is taken away.
-        finite = w.value("bool", f"({largest} - {largest} == {w.constant(0, t)})")
-        offset = w.value(t, w.select(finite, largest, w.constant(0, t)))
-        total = way.over(start, lambda x: w.call("exp", f"{x} - {offset}"), plus)
-        result = w.value(t, f"{w.call('log', total)} + {offset}")
-    else:
-        result = way.over(start, same, plus)
+
+def _reduced(w: Writer, mode: str, t: str, count: int, way: Any) -> str:
+    """Write a reduction of what a way goes through and return its result."""
+    if mode != "logsumexp":
+        return _finished(w, mode, t, count, way.over(*_steps(w, mode, t)))
+    largest = way.over(*_steps(w, "max", t))
+    # Of nothing but minus infinity, and beside infinity, nothing is taken away.
+    finite = w.value("bool", f"({largest} - {largest} == {w.constant(0, t)})")
+    offset = w.value(t, w.select(finite, largest, w.constant(0, t)))
+    start, _, plus = _steps(w, "sum", t)
+    total = way.over(start, lambda x: w.call("exp", f"{x} - {offset}"), plus)
+    return w.value(t, f"{w.call('log', total)} + {offset}")
+
+
+def _finished(w: Writer, mode: str, t: str, count: int, total: str) -> str:
     if mode == "mean":
         number = w.constant(max(count, 1) if not t.startswith("float") else count, t)
-        result = w.value(t, f"{result} / {number}" if t.startswith("float") else w.truncated(result, number, t))
-    elif mode in ("l2", "logsum"):
-        result = w.value(t, w.call("sqrt" if mode == "l2" else "log", result))
-    w.store("y", at, result)
+        return w.value(t, f"{total} / {number}" if t.startswith("float") else w.truncated(total, number, t))
+    if mode in ("l2", "logsum"):
+        return w.value(t, w.call("sqrt" if mode == "l2" else "log", total))
+    return total
 
 
 def _absolute(w: Writer, t: str, x: str) -> str:

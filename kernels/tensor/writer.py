@@ -18,6 +18,8 @@ from syclsched.model.operation import Parameter, Signature
 
 #: Numbers that are changed side by side: what the widest vector register in use holds.
 LANES = VECTOR_ITEMS
+#: How many times as many neighbouring columns a work-item should have beside each other, at most, in each language.
+BLOCK_VECTORS = {"opencl-c": 16, "numba-dpex": 4}
 
 UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 
@@ -38,8 +40,10 @@ class Writer(ABC):
     item: str
     plane_row: str
     plane_column: str
-    #: How many sets of `LANES` numbers a reduction should change in turn, so that none waits for an addition to end.
-    chains: int
+    #: Vectors of `LANES` partial results of a row that are changed in turn, so that none waits for an addition to end.
+    row_vectors: int
+    #: The language's of `BLOCK_VECTORS`.
+    block_vectors: int
     #: In a line: the work-group, how many there are, the work-item in its group, how many of them there are.
     group: str
     groups: str
@@ -159,16 +163,44 @@ class Writer(ABC):
         """Round a number to the nearest whole, of two to the even one."""
 
     @abstractmethod
-    def wide(self, dtype: str, expression: str) -> str:
-        """Name `LANES` numbers that change, all of one value at first."""
+    def wide(self, dtype: str, expression: str, vectors: int = 1) -> str:
+        """Name some times `LANES` numbers that change, all of one value at first."""
 
     @abstractmethod
-    def update_wide(self, wide: str, dtype: str, array: str, index: str, change: Callable[[str, str], str]) -> None:
-        """Change each of `LANES` numbers, given it and the element of an array, from an index on, beside it."""
+    def over_wide(self, vectors: int, body: Callable[[Callable[[str], str], str], None]) -> None:
+        """Write what is done with every number of wides.
+
+        Parameters
+        ----------
+        vectors : int
+            Of how many times `LANES` numbers they are.
+        body : callable
+            Given what makes a wide's number of a wide's name, and the number's place; what is named meanwhile is as
+            wide as a vector where the language has such.
+        """
 
     @abstractmethod
-    def lanes(self, wide: str) -> list[str]:
-        """Return the numbers one by one."""
+    def load_wide(self, array: str, index: str) -> str:
+        """Read, in `over_wide`, the elements of an array from an index on that belong to the numbers."""
+
+    @abstractmethod
+    def store_wide(self, array: str, index: str, value: str, given: str) -> None:
+        """Write, in `over_wide`, numbers of a given dtype to an array, from an index on."""
+
+    def update_wide(
+        self, wide: str, vectors: int, dtype: str, array: str, index: str, change: Callable[[str, str], str]
+    ) -> None:
+        """Change each number, given it and the element of an array, from an index on, beside it."""
+
+        def body(pick: Callable[[str], str], place: str) -> None:
+            given = self.value(dtype, self.load_wide(array, f"{index} + {place}"))
+            self.assign(pick(wide), dtype, change(pick(wide), given))
+
+        self.over_wide(vectors, body)
+
+    @abstractmethod
+    def fold_wide(self, wide: str, vectors: int, dtype: str, total: str, combine: Callable[[str, str], str]) -> None:
+        """Combine a variable with all of the numbers."""
 
     def shared(self, dtype: str, size: int) -> str | None:
         """Declare an array of the work-group's own; None if the language has none."""

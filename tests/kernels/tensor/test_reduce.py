@@ -14,7 +14,8 @@ from trying_tensors import Try, on_host, signature_of
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import ALL_DTYPES
 from syclsched.kernels.tensor.reduce import MODES, reduce, reduced_shape
-from syclsched.kernels.tensor.reduce_whole import reduce_whole
+from syclsched.kernels.tensor.reduce_whole import MODES as WHOLE_MODES
+from syclsched.kernels.tensor.reduce_whole import reduce_whole, whole_is_worth_it
 
 LANGUAGES = ["opencl-c", "numba-dpex"]
 
@@ -71,6 +72,25 @@ def test_every_mode(on_device: Try, device_queue: Any, mode: str, language: str)
 
 
 @pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize(
+    ("mode", "dtype"), [("mean", "float32"), ("max", "float32"), ("l2", "float64"), ("mean", "int32")]
+)
+def test_columns_in_blocks(on_device: Try, device_queue: Any, mode: str, dtype: str, language: str) -> None:
+    if device_queue.sycl_device.device_type.name != "cpu" and mode != "max":
+        return  # the same compiler as the CPU device's
+    run = lambda op, **arrays: on_device(op, language, **arrays)  # noqa: E731
+    # Blocks that end with the line, and that do not: the last overlaps the one before it.
+    for shape, axes in (((17, 2048), (0,)), ((4, 20, 3, 133), (1,)), ((3, 2, 5, 8, 301), (1, 3))):
+        x = np.random.default_rng(0).uniform(1, 9, shape).astype(dtype)
+        check(run, mode, x, axes)
+    x = np.zeros((16, 1100), "float32")
+    x[3, 7] = x[15, 1099] = np.nan
+    got = run(reduce("max", (0,)), y=np.zeros(1100, "float32"), x=x)["y"]
+    assert np.flatnonzero(np.isnan(got)).tolist() == [7, 1099]
+
+
+@pytest.mark.sycl
 @pytest.mark.parametrize("dtype", ALL_DTYPES)
 def test_every_dtype(on_device: Try, device_queue: Any, dtype: str) -> None:
     if dtype == "float16" and not device_queue.sycl_device.has_aspect_fp16:
@@ -118,19 +138,32 @@ def test_any_axes(on_device: Try, shape: tuple[int, ...], data: st.DataObject) -
 
 
 @pytest.mark.sycl
-@pytest.mark.parametrize("mode", ["sum", "max", "prod"])
-def test_a_whole_array_by_all_units(on_device: Try, mode: str) -> None:
-    x = np.random.default_rng(0).integers(0, 3, (7, 53)).astype("float32")
-    x[3:] = 1
-    expected = getattr(np, mode)(x.astype("float64"))
+@pytest.mark.parametrize("mode", WHOLE_MODES)
+def test_a_whole_array_by_all_units(on_device: Try, device_queue: Any, mode: str) -> None:
+    if device_queue.sycl_device.device_type.name != "cpu" and mode not in ("sum", "mean"):
+        return  # the same compiler as the CPU device's
+    x = np.random.default_rng(0).uniform(0.9, 1.1, (7, 53)).astype("float32")
+    expected = reference(mode, x, (0, 1), False)
     arrays = {"parts": np.zeros(4, "float32"), "x": x, "y": np.zeros((), "float32")}
     names = [each.name for each in reduce_whole(mode).implementations]
     assert len(names) == 3
     for name in names[:2]:
-        np.testing.assert_allclose(on_device(reduce_whole(mode), name, **arrays)["y"], expected, rtol=1e-6)
+        np.testing.assert_allclose(on_device(reduce_whole(mode), name, **arrays)["y"], expected, rtol=1e-5)
+    reduce_whole(mode).implementation(names[2]).load(signature_of(arrays))(**arrays)
+    np.testing.assert_allclose(arrays["y"], expected, rtol=1e-5)
     assert reduce_whole(mode) is reduce_whole(mode)
-    with pytest.raises(ArgumentError, match="no mode 'mean'"):
-        reduce_whole("mean")
+
+
+def test_what_is_worth_two_steps() -> None:
+    large = (1, 512, 512)
+    assert whole_is_worth_it("mean", large, (0, 1, 2), "float32")
+    assert not whole_is_worth_it("mean", large, (0, 1, 2), "int32")
+    assert not whole_is_worth_it("sum", large, (1, 2), "float32")
+    assert not whole_is_worth_it("sum", (2, 512), (0, 1), "float32")
+    whole = {"y": np.zeros(4, "int32"), "parts": np.zeros(4, "int32"), "x": np.zeros(9, "int32")}
+    assert "whole numbers" in str(reduce_whole("mean").check(signature_of(whole)))  # type: ignore[misc]
+    with pytest.raises(ArgumentError, match="no mode 'median'"):
+        reduce_whole("median")
 
 
 def test_what_does_not_fit_is_refused() -> None:
