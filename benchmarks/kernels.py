@@ -102,6 +102,7 @@ def reduction_lines() -> Iterator[Line]:
     from syclsched.kernels.tensor.reduce import reduce
     from syclsched.kernels.tensor.reduce_whole import reduce_whole
     from syclsched.kernels.tensor.scan import scan_sum
+    from syclsched.kernels.tensor.scan_parts import scan_in_parts
 
     n = 16 * MIB
     yield line("sum of rows of 1,024", reduce("sum", (1,)), y=(n // 1024,), x=(n // 1024, 1024))
@@ -111,6 +112,8 @@ def reduction_lines() -> Iterator[Line]:
     yield line("mean of columns", reduce("mean", (0,)), y=(n // 256,), x=(256, n // 256))
     yield line("mean over an image, channels last", reduce("mean", (1, 2)), y=(32, 512), x=(32, 32, 32, 512))
     yield line("argmax of columns", arg("max", 1), y=((64, 1024), "int64"), x=(64, 256, 1024))
+    yield line("prefix sums of a line", scan_sum(0), y=(n,), x=(n,))
+    yield line("prefix sums of a line, in parts", scan_in_parts(0), y=(n,), x=(n,))
     yield line("prefix sums of columns", scan_sum(1), y=(64, 256, 1024), x=(64, 256, 1024))
 
 

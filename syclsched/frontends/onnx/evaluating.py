@@ -83,11 +83,13 @@ def evaluate_node(node: Node, values: Mapping[str, Value], known: Mapping[str, A
     made: dict[str, Array] = {}
     for parameter, name in call.writes.items():
         if name is not None:
-            made[name] = arguments[parameter] = np.empty(values[name].shape, values[name].dtype)
+            made[name] = np.empty(values[name].shape, values[name].dtype)
+            arguments[parameter] = made[name].reshape(call.reshaped.get(parameter, values[name].shape))
         else:
             # Only top-k has outputs that may be left out, and both have one shape.
             other = values[next(each for each in node.outputs if each is not None)]
             arguments[parameter] = np.empty(other.shape, "int64" if parameter == "indices" else other.dtype)
+    arguments |= {parameter: np.empty(value.shape, value.dtype) for parameter, value in call.scratch.items()}
     signature = Signature(
         {parameter: array.shape for parameter, array in arguments.items()},
         {parameter: array.dtype.name for parameter, array in arguments.items()},

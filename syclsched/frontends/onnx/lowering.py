@@ -189,9 +189,13 @@ class _Lowering:
         arguments: dict[str, Any] = {parameter: self._read(name) for parameter, name in call.reads.items()}
         for parameter, name in call.writes.items():
             if name is not None:
-                arguments[parameter] = self._declare_made(network.values[name]).write()
+                made = self._declare_made(network.values[name])
+                shape = call.reshaped.get(parameter, made.shape)
+                arguments[parameter] = (made if shape == made.shape else made.reshaped(shape)).write()
             else:
                 arguments[parameter] = self._unasked(node, parameter).write()
+        for parameter, value in call.scratch.items():
+            arguments[parameter] = self._declare(value, temporary=True).write()
         try:
             task = self._task_name(node.name)
             self._graph.kernel(call.operation, name=task, **arguments)

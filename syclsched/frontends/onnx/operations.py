@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from syclsched.frontends.onnx.network import Node, Value
@@ -25,12 +26,14 @@ from syclsched.kernels.tensor.elementwise import elementwise
 from syclsched.kernels.tensor.gather import gather, gather_elements, gather_nd
 from syclsched.kernels.tensor.pad import pad
 from syclsched.kernels.tensor.reduce import reduce
+from syclsched.kernels.tensor.reduce_whole import PARTS, reduce_whole, whole_is_worth_it
 from syclsched.kernels.tensor.scan import scan_sum
+from syclsched.kernels.tensor.scan_parts import parts_are_worth_it, scan_in_parts
 from syclsched.kernels.tensor.scatter import scatter_elements, scatter_nd
 from syclsched.kernels.tensor.slicing import slice_of
 from syclsched.kernels.tensor.topk import topk
 from syclsched.kernels.tensor.transpose import transpose
-from syclsched.model.operation import Operation
+from syclsched.model.operation import Operation, Shape
 
 Attributes = Mapping[str, Any]
 
@@ -46,11 +49,17 @@ class Call(NamedTuple):
         Parameter -> value.
     writes : dict of str to (str or None)
         Parameter -> value; None for one that nobody asks for.
+    scratch : Mapping[str, Value], optional
+        Parameter -> what an array has to be that is written and of no interest afterwards.
+    reshaped : Mapping[str, tuple of int], optional
+        Parameter -> the shape it is given under, where that is not the value's own.
     """
 
     operation: Operation
     reads: dict[str, str]
     writes: dict[str, str | None]
+    scratch: Mapping[str, Value] = MappingProxyType({})
+    reshaped: Mapping[str, Shape] = MappingProxyType({})
 
 
 def call_of(node: Node, values: Mapping[str, Value]) -> Call:
@@ -82,12 +91,23 @@ def call_of(node: Node, values: Mapping[str, Value]) -> Call:
         parts = len(present) - 2
         reads = dict(zip((*(f"x{i}" for i in range(parts)), "scale", "shift"), present, strict=True))
         return Call(join(parts, node.attributes["activation"]), reads, {"y": node.outputs[0]})
+    if node.kind == "reduce" and (whole := _whole(node, values)) is not None:
+        return whole
     operation = _FACTORIES[node.kind](node, values)
     names = _PARAMETERS[node.kind]
     reads = {parameter: name for parameter, name in zip(names, node.inputs, strict=False) if name is not None}
     if node.kind == "topk":
         return Call(operation, reads, {"values": node.outputs[0], "indices": node.outputs[1]})
     return Call(operation, reads, {"y": node.outputs[0]})
+
+
+def _whole(node: Node, values: Mapping[str, Value]) -> Call | None:
+    """Return what reduces a large array to one number by all compute units, if that is what a node does."""
+    x, mode = values[node.inputs[0] or ""], node.attributes["mode"]
+    if not whole_is_worth_it(mode, x.shape, node.attributes["axes"], x.dtype):
+        return None
+    scratch = {"parts": Value(f"{node.name} parts", (PARTS,), x.dtype)}
+    return Call(reduce_whole(mode), {"x": x.name}, {"y": node.outputs[0]}, scratch, {"y": ()})
 
 
 def _has(node: Node, position: int) -> bool:
@@ -161,6 +181,13 @@ def _from_attributes(factory: Callable[..., Operation], *names: str) -> Callable
     return make
 
 
+def _scan(node: Node, values: Mapping[str, Value]) -> Operation:
+    x, at = values[node.inputs[0] or ""], node.attributes
+    factory = scan_in_parts if parts_are_worth_it(x.shape, at["axis"], x.dtype) else scan_sum
+    made: Operation = factory(at["axis"], at["exclusive"], at["reverse"])
+    return made
+
+
 def _layer_norm(node: Node, values: Mapping[str, Value]) -> Operation:
     made: Operation = layer_norm(node.attributes["axis"], node.attributes["epsilon"], bias=_has(node, 2))
     return made
@@ -182,7 +209,7 @@ _FACTORIES: Final[dict[str, Callable[[Node, Mapping[str, Value]], Operation]]] =
     "reduce": _from_attributes(reduce, "mode", "axes", "keepdims"),
     "arg": _from_attributes(arg, "mode", "axis", "keepdims", "last"),
     "topk": _from_attributes(topk, "k", "axis", "largest", "sorted"),
-    "scan_sum": _from_attributes(scan_sum, "axis", "exclusive", "reverse"),
+    "scan_sum": _scan,
     "transpose": _from_attributes(transpose, "permutation"),
     "gather": _from_attributes(gather, "axis"),
     "gather_elements": _from_attributes(gather_elements, "axis"),

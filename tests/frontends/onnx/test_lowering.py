@@ -70,6 +70,19 @@ def test_it_is_right_there() -> None:
     assert np.array_equal(got["z"], -np.maximum(x, 0))
 
 
+@pytest.mark.sycl
+def test_large_arrays_become_one_number_by_all_units() -> None:
+    nodes = [node("ReduceMean", ["x"], ["m"], keepdims=1), node("ReduceMax", ["x"], ["y"], keepdims=0)]
+    nodes += [node("Sub", ["x", "m"], ["z"])]
+    lowered = lower(imported(model_of(nodes, {"x": (1, 512, 300)}, ["m", "y", "z"])))
+    assert sum(len(task.operation.steps) for task in lowered.graph.tasks if task.operation is not None) == 4
+    x = np.random.default_rng(0).random((1, 512, 300), np.float32)
+    got = results(lowered, {"x": x})
+    assert got["y"] == x.max()
+    np.testing.assert_allclose(got["m"], x.mean(keepdims=True), rtol=1e-5)
+    np.testing.assert_allclose(got["z"], x - got["m"], rtol=1e-5, atol=1e-6)
+
+
 def test_a_weight_used_twice_is_one_constant() -> None:
     constants = {"w": np.ones((3, 3), np.float32)}
     nodes = [node("MatMul", ["x", "w"], ["a"]), node("MatMul", ["a", "w"], ["y"])]

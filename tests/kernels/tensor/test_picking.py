@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from trying_tensors import Try, on_host, signature_of
 
 from syclsched.errors import ArgumentError
 from syclsched.kernels.tensor.arg import arg
 from syclsched.kernels.tensor.gather import gather, gather_elements, gather_nd
 from syclsched.kernels.tensor.scan import scan_sum
+from syclsched.kernels.tensor.scan_parts import parts_are_worth_it, scan_in_parts
 from syclsched.kernels.tensor.scatter import REDUCTIONS, scatter_elements, scatter_nd
 from syclsched.kernels.tensor.topk import topk
 from syclsched.model.operation import Operation
@@ -66,12 +69,12 @@ def test_an_index_out_of_range_is_told_and_touches_nothing_else(on_device: Try, 
     indices = np.array([0, 5, -6, 2**40, -(2**62)])
     nearest = np.array([0, 4, 0, 4, 0], "float32")
     for operation in (gather(0, checked=True), gather_elements(0, checked=True)):
-        for given, expected, told in (
+        for picks, expected, told in (
             (indices, nearest, 2),
             (indices[:1], nearest[:1], 0),
             (indices[:0], nearest[:0], 0),
         ):
-            arrays = {"y": np.zeros_like(expected), "x": x, "indices": given, "status": status}
+            arrays = {"y": np.zeros_like(expected), "x": x, "indices": picks, "status": status}
             check(on_device, operation, language, {"y": expected, "status": [told]}, **arrays)
         assert operation.status == "status"
         assert "the 1 of the indices" in operation.explain_status(2)  # type: ignore[misc]
@@ -135,6 +138,36 @@ def test_scan(on_device: Try, exclusive: bool, reverse: bool, language: str) -> 
         sums = np.cumsum(given, axis) - (given if exclusive else 0)
         expected = np.flip(sums, axis) if reverse else sums
         check(on_device, scan_sum(axis, exclusive, reverse), language, {"y": expected}, y=np.zeros_like(x), x=x)
+
+
+@pytest.mark.sycl
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    shape=st.sampled_from([(5001,), (2, 2048), (2049, 2), (1, 3000, 1), (3,), (2, 0), (300_000,)]),
+    exclusive=st.booleans(),
+    reverse=st.booleans(),
+    language=st.sampled_from(LANGUAGES),
+    dtype=st.sampled_from(["float32", "int32"]),
+)
+def test_scan_in_parts(
+    on_device: Try, shape: tuple[int, ...], exclusive: bool, reverse: bool, language: str, dtype: str
+) -> None:
+    axis = int(np.argmax(shape))
+    x = np.random.default_rng(0).integers(-9, 10, shape).astype(dtype)  # sums of such are exact
+    arrays = {"y": np.zeros_like(x), "x": x}
+    expected = on_host(scan_sum(axis, exclusive, reverse), **arrays)["y"]
+    operation = scan_in_parts(axis, exclusive, reverse)
+    assert [each.name for each in operation.implementations] == ["opencl-c*3", "numba-dpex*3", "numpy*3"]
+    np.testing.assert_array_equal(on_device(operation, f"{language}*3", **arrays)["y"], expected)
+    operation.implementation("numpy*3").load(signature_of(arrays))(**arrays)
+    np.testing.assert_array_equal(arrays["y"], expected)
+
+
+def test_few_long_lines_are_worth_parts() -> None:
+    assert parts_are_worth_it((1, 1 << 20), 1, "float32")
+    assert not parts_are_worth_it((1, 1 << 20), 1, "float16")
+    assert not parts_are_worth_it((4096, 4096), 1, "float32")
+    assert not parts_are_worth_it((0, 4096), 1, "float32")
 
 
 @pytest.mark.sycl
