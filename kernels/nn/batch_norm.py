@@ -8,7 +8,7 @@ from typing import Any
 
 from syclsched.kernels.common import OPENCL_C
 from syclsched.kernels.nn import activation as act
-from syclsched.kernels.nn import panels
+from syclsched.kernels.nn import norms_numba, panels
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import channels, last, size
 from syclsched.kernels.nn.norm import lines_launch, number, work
@@ -125,6 +125,7 @@ def _batch_norm(epsilon: float, channels_last: bool, activation: Activation) -> 
         implementations=(
             onednn.batch_norm(epsilon=epsilon, channels_last=channels_last, activation=activation),
             opencl,
+            norms_numba.batch_norm(**attributes),
             Implementation("numpy", "host", partial(_load_host, **attributes), efficiency=0.2),
         ),
         work=partial(work, flops=3.0 + act.cost(activation)),

@@ -9,7 +9,7 @@ from typing import Any
 
 from syclsched.kernels.common import OPENCL_C
 from syclsched.kernels.nn import activation as act
-from syclsched.kernels.nn import conv_opencl
+from syclsched.kernels.nn import conv_numba, conv_opencl
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import Window, arranged, channels, last, size, spatial
 from syclsched.kernels.nn.source import BYTES, FLOATS, sums
@@ -126,6 +126,7 @@ def _conv(
                 efficiency=0.5,
                 prepare=partial(conv_opencl.prepare, **attributes),
             ),
+            conv_numba.conv(**extra, **attributes),
             Implementation("numpy", "host", partial(_load_host, activation=activation, **attributes), efficiency=0.15),
         ),
         work=partial(_work, extra=bias + residual + act.cost(activation)),

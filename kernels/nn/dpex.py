@@ -10,9 +10,12 @@ functions, in the way it knows its own.
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import cache, lru_cache
 from types import SimpleNamespace
 from typing import Any
+
+from syclsched.kernels.common import NUMBA_DPEX
+from syclsched.model.operation import Requirements, Signature
 
 
 class LocalArray:
@@ -113,3 +116,34 @@ def functions() -> SimpleNamespace:
         return context.get_dummy_value()
 
     return SimpleNamespace(LocalArray=LocalArray, fma=fma, load=load, store=store)
+
+
+@lru_cache(maxsize=1024)
+def compiled(text: str, name: str, dtype: str) -> Any:
+    """Return the numba-dpex kernel of a text, the same for the same text: numba keeps what it compiled with it.
+
+    Parameters
+    ----------
+    text : str
+        A function. It knows `functions`, ``math``, ``inf``, ``group_barrier``, and ``real``: the dtype.
+    name : str
+        Of the function.
+    dtype : str
+        NumPy dtype name of the elements.
+    """
+    import numba_dpex
+    import numpy as np
+    from numba_dpex.kernel_api import group_barrier
+
+    known = {**vars(functions()), "real": np.dtype(dtype).type, "group_barrier": group_barrier}
+    known |= {"math": math, "inf": math.inf, "nan": math.nan}
+    exec(compile(text, "<syclsched generated kernel>", "exec"), known)
+    return numba_dpex.kernel(known[name], error_model="numpy")
+
+
+def _refuses_nothing(signature: Signature) -> str | None:
+    return "it makes one element at least" if 0 in signature.shapes["y"] else None
+
+
+#: Of kernels for floating-point numbers, which have no guard for results without elements.
+REQUIRES = Requirements(packages=NUMBA_DPEX.packages, dtypes=("float32", "float64"), refuses=_refuses_nothing)

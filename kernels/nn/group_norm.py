@@ -9,7 +9,7 @@ from typing import Any
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import OPENCL_C
 from syclsched.kernels.nn import activation as act
-from syclsched.kernels.nn import panels
+from syclsched.kernels.nn import norms_numba, panels
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import channels, last, size, spatial
 from syclsched.kernels.nn.norm import centred, lines_launch, number, work
@@ -180,6 +180,7 @@ def _group_norm(groups: int, epsilon: float, channels_last: bool, activation: Ac
         implementations=(
             onednn.group_norm(groups=groups, epsilon=epsilon, channels_last=channels_last, activation=activation),
             opencl,
+            norms_numba.group_norm(epsilon=epsilon, activation=activation, **attributes),
             Implementation("numpy", "host", load, efficiency=0.1),
         ),
         work=partial(_work, groups=groups, extra=act.cost(activation)),

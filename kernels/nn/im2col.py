@@ -8,6 +8,7 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.kernels.common import OPENCL_C
+from syclsched.kernels.nn import windows_numba
 from syclsched.kernels.nn.geometry import Ints, Window, channels, last, size, spatial, strides_of, times
 from syclsched.kernels.nn.norm import lines_launch
 from syclsched.kernels.nn.rows_opencl import Rows
@@ -119,6 +120,7 @@ def _im2col(kernel: Ints, window: Window, channels_last: bool) -> Operation:
         ),
         implementations=(
             opencl,
+            windows_numba.im2col(**attributes),
             Implementation("numpy", "host", partial(_load_host, **attributes), efficiency=0.2),
         ),
         work=_work,

@@ -7,6 +7,7 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.kernels.common import OPENCL_C
+from syclsched.kernels.nn import norms_numba
 from syclsched.kernels.nn.geometry import Ints, size
 from syclsched.kernels.nn.norm import centred, lines_launch, number, work
 from syclsched.kernels.nn.rows_opencl import Rows
@@ -95,6 +96,7 @@ def _layer_norm(axis: int, epsilon: float, bias: bool) -> Operation:
         implementations=(
             onednn.layer_norm(axis=axis, epsilon=epsilon),
             opencl,
+            norms_numba.layer_norm(epsilon=epsilon, bias=bias),
             Implementation("numpy", "host", partial(_load_host, **attributes), efficiency=0.1),
         ),
         work=partial(_work, axis=axis, bias=bias),

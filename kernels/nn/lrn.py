@@ -8,7 +8,7 @@ from typing import Any
 
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import OPENCL_C
-from syclsched.kernels.nn import panels
+from syclsched.kernels.nn import panels, windows_numba
 from syclsched.kernels.nn.geometry import last
 from syclsched.kernels.nn.geometry import size as extent
 from syclsched.kernels.nn.norm import lines_launch, number, work
@@ -113,6 +113,7 @@ def _lrn(alpha: float, beta: float, bias: float, size: int, channels_last: bool)
         implementations=(
             onednn.lrn(alpha=alpha, beta=beta, bias=bias, size=size, channels_last=channels_last),
             opencl,
+            windows_numba.lrn(alpha=alpha, beta=beta, bias=bias, size=size, last_=channels_last),
             Implementation("numpy", "host", partial(_load_host, **attributes), efficiency=0.1),
         ),
         work=partial(work, flops=2.0 * size + 20),

@@ -10,10 +10,10 @@ Shapes are read at run time: one compilation, which takes a second, serves all o
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 from syclsched.kernels.common import NUMBA_DPEX, ceil_div
+from syclsched.kernels.nn import dpex
 from syclsched.model.operation import DeviceLimits, Launch, Requirements, Signature
 
 #: Rows and columns a work-item makes: 28 sums, which leaves registers for what is multiplied.
@@ -111,14 +111,5 @@ def _text(width: int, alpha: float, beta: float, bias: bool, residual: bool) -> 
     return text
 
 
-@cache
 def _kernel(dtype: str, width: int, alpha: float, beta: float, bias: bool, residual: bool) -> Any:
-    import numba_dpex
-    import numpy as np
-    from numba_dpex.kernel_api import group_barrier
-
-    from syclsched.kernels.nn import dpex
-
-    known = {**vars(dpex.functions()), "real": np.dtype(dtype).type, "group_barrier": group_barrier}
-    exec(compile(_text(width, alpha, beta, bias, residual), "<syclsched generated kernel>", "exec"), known)
-    return numba_dpex.kernel(known["product"], error_model="numpy")
+    return dpex.compiled(_text(width, alpha, beta, bias, residual), "product", dtype)

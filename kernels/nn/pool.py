@@ -9,7 +9,7 @@ from typing import Any
 
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import OPENCL_C
-from syclsched.kernels.nn import panels
+from syclsched.kernels.nn import panels, windows_numba
 from syclsched.kernels.nn.geometry import Ints, Window, channels, last, size, spatial, strides_of, times
 from syclsched.kernels.nn.norm import lines_launch
 from syclsched.kernels.nn.rows_opencl import Rows
@@ -188,11 +188,12 @@ def _pool(mode: str, kernel: Ints, window: Window, count_include_pad: bool, chan
         "last" if channels_last else "",
     ]
     ndim = len(kernel) + 2
+    dtypes = MAX_DTYPES if mode == "max" else FLOATS
     attributes = {"window": window, "kernel": kernel, "last_": channels_last}
     return Operation(
         name=" ".join(filter(None, names)),
         parameters=(
-            Parameter("y", AccessMode.WRITE, ndim=ndim, dtypes=MAX_DTYPES if mode == "max" else FLOATS),
+            Parameter("y", AccessMode.WRITE, ndim=ndim, dtypes=dtypes),
             Parameter("x", AccessMode.READ, ndim=ndim, like="y"),
         ),
         implementations=(
@@ -213,6 +214,7 @@ def _pool(mode: str, kernel: Ints, window: Window, count_include_pad: bool, chan
                 OPENCL_C,
                 efficiency=0.4,
             ),
+            windows_numba.pool(mode=mode, count_include_pad=count_include_pad, dtypes=dtypes, **attributes),
             Implementation(
                 "numpy",
                 "host",

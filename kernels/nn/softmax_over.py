@@ -7,7 +7,7 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.kernels.common import OPENCL_C
-from syclsched.kernels.nn import panels
+from syclsched.kernels.nn import norms_numba, panels
 from syclsched.kernels.nn.geometry import Ints, size
 from syclsched.kernels.nn.norm import lines_launch, work
 from syclsched.kernels.nn.rows_opencl import Rows
@@ -131,6 +131,7 @@ def _softmax_over(axis: int, log: bool) -> Operation:
         implementations=(
             onednn.softmax(axis=axis, log=log),
             opencl,
+            norms_numba.softmax(axis=axis, log=log),
             Implementation("numpy", "host", partial(_load_host, axis=axis, log=log), efficiency=0.1),
         ),
         work=partial(_work, axis=axis),

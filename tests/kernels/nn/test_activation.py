@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Activations: NumPy's side against ONNX's, OpenCL C's against NumPy's."""
+"""Activations: NumPy's side against ONNX's, the others against NumPy's."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from operations import close, on_host, unwritten
 from syclsched.errors import ArgumentError
 from syclsched.kernels import nn
 from syclsched.kernels.nn import activation as act
+from syclsched.kernels.nn import activation_numba
 
 X = np.concatenate([np.linspace(-12, 12, 97), [0.0, -0.0, 1e-6, -1e-6, 80, -80]])
 
@@ -92,3 +94,13 @@ def test_steps_are_done_in_order() -> None:
 def test_unknown_ones_are_refused() -> None:
     with pytest.raises(ArgumentError, match=r"'swish'"):
         act.checked((("swish",),))
+
+
+@pytest.mark.parametrize("name", sorted(act.STEPS))
+def test_numba_dpex_is_given_the_same_formulas(name: str) -> None:
+    activation = act.checked(((name,),))
+    text = "def step(v):\n" + activation_numba.applied(activation, "    ") + "    return v\n"
+    known = {"math": math, "real": np.float64, "inf": np.inf}
+    exec(text, known)
+    x = np.array([0.25, 0.5, 1.0, 2.0, 7.5] if name in ("log", "sqrt") else [-4.0, -1.5, -0.25, 0.5, 2.0, 7.5])
+    np.testing.assert_allclose([known["step"](each) for each in x], act.numpy(activation, x), rtol=1e-12, atol=1e-12)

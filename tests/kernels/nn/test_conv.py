@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx_nodes import node
-from operations import NO_SHRINKING, UNCHECKED, close, implementations, last, numbers, on_host, unwritten
+from operations import NO_SHRINKING, UNCHECKED, close, implementations, last, numbers, on_host, quick, unwritten
 
 from syclsched.errors import ArgumentError
 from syclsched.kernels import nn
@@ -172,7 +172,7 @@ ON_DEVICES = settings(max_examples=12, deadline=None, phases=NO_SHRINKING, suppr
 
 
 @pytest.mark.sycl
-@pytest.mark.parametrize("name", implementations(nn.conv(2)))
+@pytest.mark.parametrize("name", quick(nn.conv(2)))
 @given(case=convolutions())
 @ON_DEVICES
 def test_devices_convolve(run: Any, name: str, case: Case) -> None:
@@ -181,12 +181,20 @@ def test_devices_convolve(run: Any, name: str, case: Case) -> None:
 
 
 @pytest.mark.sycl
-@pytest.mark.parametrize("name", implementations(nn.conv(2)))
+@pytest.mark.parametrize("name", quick(nn.conv(2)))
 @given(case=convolutions(most=30))
 @ON_DEVICES
 def test_devices_convolve_with_weights_known_beforehand(run: Any, name: str, case: Case) -> None:
     operation, arrays, wanted, dtype = case
     close(run(operation, name, arrays, constants=("w",))["y"], wanted, dtype)
+
+
+@pytest.mark.sycl
+@given(case=convolutions(most=16), known=st.booleans())
+@settings(ON_DEVICES, max_examples=3)
+def test_devices_convolve_in_numba_dpex(run: Any, case: Case, known: bool) -> None:
+    operation, arrays, wanted, dtype = case
+    close(run(operation, "numba-dpex", arrays, constants=("w",) if known else ())["y"], wanted, dtype)
 
 
 @pytest.mark.sycl

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from operations import NO_SHRINKING, UNCHECKED, close, implementations, last, numbers, on_host, unwritten
+from operations import NO_SHRINKING, UNCHECKED, close, last, numbers, on_host, quick, unwritten
 
 from syclsched.errors import ArgumentError
 from syclsched.kernels import nn
@@ -115,12 +115,21 @@ def test_the_host_does_it(kind: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.sycl
-@pytest.mark.parametrize(("kind", "name"), [(k, n) for k, o in OPERATIONS.items() for n in implementations(o)])
+@pytest.mark.parametrize(("kind", "name"), [(k, n) for k, o in OPERATIONS.items() for n in quick(o)])
 @given(data=st.data())
 @settings(max_examples=8, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_devices_do_it(run: Any, kind: str, name: str, data: st.DataObject) -> None:
     operation, arrays, wanted, dtype = data.draw(KINDS[kind])
     close(run(operation, name, arrays)["y"], wanted, dtype, 10)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("kind", OPERATIONS)
+@given(data=st.data())
+@settings(max_examples=3, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
+def test_devices_do_it_in_numba_dpex(run: Any, kind: str, data: st.DataObject) -> None:
+    operation, arrays, wanted, dtype = data.draw(KINDS[kind])
+    close(run(operation, "numba-dpex", arrays)["y"], wanted, dtype, 10)
 
 
 def test_softmax_of_something_infinite_is_as_numpy_has_it() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from operations import NO_SHRINKING, UNCHECKED, close, implementations, last, numbers, on_host, unwritten
+from operations import NO_SHRINKING, UNCHECKED, close, last, numbers, on_host, quick, unwritten
 
 from syclsched.errors import ArgumentError
 from syclsched.kernels import nn
@@ -125,7 +125,7 @@ def test_the_host_does_it(kind: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.sycl
-@pytest.mark.parametrize(("kind", "name"), [(k, n) for k, o in OPERATIONS.items() for n in implementations(o)])
+@pytest.mark.parametrize(("kind", "name"), [(k, n) for k, o in OPERATIONS.items() for n in quick(o)])
 @given(data=st.data())
 @settings(max_examples=8, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
 def test_devices_do_it(run: Any, kind: str, name: str, data: st.DataObject) -> None:
@@ -133,10 +133,26 @@ def test_devices_do_it(run: Any, kind: str, name: str, data: st.DataObject) -> N
     close(run(operation, name, arrays)["y"], wanted, dtype)
 
 
+@pytest.mark.sycl
+@pytest.mark.parametrize("kind", OPERATIONS)
+@given(data=st.data())
+@settings(max_examples=3, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
+def test_devices_do_it_in_numba_dpex(run: Any, kind: str, data: st.DataObject) -> None:
+    operation, arrays, wanted, dtype = data.draw(KINDS[kind])
+    close(run(operation, "numba-dpex", arrays)["y"], wanted, dtype)
+
+
 def test_the_largest_of_whole_numbers() -> None:
     x = np.array([[[-5, -7, -128]]], "int8")
     y = unwritten((1, 1, 3), "int8")
     got = on_host(nn.pool("max", (3,), pads=(1, 1)), {"y": y, "x": x})
+    np.testing.assert_array_equal(got, [[[-5, -5, -7]]])
+
+
+@pytest.mark.sycl
+def test_the_largest_of_whole_numbers_in_numba_dpex(run: Any) -> None:
+    x = np.array([[[-5, -7, -128]]], "int8")
+    got = run(nn.pool("max", (3,), pads=(1, 1)), "numba-dpex", {"y": unwritten((1, 1, 3), "int8"), "x": x})["y"]
     np.testing.assert_array_equal(got, [[[-5, -5, -7]]])
 
 

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What slides over arrays in numba-dpex: pooling, windows side by side, and responses of neighbouring channels.
+
+Neighbouring work-items make neighbouring elements: channels where they come last, else a line of the last spatial axis.
+What a group has in common, the position on all other axes, is reckoned once. Shapes are read at run time.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from syclsched.kernels.common import block_launch
+from syclsched.kernels.nn import dpex
+from syclsched.kernels.nn.geometry import Ints, Window, channels, size, spatial
+from syclsched.kernels.nn.norms_numba import BLOCK
+from syclsched.model.operation import DeviceLimits, Implementation, Launch, Requirements, Signature
+
+
+def extents(array: str, letter: str, ndim: int, *, last: bool) -> str:
+    """Return lines that read an array's channels and spatial extents: ``xc``, ``x0``, ``x1``, ... for a letter x."""
+    text = f"    {letter}c = {array}.shape[{ndim + 1 if last else 1}]\n"
+    return text + "".join(f"    {letter}{a} = {array}.shape[{a + (1 if last else 2)}]\n" for a in range(ndim))
+
+
+def place(letter: str, indices: list[str], channel: str, *, last: bool, batch: str = "image") -> str:
+    """Return where an element lies in memory, of an array whose extents `extents` read."""
+    where = batch if last else f"({batch} * {letter}c + {channel})"
+    for axis, index in enumerate(indices):
+        where = f"({where} * {letter}{axis} + {index})"
+    return f"{where} * {letter}c + {channel}" if last else where
+
+
+def taken(names: list[tuple[str, str]], source: str = "rest") -> str:
+    """Return lines that take a number apart, the last name being the fastest; what is left stays in ``rest``."""
+    text = f"    rest = {source}\n"
+    for name, extent in reversed(names):
+        text += f"    {name} = rest % {extent}\n    rest = rest // {extent}\n"
+    return text
+
+
+def at(window: Window, axis: int, tap: str) -> str:
+    """Return the index along an axis that a window sees at a place of the kernel."""
+    return f"o{axis} * {window.strides[axis]} - {window.begins[axis]} + {tap} * {window.dilations[axis]}"
+
+
+# --- pooling ------------------------------------------------------------------------------------------
+
+
+def _pool_text(
+    ndim: int, dtype: str, *, mode: str, window: Window, kernel: Ints, last_: bool, count_include_pad: bool
+) -> str:
+    axes = range(ndim)
+    line = "yc" if last_ else f"y{ndim - 1}"
+    text = "def pool(item, y, x):\n" + extents("y", "y", ndim, last=last_) + extents("x", "x", ndim, last=last_)
+    text += BLOCK.format(length=line)
+    known = [(f"o{axis}", f"y{axis}") for axis in (axes if last_ else axes[:-1])]
+    text += taken(known if last_ else [("c", "yc"), *known], "row")
+    text += f"    image = rest\n    {'c' if last_ else f'o{ndim - 1}'} = j\n    if j < {line}:\n"
+    lowest = "-inf" if dtype.startswith("float") else _lowest(dtype)
+    text += f"        s = real({lowest if mode == 'max' else '0'})\n"
+    indent = " " * 8
+    for axis in axes:
+        text += f"{indent}for k{axis} in range({kernel[axis]}):\n"
+        text += f"{indent}    i{axis} = {at(window, axis, f'k{axis}')}\n"
+        text += f"{indent}    if i{axis} >= 0 and i{axis} < x{axis}:\n"
+        indent += " " * 8
+    text += f"{indent}v = load(x, {place('x', [f'i{axis}' for axis in axes], 'c', last=last_)})\n"
+    text += f"{indent}s = {'real(v if v > s or v != v else s)' if mode == 'max' else 's + v'}\n"
+    if mode == "average":
+        for axis in axes:
+            low, high = (window.begins[axis], window.ends[axis]) if count_include_pad else (0, 0)
+            text += f"        n = 0\n        for k in range({kernel[axis]}):\n            i = {at(window, axis, 'k')}\n"
+            text += f"            if i >= -{low} and i < x{axis} + {high}:\n                n += 1\n"
+            text += "        s = s / real(n)\n"
+    return text + f"        store(y, {place('y', [f'o{axis}' for axis in axes], 'c', last=last_)}, s)\n"
+
+
+def _lowest(dtype: str) -> str:
+    import numpy as np
+
+    return str(np.iinfo(dtype).min)
+
+
+def _pool_load(signature: Signature, *, kernel: Ints, **attributes: Any) -> Any:
+    dtype = signature.dtypes["y"]
+    return dpex.compiled(_pool_text(len(kernel), dtype, kernel=kernel, **attributes), "pool", dtype)
+
+
+def _pool_launch(signature: Signature, limits: DeviceLimits) -> Launch:
+    y = signature.shapes["y"]
+    return block_launch(limits, size(y[:-1]), y[-1])
+
+
+def pool(
+    *, mode: str, window: Window, kernel: Ints, last_: bool, count_include_pad: bool, dtypes: tuple[str, ...]
+) -> Implementation:
+    """Return pooling of the dtypes given, but for float16."""
+    attributes = {"mode": mode, "window": window, "kernel": kernel, "last_": last_}
+    load = partial(_pool_load, count_include_pad=count_include_pad, **attributes)
+    known = Requirements(
+        packages=dpex.REQUIRES.packages,
+        dtypes=tuple(name for name in dtypes if name != "float16"),
+        refuses=dpex.REQUIRES.refuses,
+    )
+    return Implementation("numba-dpex", "numba-dpex", load, _pool_launch, known, efficiency=0.3)
+
+
+# --- windows side by side -----------------------------------------------------------------------------
+
+
+def _im2col_text(ndim: int, *, window: Window, kernel: Ints, last_: bool) -> str:
+    axes = range(ndim)
+    text = "def im2col(item, y, x):\n" + extents("x", "x", ndim, last=last_)
+    for axis, reach in enumerate(window.reach(kernel)):
+        room = f"x{axis} + {window.begins[axis] + window.ends[axis] - reach}"
+        text += f"    y{axis} = ({room}) // {window.strides[axis]} + 1\n"
+    line = "xc" if last_ else f"y{ndim - 1}"
+    text += BLOCK.format(length=line)
+    places = [(f"k{axis}", str(kernel[axis])) for axis in axes]
+    windows = [(f"o{axis}", f"y{axis}") for axis in axes]
+    text += taken([*windows, *places] if last_ else [("c", "xc"), *places, *windows[:-1]], "row")
+    text += f"    image = rest\n    {'c' if last_ else f'o{ndim - 1}'} = j\n    if j < {line}:\n        v = real(0)\n"
+    text += "".join(f"        i{axis} = {at(window, axis, f'k{axis}')}\n" for axis in axes)
+    there = " and ".join(f"i{axis} >= 0 and i{axis} < x{axis}" for axis in axes)
+    text += f"        if {there}:\n"
+    text += f"            v = load(x, {place('x', [f'i{axis}' for axis in axes], 'c', last=last_)})\n"
+    return text + f"        store(y, row * {line} + j, v)\n"
+
+
+def _im2col_load(signature: Signature, *, kernel: Ints, **attributes: Any) -> Any:
+    return dpex.compiled(_im2col_text(len(kernel), kernel=kernel, **attributes), "im2col", signature.dtypes["y"])
+
+
+def _im2col_launch(signature: Signature, limits: DeviceLimits, *, window: Window, kernel: Ints, last_: bool) -> Launch:
+    x = signature.shapes["x"]
+    line = channels(x, last_) if last_ else window.extents(spatial(x, last_), kernel)[-1]
+    return block_launch(limits, size(signature.shapes["y"]) // line, line)
+
+
+def im2col(*, window: Window, kernel: Ints, last_: bool) -> Implementation:
+    """Return what puts windows side by side."""
+    attributes = {"window": window, "kernel": kernel, "last_": last_}
+    load, launch = partial(_im2col_load, **attributes), partial(_im2col_launch, **attributes)
+    return Implementation("numba-dpex", "numba-dpex", load, launch, dpex.REQUIRES, efficiency=0.3)
+
+
+# --- responses of neighbouring channels ---------------------------------------------------------------
+
+
+def _lrn_text(ndim: int, *, alpha: float, beta: float, bias: float, size: int, last_: bool) -> str:
+    text = "def lrn(item, y, x):\n"
+    text += f"    channels = x.shape[{ndim - 1 if last_ else 1}]\n"
+    text += "    apart = 1\n" if last_ else "    apart = x.size // (x.shape[0] * channels)\n"
+    text += BLOCK.format(length="channels" if last_ else "apart")
+    text += "    n = channels\n" if last_ else "    n = apart\n"
+    text += f"""    if j < n:
+        c = {"j" if last_ else "row % channels"}
+        here = row * n + j
+        s = real(0)
+        for k in range(-{(size - 1) // 2}, {size // 2 + 1}):
+            if c + k >= 0 and c + k < channels:
+                v = load(x, here + k * apart)
+                s = fma(v, v, s)
+        base = real({bias!r}) + real({alpha / size!r}) * s
+"""
+    # Roots are several times as fast as powers, and these are the exponents in use.
+    powers = {0.5: "t", 0.75: "t * math.sqrt(t)", 1.0: "t * t"}
+    text += "        t = real(1) / math.sqrt(base)\n" if beta in powers else ""
+    return text + f"        store(y, here, load(x, here) * {powers.get(beta, f'math.pow(base, real({-beta!r}))')})\n"
+
+
+def _lrn_load(signature: Signature, **attributes: Any) -> Any:
+    text = _lrn_text(len(signature.shapes["x"]), **attributes)
+    return dpex.compiled(text, "lrn", signature.dtypes["y"])
+
+
+def _lrn_launch(signature: Signature, limits: DeviceLimits, *, last_: bool) -> Launch:
+    x = signature.shapes["x"]
+    line = x[-1] if last_ else size(x[2:])
+    return block_launch(limits, size(x) // line, line)
+
+
+def lrn(*, alpha: float, beta: float, bias: float, size: int, last_: bool) -> Implementation:
+    """Return local response normalisation."""
+    load = partial(_lrn_load, alpha=alpha, beta=beta, bias=bias, size=size, last_=last_)
+    launch = partial(_lrn_launch, last_=last_)
+    return Implementation("numba-dpex", "numba-dpex", load, launch, dpex.REQUIRES, efficiency=0.3)
