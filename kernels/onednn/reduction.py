@@ -20,7 +20,7 @@ def reduce(*, mode: str, axes: Shape) -> Implementation:
 def _reduce(signature: Signature, *, mode: str, axes: Shape) -> Described:
     shape, dtype = signature.shapes["x"], signature.dtypes["x"]
     if mode not in names.REDUCTION:
-        raise refuse(f"there is no {mode}")
+        raise refuse(f"there is no {mode}" if mode not in ("max", "min") else f"its {mode} passes over NaN")
     if all(shape[axis] == 1 for axis in axes):
         raise refuse("nothing is reduced")
     folded: list[tuple[int, bool]] = []

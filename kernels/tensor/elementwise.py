@@ -100,7 +100,7 @@ def _check(
 def _work(signature: Signature, *, operators: int, names: tuple[str, ...]) -> Work:
     count = elements(signature)
     moved = count * ITEM_BYTES[signature.dtypes["y"]] + sum(array_bytes(signature, name) for name in names)
-    return Work(float(operators * count), float(moved), signature.dtypes["y"], float(count))
+    return Work(float(operators * count), float(moved), signature.dtypes["y"], float(max(count, 1)))
 
 
 def _host(*, expression: Expression, names: tuple[str, ...], y: Any, **inputs: Any) -> None:

@@ -113,7 +113,7 @@ def moving_work(signature: Signature, *, read_as: str = "y") -> Work:
     dtype = signature.dtypes["y"]
     indices = array_bytes(signature, "indices") if "indices" in signature.shapes else 0
     moved = array_bytes(signature, "y") + array_bytes(signature, read_as) + indices
-    return Work(0.0, float(moved), dtype, float(elements(signature)))
+    return Work(0.0, float(moved), dtype, float(max(elements(signature), 1)))
 
 
 def expect(signature: Signature, shape: Shape, what: str) -> str | None:

@@ -110,7 +110,9 @@ def _check(signature: Signature, *, mode: str) -> str | None:
 
 def _work(signature: Signature) -> Work:
     moved = array_bytes(signature, "x") + array_bytes(signature, "y")
-    return Work(float(elements(signature, "x")), float(moved), signature.dtypes["y"], float(elements(signature)))
+    return Work(
+        float(elements(signature, "x")), float(moved), signature.dtypes["y"], float(max(elements(signature), 1))
+    )
 
 
 def _launch(signature: Signature, limits: DeviceLimits) -> Launch:

@@ -131,7 +131,9 @@ def _nd_check(signature: Signature, *, reduction: str) -> str | None:
 
 def _work(signature: Signature) -> Work:
     moved = 2 * array_bytes(signature, "x") + 2 * array_bytes(signature, "updates") + array_bytes(signature, "indices")
-    return Work(float(elements(signature, "updates")), float(moved), signature.dtypes["y"], float(elements(signature)))
+    return Work(
+        float(elements(signature, "updates")), float(moved), signature.dtypes["y"], float(max(elements(signature), 1))
+    )
 
 
 # --- the host -----------------------------------------------------------------------------------------

@@ -103,6 +103,8 @@ class Submitter:
         self._events = EventTable(self.loop)
         #: In order; without a command what is to be submitted from Python.
         self._gathered: list[tuple[Order, Command | None]] = []
+        # What a library's call points to is needed until its work has ended. By slot.
+        self._under_way: dict[int, Command] = {}
         self._lenders: dict[str, Lender] = {}
         self._lanes: dict[int, DeviceLane] = {}
         for index, queue in queues.items():
@@ -119,6 +121,8 @@ class Submitter:
         """Take an order, to be submitted with the next `flush` at the latest; return those that were refused."""
         command = self._command(order)
         self._gathered.append((order, command))
+        if command is not None:
+            self._under_way[order.slot] = command
         return [] if command is not None else self.flush()
 
     def submit(self, order: Order) -> list[tuple[Order, Exception]]:
@@ -240,6 +244,7 @@ class Submitter:
     def forget(self, slot: int) -> None:
         """Let a slot be used again; what it stood for has completed."""
         self._events.forget(slot)
+        self._under_way.pop(slot, None)
 
     # --- the end ----------------------------------------------------------------------------------
 

@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import threading
 import time
+import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +25,7 @@ from syclsched.execution.live.lookahead import Lookahead
 from syclsched.execution.resources import unfinished
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
-from syclsched.model.operation import Implementation, Operation, Parameter, Work
+from syclsched.model.operation import Implementation, NativeCall, Operation, Parameter, Work
 from syclsched.model.platform import Platform
 from syclsched.planning import verify
 from syclsched.testing import faults
@@ -307,3 +310,34 @@ def test_what_was_handed_on_behind_a_refusal_keeps_its_order(count: int) -> None
                 run.wait(60)
             assert len(seen.injected) == count
             np.testing.assert_array_equal(run.result("y"), expected)
+
+
+class Kept:
+    """What a library's call points to."""
+
+
+@pytest.mark.parametrize("policy", ["eager", "hybrid"])
+def test_what_calls_of_libraries_point_to_stays_until_they_have_run(live: tuple[Platform, Any], policy: str) -> None:
+    @ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * 6)
+    def function(*_: int) -> int:
+        return 0
+
+    kept: list[weakref.ref[Kept]] = []
+
+    class Called:
+        def native(self, queue: Any, arguments: Any) -> NativeCall:
+            token = Kept()
+            kept.append(weakref.ref(token))
+            return NativeCall(ctypes.cast(function, ctypes.c_void_p).value or 0, (), token)
+
+        def __call__(self, queue: Any, arguments: Any, depends: list[Any]) -> Any:
+            raise AssertionError("Python is not to be asked")
+
+    library = replace(ASSIGN, implementations=(Implementation("library", "library", lambda _: Called()),))
+    graph = TaskGraph("calls")
+    x = graph.array("x", (10,), DTYPE)
+    for number in range(20):
+        graph.kernel(library, x=x, y=graph.array(f"y{number}", (10,), DTYPE), name=f"t{number}")
+    with start(graph, live[1], policy, {"x": np.arange(10)}) as run:
+        run.wait()
+        assert len(kept) == 20 and all(each() is not None for each in kept)

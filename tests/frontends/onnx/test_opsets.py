@@ -53,6 +53,12 @@ FORMS: list[tuple[str, dict[str, Any], tuple[int, ...], dict[str, Any]]] = [
         (10, 11, 13),
         {"s": np.array([-1, 3]), "e": np.array([-100, 0]), "a": np.array([2, 3]), "t": np.array([-2, -1])},
     ),
+    (
+        "Slice",
+        {},
+        (10, 13),
+        {"s": np.array([-50, 90]), "e": np.array([-100, -90]), "a": np.array([2, 3]), "t": np.array([-1, -2])},
+    ),
     ("Squeeze", {}, (7, 11, 13), {}),
     ("Unsqueeze", {"axes": [0, 3]}, (7, 11), {}),
     ("Unsqueeze", {}, (13,), {"axes": np.array([-1, 1])}),

@@ -171,7 +171,7 @@ def test_axes_that_stay_together_are_one() -> None:
     assert merged((4, 5), (0, 1)) == ((20,), (0,))
 
 
-@pytest.mark.parametrize("mode", ["sum", "mean", "max", "min"])
+@pytest.mark.parametrize("mode", ["sum", "mean"])
 @pytest.mark.parametrize("axes", [(2,), (1, 2), (0, 1, 2)])
 def test_reductions(onednn: Any, mode: str, axes: tuple[int, ...]) -> None:
     x = numbers(3, 4, 17)
@@ -182,6 +182,12 @@ def test_reductions(onednn: Any, mode: str, axes: tuple[int, ...]) -> None:
 
 def test_reductions_it_does_not_have_are_refused(onednn: Any) -> None:
     x = numbers(3, 4, 17)
-    for mode, axes, why in (("prod", (2,), "no prod"), ("sum", (0,), "last axes"), ("sum", (0, 2), "last axes")):
+    cases = (
+        ("prod", (2,), "no prod"),
+        ("max", (2,), "passes over NaN"),
+        ("sum", (0,), "last axes"),
+        ("sum", (0, 2), "last axes"),
+    )
+    for mode, axes, why in cases:
         y = unwritten(x.sum(axis=axes).shape, "float32")
         assert why in str(onednn.refused(reduce(mode, axes), {"y": y, "x": x}))

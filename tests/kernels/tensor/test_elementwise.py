@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from trying_tensors import Try, on_host, signature_of
 
+from syclsched.costs.roofline import checked_work
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import ALL_DTYPES
 from syclsched.kernels.tensor.elementwise import elementwise
@@ -207,6 +208,11 @@ def test_what_does_not_fit_is_refused() -> None:
         elementwise(("plus", 0, 1), 2)
     with pytest.raises(ArgumentError, match="no input 2"):
         elementwise(("add", 0, 2), 2)
+
+
+def test_nothing_made_of_something_is_work_all_the_same() -> None:
+    arrays = {"y": np.zeros((0, 4)), "x0": np.zeros((0, 4)), "x1": np.zeros(4)}
+    assert checked_work(elementwise(("add", 0, 1), 2), signature_of(arrays), "here").flops == 0
 
 
 def test_names_tell_expressions_apart_and_stay_short() -> None:

@@ -36,6 +36,8 @@ def slice_of(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Seque
         at = b.axis(axis, len(shape))
         if step == 0:
             raise b.wrong("a step is 0")
+        if step < 0 and shape[at]:
+            start = max(start, -shape[at])  # unlike in Python, a start before the first element is the first
         places = range(*slice(start, end, step).indices(shape[at]))
         # Python's rule for ends below -n and backwards steps is ONNX's: clamped to just before the first element.
         firsts[at], extents[at], strides[at] = (places[0], len(places), step) if places else (0, 0, 1)
