@@ -7,12 +7,13 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
+from syclsched.kernels.tensor.blocks import block_launch, block_vectors, write_blocks
 from syclsched.kernels.tensor.lines import walk_launch, write_walk
 from syclsched.kernels.tensor.making import array_bytes, axis_error, elements, expect, make, read, written
 from syclsched.kernels.tensor.reduce import reduced_shape
 from syclsched.kernels.tensor.reduction_kernels import reduction_plan
 from syclsched.kernels.tensor.source import kernels
-from syclsched.kernels.tensor.writer import Writer, working
+from syclsched.kernels.tensor.writer import LANES, STEP_VECTORS, Writer, working
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split, Work
 
 
@@ -54,7 +55,8 @@ def arg(mode: str, axis: int, keepdims: bool = False, last: bool = False) -> Ope
         kernels=kernels(
             parameters,
             partial(_write, mode=mode, axis=axis, last=last),
-            partial(_launch, axis=axis),
+            partial(_launch, axis=axis, most=STEP_VECTORS["opencl-c"]),
+            numba_launch=partial(_launch, axis=axis, most=STEP_VECTORS["numba-dpex"]),
         ),
     )
 
@@ -86,19 +88,26 @@ def _write(w: Writer, *, mode: str, axis: int, last: bool) -> None:
     plan = reduction_plan(w.signature.shapes["x"], (axis,))
     extent, stride = plan.reduced[0]
     t = working(w.signature.dtypes["x"])
-    symbol = (">" if mode == "max" else "<") + ("=" if last else "")
+
+    def better_of(x: str, best: str) -> str:
+        better = f"({x} {'>' if mode == 'max' else '<'}{'=' if last else ''} {best})"
+        if not t.startswith("float"):
+            return better
+        # A NaN is better than all others; of several, the first or last counts.
+        isnan = f"({x} != {x})"
+        return w.either(better, isnan if last else w.both(isnan, f"({best} == {best})"))
+
+    vectors = _block_vectors(w.signature, axis, w.step_vectors)
+    if vectors:
+        write_blocks(w, plan.kept, vectors, partial(_write_block, w, t, (extent, stride), vectors, better_of))
+        return
 
     def body(at: str, others: list[str]) -> None:
         best = w.variable(t, w.load("x", others[0]))
         place = w.variable(None, "0")
         with w.loop("1", str(extent)) as k:
             x = w.value(t, w.load("x", f"{others[0]} + {k} * {stride}"))
-            better = f"({x} {symbol} {best})"
-            if t.startswith("float"):
-                # A NaN is better than all others; of several, the first or last counts.
-                isnan = f"({x} != {x})"
-                better = w.either(better, isnan if last else w.both(isnan, f"({best} == {best})"))
-            with w.when(better):
+            with w.when(better_of(x, best)):
                 w.assign(best, t, x)
                 w.assign(place, None, k)
         w.store("y", at, place)
@@ -106,5 +115,44 @@ def _write(w: Writer, *, mode: str, axis: int, last: bool) -> None:
     write_walk(w, plan.kept, body)
 
 
-def _launch(signature: Signature, limits: DeviceLimits, *, axis: int) -> Launch:
-    return walk_launch(reduction_plan(signature.shapes["x"], (axis,)).kept, limits)
+#: Dtypes whose comparisons are as wide as places in a row are kept, and those.
+_PLACES = {
+    "float32": "int32",
+    "int32": "int32",
+    "uint32": "int32",
+    "float64": "int64",
+    "int64": "int64",
+    "uint64": "int64",
+}
+
+
+def _block_vectors(signature: Signature, axis: int, most: int) -> int:
+    plan = reduction_plan(signature.shapes["x"], (axis,))
+    if signature.dtypes["x"] not in _PLACES or plan.by_rows or not LANES <= plan.reduced[0][0] < 1 << 31:
+        return 0
+    return block_vectors(plan.kept, most)
+
+
+def _write_block(w: Writer, t: str, along: tuple[int, int], vectors: int, better_of: Any, at: str, first: str) -> None:
+    extent, stride = along
+    kind = _PLACES[t]
+    best = w.wide(t, w.constant(0, t), vectors)
+    places = w.wide(kind, w.constant(0, kind), vectors)
+    w.over_wide(vectors, lambda pick, lane: w.assign(pick(best), t, w.load_wide("x", f"{first} + {lane}")))
+    with w.loop("1", str(extent)) as k:
+
+        def compare(pick: Any, lane: str) -> None:
+            x = w.value(t, w.load_wide("x", f"{first} + {k} * {stride} + {lane}"))
+            here = w.value(kind, w.cast(kind, k, "int64"))
+            better = better_of(x, pick(best))
+            w.assign(pick(places), kind, w.select(better, here, pick(places)))
+            w.assign(pick(best), t, w.select(better, x, pick(best)))
+
+        w.over_wide(vectors, compare)
+    w.over_wide(vectors, lambda pick, lane: w.store_wide("y", f"{at} + {lane}", pick(places), kind))
+
+
+def _launch(signature: Signature, limits: DeviceLimits, *, axis: int, most: int) -> Launch:
+    kept = reduction_plan(signature.shapes["x"], (axis,)).kept
+    vectors = _block_vectors(signature, axis, most)
+    return block_launch(kept, vectors, limits) if vectors else walk_launch(kept, limits)

@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from syclsched.kernels.common import NUMBA_DTYPES
-from syclsched.kernels.tensor.writer import BLOCK_VECTORS, LANES, UNSIGNED, Writer
+from syclsched.kernels.tensor.writer import BLOCK_VECTORS, LANES, STEP_VECTORS, UNSIGNED, Writer
 from syclsched.model.operation import Parameter, Signature
 
 
@@ -23,7 +23,8 @@ class _NumbaWriter(Writer):
     """Writes Python as numba-dpex compiles it; dtypes are called as functions, ``float32(x)``."""
 
     item, plane_row, plane_column = "item.get_global_id(0)", "item.get_global_id(1)", "item.get_global_id(0)"
-    row_vectors, block_vectors = 1, BLOCK_VECTORS["numba-dpex"]  # more take seconds to compile, and are no faster
+    block_vectors, step_vectors = BLOCK_VECTORS["numba-dpex"], STEP_VECTORS["numba-dpex"]
+    row_vectors = 1  # more take seconds to compile, and are no faster
     group, groups = "item.get_group().get_group_id(0)", "item.get_group().get_group_range(0)"
     local, width = "item.get_local_id(0)", "item.get_local_range(0)"
 

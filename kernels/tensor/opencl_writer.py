@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from syclsched.kernels.common import C_TYPES
-from syclsched.kernels.tensor.writer import BLOCK_VECTORS, LANES, UNSIGNED, Writer, working
+from syclsched.kernels.tensor.writer import BLOCK_VECTORS, LANES, STEP_VECTORS, UNSIGNED, Writer, working
 from syclsched.model.operation import OpenCLSource, Parameter, Signature
 
 
@@ -27,7 +27,7 @@ class _OpenCLWriter(Writer):
     """
 
     item, plane_row, plane_column = "get_global_id(0)", "get_global_id(1)", "get_global_id(0)"
-    row_vectors, block_vectors = 4, BLOCK_VECTORS["opencl-c"]
+    row_vectors, block_vectors, step_vectors = 4, BLOCK_VECTORS["opencl-c"], STEP_VECTORS["opencl-c"]
     group, groups, local, width = "get_group_id(0)", "get_num_groups(0)", "get_local_id(0)", "get_local_size(0)"
 
     def __init__(self, signature: Signature, parameters: tuple[Parameter, ...]) -> None:

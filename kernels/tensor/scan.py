@@ -6,11 +6,12 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import Any
 
+from syclsched.kernels.tensor.blocks import block_launch, block_vectors, write_blocks
 from syclsched.kernels.tensor.lines import walk_launch, write_walk
 from syclsched.kernels.tensor.making import array_bytes, axis_error, elements, expect, make, read, written
 from syclsched.kernels.tensor.reduction_kernels import reduction_plan
 from syclsched.kernels.tensor.source import kernels
-from syclsched.kernels.tensor.writer import Writer, working
+from syclsched.kernels.tensor.writer import STEP_VECTORS, Writer, working
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split, Work
 
 
@@ -43,7 +44,8 @@ def scan_sum(axis: int, exclusive: bool = False, reverse: bool = False) -> Opera
         kernels=kernels(
             parameters,
             partial(_write, axis=axis, exclusive=exclusive, reverse=reverse),
-            partial(_launch, axis=axis),
+            partial(_launch, axis=axis, most=STEP_VECTORS["opencl-c"]),
+            numba_launch=partial(_launch, axis=axis, most=STEP_VECTORS["numba-dpex"]),
         ),
     )
 
@@ -78,6 +80,10 @@ def _write(w: Writer, *, axis: int, exclusive: bool, reverse: bool) -> None:
     plan = reduction_plan(w.signature.shapes["x"], (axis,))
     extent, stride = plan.reduced[0]
     t = working(w.signature.dtypes["x"])
+    vectors = block_vectors(plan.kept, w.step_vectors)
+    if vectors:
+        write_blocks(w, plan.kept, vectors, partial(_write_block, w, t, (extent, stride), vectors, exclusive, reverse))
+        return
 
     def body(_: str, others: list[str]) -> None:
         total = w.variable(t, w.constant(0, t))
@@ -94,5 +100,27 @@ def _write(w: Writer, *, axis: int, exclusive: bool, reverse: bool) -> None:
     write_walk(w, plan.kept, body)
 
 
-def _launch(signature: Signature, limits: DeviceLimits, *, axis: int) -> Launch:
-    return walk_launch(reduction_plan(signature.shapes["x"], (axis,)).kept, limits)
+def _write_block(
+    w: Writer, t: str, along: tuple[int, int], vectors: int, exclusive: bool, reverse: bool, _: str, first: str
+) -> None:
+    extent, stride = along
+    totals = w.wide(t, w.constant(0, t), vectors)
+    with w.loop("0", str(extent)) as k:
+        row = w.index(f"{first} + {f'({extent - 1} - {k})' if reverse else k} * {stride}")
+
+        def add(pick: Any, lane: str) -> None:
+            total, place = pick(totals), f"{row} + {lane}"
+            x = w.value(t, w.load_wide("x", place))
+            if exclusive:
+                w.store_wide("y", place, total, t)
+            w.assign(total, t, f"{total} + {x}")
+            if not exclusive:
+                w.store_wide("y", place, total, t)
+
+        w.over_wide(vectors, add)
+
+
+def _launch(signature: Signature, limits: DeviceLimits, *, axis: int, most: int) -> Launch:
+    kept = reduction_plan(signature.shapes["x"], (axis,)).kept
+    vectors = block_vectors(kept, most)
+    return block_launch(kept, vectors, limits) if vectors else walk_launch(kept, limits)

@@ -20,6 +20,8 @@ from syclsched.model.operation import Parameter, Signature
 LANES = VECTOR_ITEMS
 #: How many times as many neighbouring columns a work-item should have beside each other, at most, in each language.
 BLOCK_VECTORS = {"opencl-c": 16, "numba-dpex": 4}
+#: The same where something is stored or chosen in each row, of which numba-dpex makes no vectors.
+STEP_VECTORS = {"opencl-c": 16, "numba-dpex": 0}
 
 UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 
@@ -42,8 +44,9 @@ class Writer(ABC):
     plane_column: str
     #: Vectors of `LANES` partial results of a row that are changed in turn, so that none waits for an addition to end.
     row_vectors: int
-    #: The language's of `BLOCK_VECTORS`.
+    #: The language's of `BLOCK_VECTORS` and `STEP_VECTORS`.
     block_vectors: int
+    step_vectors: int
     #: In a line: the work-group, how many there are, the work-item in its group, how many of them there are.
     group: str
     groups: str

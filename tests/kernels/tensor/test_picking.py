@@ -141,6 +141,27 @@ def test_scan(on_device: Try, exclusive: bool, reverse: bool, language: str) -> 
 
 
 @pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "uint32"])
+def test_columns_in_blocks(on_device: Try, device_queue: Any, dtype: str, language: str) -> None:
+    if device_queue.sycl_device.device_type.name != "cpu" and dtype != "float32":
+        return  # the same compiler as the CPU device's
+    # Blocks that end with the line, and that do not: the last overlaps the one before it.
+    for shape, axis in (((17, 2048), 0), ((4, 20, 3, 133), 1)):
+        x = RANDOM.integers(0, 30, shape).astype(dtype)
+        if dtype.startswith("float"):
+            x[..., 3:9:2] = np.nan
+            x[0, ..., 7] = 1
+        for reverse in (False, True):
+            operation = scan_sum(axis, exclusive=reverse, reverse=reverse)
+            arrays = {"y": np.zeros_like(x), "x": x}
+            check(on_device, operation, language, on_host(operation, **arrays), **arrays)
+            operation = arg("min" if reverse else "max", axis, last=reverse)
+            arrays = {"y": np.zeros((*shape[:axis], *shape[axis + 1 :]), "int64"), "x": x}
+            check(on_device, operation, language, on_host(operation, **arrays), **arrays)
+
+
+@pytest.mark.sycl
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     shape=st.sampled_from([(5001,), (2, 2048), (2049, 2), (1, 3000, 1), (3,), (2, 0), (300_000,)]),
