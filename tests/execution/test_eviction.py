@@ -41,7 +41,8 @@ def test_results_do_not_depend_on_how_much_memory_there_is(
 ) -> None:
     platform, devices = live_on(sub_devices)
     most = max(sum(graph.arrays[a.array].nbytes for a in t.accesses) for t in graph.tasks)
-    plan = data.draw(plans(graph, limited(platform, max(most, 1))))
+    held = sum(constant.nbytes for constant in graph.constants)
+    plan = data.draw(plans(graph, limited(platform, max(most, 1) + held)))
     inputs = {name: np.arange(graph.arrays[name].shape[0], dtype=DTYPE) for name in graph.inputs()}
     expected = sequential(graph, inputs)
     written = {a.array for t in graph.tasks for a in t.accesses if a.mode.writes}

@@ -58,7 +58,8 @@ def test_results_do_not_depend_on_how_much_memory_there_is(data: st.DataObject) 
     graph = data.draw(graphs(ranges=True))
     arrays = graph.arrays
     most = max(sum({a.array: arrays[a.array].nbytes for a in t.accesses}.values()) for t in graph.tasks)
-    spaces = tuple(s if s.name == HOST else replace(s, capacity_bytes=max(most, 1)) for s in platform.spaces)
+    room = max(most, 1) + sum(constant.nbytes for constant in graph.constants)
+    spaces = tuple(s if s.name == HOST else replace(s, capacity_bytes=room) for s in platform.spaces)
     check(data.draw(plans(graph, replace(platform, spaces=spaces))), graph, devices)
 
 
