@@ -111,7 +111,7 @@ class SubmissionLoop:
         self._native_queues: dict[int, int] = {}
         self._native_kernels: dict[int, int] = {}
         self._adopted: list[int] = []
-        self._own_kernels = self._has_adopted = self._timed = False
+        self._own_kernels = self._has_adopted = self._timed = self._parted = False
         self._own: WeakValueDictionary[Hashable, _OwnKernel] = WeakValueDictionary()
         #: Of slots that have no events of their own: the slot whose event stands for theirs, too.
         self._stands_for: dict[int, int] = {}
@@ -271,23 +271,28 @@ class SubmissionLoop:
                 apart.queue, apart.calls = queue.addressof_ref(), 1
                 apart.scratch_to, apart.scratch_from = whole.scratch_to, whole.scratch_from
                 whole.apart = ctypes.addressof(apart)
-        self.time_calls(self._timed)
+                self._parted = True
+        self._time_calls()
 
     def time_calls(self, timed: bool) -> None:
         """Have it noted from now on when calls end whose work is done elsewhere, or not: each is then waited for.
 
         Not where several devices or lanes compute: while one is waited for, nothing would be submitted to the others.
         """
-        self._timed = timed
+        if timed != self._timed:
+            self._timed = timed
+            self._time_calls()
+
+    def _time_calls(self) -> None:
         parted = sum(1 for lane in self._lanes if lane.apart and lane.calls)
         alone = len({queue.sycl_device for queue in self._queues.values()}) == 1 and parted == 1
         for lane in self._lanes:
-            lane.timed = timed and alone
+            lane.timed = self._timed and alone
 
     @property
     def blocks(self) -> bool:
         """Whether to submit is to wait in between, because libraries' work is done elsewhere than the rest."""
-        return any(lane.apart for lane in self._lanes)
+        return self._parted
 
     def sequence(
         self, slot: int, lane: int, waits: Sequence[int], steps: Sequence[KernelSubmission | NativeCall]

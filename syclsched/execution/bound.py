@@ -363,9 +363,13 @@ class Runner:
             The caller's own.
         """
         names = self._prepared.results if results is None else tuple(results)
-        with self._lock, self.run(inputs) as run:
-            run.wait()
-            return {name: run.result(name) for name in names}
+        with self._lock:
+            run = self.run(inputs)
+            try:
+                run.wait()
+                return {name: run.result(name) for name in names}
+            finally:
+                run.close()
 
     def close(self, timeout: float | None = None) -> None:
         """Wait for the last run, and give the memory back; close the devices if they are the runner's own.

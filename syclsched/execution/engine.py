@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -14,6 +13,7 @@ from syclsched.execution.failures import Failures
 from syclsched.execution.program import Program
 from syclsched.execution.records import Counts, Record
 from syclsched.execution.stuck import Position
+from syclsched.execution.waiting import Waitable
 from syclsched.execution.work import Work
 
 
@@ -43,7 +43,7 @@ class Engine(Protocol):
         """What failed so far."""
 
     @property
-    def finished(self) -> threading.Event:
+    def finished(self) -> Waitable:
         """Set when the run has ended, well or not."""
 
     @property

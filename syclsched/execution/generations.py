@@ -189,6 +189,7 @@ class Generation:
         self._current: Replay | None = None
         self._worker = worker
         self._given: dict[str, NumpyArray] = {}
+        self._given_at: dict[str, int] = {}
         self._buffers = prepared.new_buffers(live)
         self.loop = SubmissionLoop(library, lanes, program.slots, device_names(plan))
         self.loop.go_native(own_kernels=True)
@@ -276,7 +277,9 @@ class Generation:
             If it was given up, or that takes longer than the end of a run may; says what it is at.
         """
         current = self._current
-        if current is None or (not current.given_up and wait_flag(current.finished, GRACE_S)):
+        if current is None or current.finished.is_set():
+            return
+        if not current.given_up and wait_flag(current.finished, GRACE_S):
             return
         if not current.finished.is_set():
             raise ExecutionError(
@@ -305,11 +308,11 @@ class Generation:
         Those that are written in the host's memory are copied to a place of their own.
         """
         written = self._prepared.program.written_inputs
+        at = {name: values[name].ctypes.data for name in self._prepared.inputs}
         moved = {
             name
             for name in self._prepared.inputs
-            if name not in self._given
-            or (name not in written and self._given[name].ctypes.data != values[name].ctypes.data)
+            if name not in self._given or (name not in written and self._given_at[name] != at[name])
         }
         for name in self._prepared.inputs:
             if name in moved:
@@ -323,7 +326,7 @@ class Generation:
                     self._list.replace(command)
                     if self._performance is not None:
                         self._performance.replaced(command)
-        self._given = {name: values[name] for name in self._prepared.inputs}
+        self._given, self._given_at = {name: values[name] for name in self._prepared.inputs}, at
 
     def _join_key(self, node: Node) -> tuple[Hashable, int] | None:
         executable, work = self._executables.get(node.id), self._prepared.work.get(node.id)

@@ -70,8 +70,9 @@ def gather_inputs(
             )
         given[name] = value
     needed = needed_inputs(plan) if needed is None else needed
-    missing = _as_declared(graph, [name for name in needed if name not in given])
-    if missing:
+    absent = [name for name in needed if name not in given]
+    if absent:
+        missing = _as_declared(graph, absent)
         raise ArgumentError(
             f"no value is given for {', '.join(missing[:5])}",
             where=f"graph {graph.name!r}",
@@ -114,7 +115,7 @@ def to_numpy(data: Any) -> NumpyArray:
     Returns
     -------
     numpy.ndarray
-        In host memory.
+        In host memory, in the byte order of the machine.
     """
     if hasattr(data, "__sycl_usm_array_interface__"):
         from dpctl import tensor
@@ -122,4 +123,6 @@ def to_numpy(data: Any) -> NumpyArray:
         data = tensor.asnumpy(data.get_array() if hasattr(data, "get_array") else data)
     # ascontiguousarray makes 0-d arrays 1-d.
     array = np.asarray(data)
+    if not array.dtype.isnative:  # no device reads it
+        array = array.astype(array.dtype.newbyteorder("="))
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)

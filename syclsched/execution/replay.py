@@ -24,6 +24,7 @@ from syclsched.execution.program import Buffer, Program
 from syclsched.execution.records import Counts, Outcome, Record, Times
 from syclsched.execution.statuses import statuses_behind
 from syclsched.execution.stuck import Followed
+from syclsched.execution.waiting import Flag
 from syclsched.execution.work import Work
 from syclsched.execution.worker import Worker
 
@@ -102,7 +103,7 @@ class Replay(Followed):
         self.buffers = BorrowedBuffers(buffers)
         self.counts = Counts()
         self.failures = Failures(program.tasks)
-        self.finished = threading.Event()
+        self.finished = Flag()
         self.error: SyclschedError | None = None
         self.cancelled = False
         self.recording = record
@@ -122,7 +123,7 @@ class Replay(Followed):
         self._lock = threading.RLock()
         self._submitting = self._ended = False
         self._over = False
-        self._submitted_all = threading.Event()
+        self._submitted_all = Flag()
         self._through = self._all = False
         self._done: frozenset[int] = frozenset()
         self._batches: list[Batch] = []

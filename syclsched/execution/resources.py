@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from syclsched.errors import ExecutionError
 from syclsched.execution import patience
 from syclsched.execution.engine import Engine
-from syclsched.execution.waiting import SLICE_S, wait_flag
+from syclsched.execution.waiting import SLICE_S, Flag, wait_flag
 from syclsched.oneapi.forked import exit_without_destructors
 
 _LOGGER = logging.getLogger("syclsched")
@@ -54,7 +54,7 @@ class Resources:
     def __init__(self, engine: Engine, live: Any, *, owns_devices: bool) -> None:
         self.engine = engine
         #: Set when the run has ended, well or not, or was given up.
-        self.finished = threading.Event()
+        self.finished = Flag()
         #: Why the run was given up, if it was.
         self.hung: ExecutionError | None = None
         #: What looks after it.
@@ -102,6 +102,8 @@ class Resources:
         limit_s : float, optional
             Seconds; if not given only a run is given up in which nothing has begun or ended for `patience.HANG_S`.
         """
+        if self.finished.is_set():
+            return
         waits = Waits(self, limit_s)
         while not self.finished.wait(waits.tick_s):
             waits.look()

@@ -8,7 +8,7 @@ import contextlib
 import time
 import weakref
 from collections.abc import Callable, Generator, Mapping
-from functools import partial
+from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -337,8 +337,9 @@ class Run:
         check_not_forked(self._where)
         if self._closed:
             return
-        self._dispatcher.cancel()
-        self._resources.wait_or_give_up()
+        if self._resources.hung is not None or not self._resources.finished.is_set():
+            self._dispatcher.cancel()
+            self._resources.wait_or_give_up()
         self._release()
 
     def __enter__(self) -> Run:
@@ -366,9 +367,7 @@ class Run:
             return
         self._dispatcher.counts.host_waits += 1
         if not wait_flag(finished, timeout):
-            raise WaitTimeoutError(
-                f"not done after {timeout} s: {self._what_is_left()}", where=f"plan {self.plan.name!r}"
-            )
+            raise WaitTimeoutError(f"not done after {timeout} s: {self._what_is_left()}", where=self._where)
 
     def _wait_instruction(self, engine: Engine, number: int, array: str, timeout: float | None) -> None:
         """Wait until an instruction has completed, without holding up the dispatcher or any lane."""
@@ -493,7 +492,7 @@ class Run:
 
         return dpnp.asarray(array)
 
-    @property
+    @cached_property
     def _where(self) -> str:
         return f"plan {self.plan.name!r}"
 

@@ -137,7 +137,7 @@ class Prepared:
         """Of the tasks that have one, by instruction number."""
         return {n: piece.task.deadline_s for n, piece in self.work.items() if piece.task.deadline_s is not None}
 
-    @property
+    @cached_property
     def joined(self) -> dict[str, tuple[str, ...]]:
         """Arrays of the original graph that are held in parts, with those in order."""
         declared = self.graph.arrays

@@ -168,8 +168,16 @@ class CompiledModel:
             If the run fails.
         """
         values = self._values(inputs, named)
-        with self._using(values) as bound:
-            return bound.specialised.results(bound.runner(bound.specialised.given(values), bound.specialised.fetched))
+        slot = None if self._closed else self._kept.take_ready(self._key(values))
+        if slot is None:
+            with self._using(values) as bound:
+                return _run(bound, values)
+        try:
+            assert slot.bound is not None
+            self._last = slot.bound
+            return _run(slot.bound, values)
+        finally:
+            self._kept.give(slot)
 
     def start(self, *inputs: Any, **named: Any) -> Run:
         """Start a run and return at once.
@@ -383,6 +391,11 @@ class CompiledModel:
             self.load()
         assert self._last is not None
         return self._last
+
+
+def _run(bound: Bound, values: Mapping[str, Any]) -> dict[str, Array]:
+    specialised = bound.specialised
+    return specialised.results(bound.runner(specialised.given(values), specialised.fetched))
 
 
 def _value(name: str, value: Any, dtype: np.dtype[Any]) -> Any:

@@ -47,10 +47,32 @@ class Kept:
 
     def __init__(self, count: int) -> None:
         self._count = count
-        self._slots: OrderedDict[Hashable, _Slot] = OrderedDict()
+        self._slots: OrderedDict[Hashable, Slot] = OrderedDict()
         self._lock = threading.Lock()
         self._free = threading.Condition(self._lock)
         self._used = 0
+
+    def take_ready(self, key: Hashable) -> Slot | None:
+        """Return where that is which belongs to a key, if it is ready; to be given back with `give`.
+
+        As `using`, in a third of the time: for calls that take a fraction of a millisecond.
+        """
+        with self._lock:
+            slot = self._slots.get(key)
+            if slot is None or slot.bound is None:
+                return None
+            self._slots.move_to_end(key)
+            slot.users += 1
+            self._used += 1
+        return slot
+
+    def give(self, slot: Slot) -> None:
+        """Use no more what `take_ready` returned."""
+        with self._free:
+            slot.users -= 1
+            self._used -= 1
+            if self._used == 0:
+                self._free.notify_all()
 
     @contextmanager
     def using(self, key: Hashable, make: Callable[[], Bound]) -> Iterator[Bound]:
@@ -68,7 +90,7 @@ class Kept:
                 self._forget(key, slot)
             raise
         finally:
-            self._give(slot)
+            self.give(slot)
 
     def all(self) -> tuple[Bound, ...]:
         """Return all there is, the last used last."""
@@ -84,11 +106,11 @@ class Kept:
         for slot in slots:
             slot.close()
 
-    def _take(self, key: Hashable) -> tuple[_Slot, list[_Slot]]:
+    def _take(self, key: Hashable) -> tuple[Slot, list[Slot]]:
         with self._lock:
             slot = self._slots.get(key)
             if slot is None:
-                slot = self._slots[key] = _Slot()
+                slot = self._slots[key] = Slot()
             self._slots.move_to_end(key)
             slot.users += 1
             self._used += 1
@@ -96,20 +118,13 @@ class Kept:
             dropped = [self._slots.pop(k) for k in idle[: max(0, len(self._slots) - self._count)]]
         return slot, dropped
 
-    def _give(self, slot: _Slot) -> None:
-        with self._free:
-            slot.users -= 1
-            self._used -= 1
-            if self._used == 0:
-                self._free.notify_all()
-
-    def _forget(self, key: Hashable, slot: _Slot) -> None:
+    def _forget(self, key: Hashable, slot: Slot) -> None:
         with self._lock:
             if self._slots.get(key) is slot:
                 del self._slots[key]
 
 
-class _Slot:
+class Slot:
     """Room for one thing, who uses it, and a lock for whoever makes it."""
 
     def __init__(self) -> None:
@@ -118,6 +133,7 @@ class _Slot:
         self.lock = threading.Lock()
 
     def close(self) -> None:
+        """Close what is in it."""
         bound, self.bound = self.bound, None
         if bound is not None:
             bound.runner.close()

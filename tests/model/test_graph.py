@@ -281,5 +281,6 @@ def test_access_modes() -> None:
 def test_data_is_checked_when_it_is_given_late() -> None:
     array = LogicalArray("a", (2,), "float32")
     check_data(array, np.zeros(2, "float32"))
+    check_data(array, np.zeros(2, ">f4"))  # in any byte order
     with pytest.raises(ArgumentError, match=r"array 'a': data of shape \(2, 1\)"):
         check_data(array, np.zeros((2, 1), "float32"))

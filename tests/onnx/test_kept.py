@@ -84,3 +84,30 @@ def test_threads_that_need_the_same_make_it_once_and_closing_waits_for_them() ->
     for thread in (*threads, closing):
         thread.join()
     assert log == ["make a", *["used"] * 5, "close a"]
+
+
+def test_what_is_ready_can_be_taken_and_is_not_closed_meanwhile() -> None:
+    log: list[str] = []
+    kept = Kept(1)
+    assert kept.take_ready("a") is None
+    with kept.using("a", maker(log, "a")):
+        pass
+    slot = kept.take_ready("a")
+    assert slot is not None
+    assert slot.bound is kept.all()[0]
+    with kept.using("b", maker(log, "b")):
+        assert "close a" not in log
+    kept.give(slot)
+    with kept.using("c", maker(log, "c")):
+        pass
+    assert sorted(log[-3:]) == ["close a", "close b", "make c"]
+    closing = threading.Thread(target=kept.close)
+    slot = kept.take_ready("c")
+    assert slot is not None
+    closing.start()
+    closing.join(0.05)
+    assert closing.is_alive()
+    assert "close c" not in log
+    kept.give(slot)
+    closing.join(10.0)
+    assert log[-1] == "close c"

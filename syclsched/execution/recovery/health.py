@@ -42,6 +42,8 @@ class Health:
     @property
     def left_out(self) -> tuple[str, ...]:
         """Devices that are not to be used."""
+        if not self._strikes:  # the usual case, asked before every run; what is lost has failed, too
+            return ()
         with self._lock:
             often = {device for device, strikes in self._strikes.items() if strikes >= MOST_STRIKES}
             return tuple(sorted(self._lost | often))

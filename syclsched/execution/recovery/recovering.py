@@ -22,7 +22,7 @@ from syclsched.execution.recovery.recoverer import Ended, Recoverer, Rest
 from syclsched.execution.recovery.traces import Course, merge, total
 from syclsched.execution.start import Prepared, engine_for
 from syclsched.execution.stuck import Position
-from syclsched.execution.waiting import wait_flag
+from syclsched.execution.waiting import Flag, wait_flag
 from syclsched.execution.work import Work
 from syclsched.model.access import RowRange
 from syclsched.model.plan import Plan
@@ -70,7 +70,7 @@ class Recovering:
         self._conclude = conclude
         #: Of the tasks that have one, by the numbers that `positions` gives.
         self.deadlines_s = dict(prepared.deadlines_s)
-        self.finished = threading.Event()
+        self.finished = Flag()
         self.when_finished: Callable[[], None] | None = None
         self.recoveries: tuple[Recovery, ...] = ()
         self._cancelled = False
