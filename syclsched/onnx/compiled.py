@@ -212,7 +212,7 @@ class CompiledModel:
         waiting = iter(inputs)
         following = self._next(waiting)
         while following is not None:
-            with self._using(following) as bound:
+            with self._using(following, awaited=False) as bound:
                 key, first = self._key(following), following
                 following = None
 
@@ -301,7 +301,7 @@ class CompiledModel:
     # --- ending -----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Give all memory and the devices back, once no call is on its way."""
+        """Give all memory and the devices back, once no call is on its way; streams that are open end."""
         with self._lock:
             if self._closed:
                 return
@@ -356,7 +356,7 @@ class CompiledModel:
         return (*shapes, *(np.asarray(values[name]).tobytes() for name in self._settling))
 
     @contextmanager
-    def _using(self, values: Mapping[str, Any]) -> Iterator[Bound]:
+    def _using(self, values: Mapping[str, Any], *, awaited: bool = True) -> Iterator[Bound]:
         """Yield what is bound for the shapes of some values."""
 
         def shapes() -> Shapes:
@@ -366,23 +366,28 @@ class CompiledModel:
             return {name: np.asarray(values[name]) for name in self._settling}
 
         try:
-            with self._bound(self._key(values), shapes, settled) as bound:
+            with self._bound(self._key(values), shapes, settled, awaited=awaited) as bound:
                 yield bound
                 return
         except ValueNeededError as error:
             if set(error.inputs) <= set(self._settling) or not set(error.inputs) <= set(self._names):
                 raise
             self._settling = tuple(dict.fromkeys((*self._settling, *error.inputs)))
-        with self._bound(self._key(values), shapes, settled) as bound:
+        with self._bound(self._key(values), shapes, settled, awaited=awaited) as bound:
             yield bound
 
     @contextmanager
     def _bound(
-        self, key: tuple[Any, ...], shapes: Callable[[], Shapes], values: Callable[[], Mapping[str, Array]]
+        self,
+        key: tuple[Any, ...],
+        shapes: Callable[[], Shapes],
+        values: Callable[[], Mapping[str, Array]],
+        *,
+        awaited: bool = True,
     ) -> Iterator[Bound]:
         if self._closed:
             raise ExecutionError("it is closed", where=f"model {self.model.name!r}")
-        with self._kept.using(key, lambda: self._maker.make(shapes(), values())) as bound:
+        with self._kept.using(key, lambda: self._maker.make(shapes(), values()), awaited=awaited) as bound:
             self._last = bound
             yield bound
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from syclsched.errors import ExecutionError
 from syclsched.model.plan import Plan
 from syclsched.onnx.specialised import Specialised
 
@@ -51,6 +52,7 @@ class Kept:
         self._lock = threading.Lock()
         self._free = threading.Condition(self._lock)
         self._used = 0
+        self._closed = False
 
     def take_ready(self, key: Hashable) -> Slot | None:
         """Return where that is which belongs to a key, if it is ready; to be given back with `give`.
@@ -66,18 +68,33 @@ class Kept:
             self._used += 1
         return slot
 
-    def give(self, slot: Slot) -> None:
+    def give(self, slot: Slot, *, awaited: bool = True) -> None:
         """Use no more what `take_ready` returned."""
         with self._free:
             slot.users -= 1
-            self._used -= 1
+            self._used -= awaited
             if self._used == 0:
                 self._free.notify_all()
 
     @contextmanager
-    def using(self, key: Hashable, make: Callable[[], Bound]) -> Iterator[Bound]:
-        """Yield what belongs to a key; made first, if there is nothing yet."""
-        slot, dropped = self._take(key)
+    def using(self, key: Hashable, make: Callable[[], Bound], *, awaited: bool = True) -> Iterator[Bound]:
+        """Yield what belongs to a key; made first, if there is nothing yet.
+
+        Parameters
+        ----------
+        key : hashable
+            What it is kept under.
+        make : callable
+            Makes it.
+        awaited : bool, optional
+            Whether `close` waits until it is given back; not for what may be left lying, such as a stream.
+
+        Raises
+        ------
+        ExecutionError
+            If it is closed: what were made now would be closed by nobody.
+        """
+        slot, dropped = self._take(key, awaited)
         try:
             for each in dropped:
                 each.close()
@@ -90,7 +107,7 @@ class Kept:
                 self._forget(key, slot)
             raise
         finally:
-            self.give(slot)
+            self.give(slot, awaited=awaited)
 
     def all(self) -> tuple[Bound, ...]:
         """Return all there is, the last used last."""
@@ -98,22 +115,25 @@ class Kept:
             return tuple(slot.bound for slot in self._slots.values() if slot.bound is not None)
 
     def close(self) -> None:
-        """Wait until nothing is used any more, and close everything."""
+        """Wait until nothing is used any more that is to be awaited, and close everything."""
         with self._free:
+            self._closed = True
             self._free.wait_for(lambda: self._used == 0)
             slots = list(self._slots.values())
             self._slots.clear()
         for slot in slots:
             slot.close()
 
-    def _take(self, key: Hashable) -> tuple[Slot, list[Slot]]:
+    def _take(self, key: Hashable, awaited: bool) -> tuple[Slot, list[Slot]]:
         with self._lock:
+            if self._closed:
+                raise ExecutionError("it is closed", where="compiled model")
             slot = self._slots.get(key)
             if slot is None:
                 slot = self._slots[key] = Slot()
             self._slots.move_to_end(key)
             slot.users += 1
-            self._used += 1
+            self._used += awaited
             idle = [k for k, each in self._slots.items() if each.users == 0]
             dropped = [self._slots.pop(k) for k in idle[: max(0, len(self._slots) - self._count)]]
         return slot, dropped

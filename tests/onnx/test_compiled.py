@@ -120,3 +120,10 @@ def test_what_is_closed_says_so() -> None:
     made.close()
     with pytest.raises(ExecutionError, match="closed"):
         made(images(1))
+
+
+def test_a_model_is_closed_though_a_stream_of_it_was_left_open() -> None:
+    with syclsched.compile(MODEL, devices="cpu", autotune=False) as made:
+        left = made.stream([images(1, seed) for seed in range(9)], in_flight=2)
+        np.testing.assert_allclose(next(left)["probabilities"], expected(images(1, 0)), atol=1e-5)
+    left.close()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from syclsched.errors import ExecutionError
 from syclsched.onnx.kept import Bound, Kept
 
 
@@ -111,3 +112,14 @@ def test_what_is_ready_can_be_taken_and_is_not_closed_meanwhile() -> None:
     kept.give(slot)
     closing.join(10.0)
     assert log[-1] == "close c"
+
+
+def test_nothing_is_made_after_the_end_and_what_is_left_lying_is_not_waited_for() -> None:
+    log: list[str] = []
+    kept = Kept(2)
+    with kept.using("a", maker(log, "a"), awaited=False):
+        kept.close()
+    assert log == ["make a", "close a"]
+    with pytest.raises(ExecutionError, match="closed"), kept.using("b", maker(log, "b")):
+        pass
+    assert log == ["make a", "close a"]
