@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from syclsched.errors import ArgumentError, StorageError
+from syclsched.frontends.onnx.limits import ModelLimits
 from syclsched.onnx.model import OnnxModel, load
 from syclsched.onnx.specialised import Array, Specialised
 from syclsched.workloads.base import CheckResult, Workload, judge
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-3
 #: Rows of the table of operators.
 _ROWS = 16
+#: Names of operators longer than this are cut.
+_LONGEST = 160
 #: Of so many inputs in a batch the best classes are shown.
 _INPUTS = 8
 RANDOM = "random"
@@ -78,7 +82,7 @@ class GivenModel:
         self.found = self.specialised.results(arrays)
         if self.expected is None:
             bad = sum(int((~np.isfinite(a)).sum()) for a in self.found.values() if a.dtype.kind == "f")
-            return judge(bad, 0, "numbers that are not finite")
+            return judge(bad, 0, "compared with nothing; NaN and infinite numbers in the outputs")
         worst = max((_difference(self.found[name], value) for name, value in self.expected.items()), default=0.0)
         return judge(worst, TOLERANCE, "largest difference from ONNX Runtime / largest number of the output")
 
@@ -154,6 +158,13 @@ def specialised_with(
 
 
 def _random(random: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> Array:
+    size, most = math.prod(shape) * dtype.itemsize, ModelLimits().memory_bytes
+    if size > most:
+        raise ArgumentError(
+            f"{' x '.join(map(str, shape))} {dtype.name} are {size:,} bytes, more than the {most:,} bytes of memory "
+            "there are",
+            where=f"input {name!r}",
+        )
     if dtype.kind == "f":
         return random.standard_normal(shape).astype(dtype)
     if "mask" in name:
@@ -305,6 +316,10 @@ def _show_best(name: str, scores: Array, top: int, labels: Sequence[str] | None,
     console.print(table)
 
 
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."
+
+
 def show_operators(given: GivenModel, trace: Trace, console: Console) -> None:
     """Print where the time of a run went, by operator of the model; and what the host had to do.
 
@@ -331,7 +346,7 @@ def show_operators(given: GivenModel, trace: Trace, console: Console) -> None:
         table.add_column(column, justify="right" if column in ("time", "%") else "left", overflow="fold")
     for each in ordered[:_ROWS]:
         share = f"{100 * each.seconds / total:.1f}"
-        row = (Text(each.operator), each.device, each.implementation, format_seconds(each.seconds), share)
+        row = (Text(_cut(each.operator)), each.device, each.implementation, format_seconds(each.seconds), share)
         table.add_row(*row)
     rest = ordered[_ROWS:]
     if rest:

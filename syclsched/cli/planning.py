@@ -106,6 +106,10 @@ def plan_for(
         if described is not None:
             with patience(console):
                 where = limited(described_platform(described, lanes), memory_limit)
+                if is_model:
+                    from syclsched.onnx.making import on_devices
+
+                    graph = on_devices(graph, where)
                 planned = plan(graph, where, policy=policy, **asked)
             yield Planned(planned, None)
             return

@@ -223,6 +223,10 @@ def _what_if(
 
         for name, platform in zip(names, platforms, strict=True):
             chosen = policy_names(policies, graph, platform, in_loop=True)
+            if given.model is not None:
+                from syclsched.onnx.making import on_devices
+
+                graph = on_devices(given.graph, platform)
             here, elsewhere = mis.on_platform(what.disturbance, platform)
             without += [f"{name}: has no {device}, nothing happens to it there" for device in
                         dict.fromkeys(event.device for event in elsewhere)]  # fmt: skip

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from syclsched.cli.models import GivenModel
 from syclsched.cli.planning import Planned
 from syclsched.errors import ArgumentError, RuntimeMissingError
-from syclsched.model.units import format_seconds
+from syclsched.model.units import format_seconds, plural
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -127,7 +127,8 @@ def show_versus(versus: Versus, console: Console) -> None:
     """Print who was faster, and by how much."""
     ours, theirs = statistics.median(versus.ours_s), statistics.median(versus.theirs_s)
     console.print(
-        f"in {len(versus.ours_s)} turns with ONNX Runtime (CPU, {versus.threads} threads), arrays in to arrays out: "
+        f"in {len(versus.ours_s)} turns with ONNX Runtime (CPU, {plural(versus.threads, 'thread')}), "
+        f"arrays in to arrays out: "
         f"{format_seconds(ours)} (least {format_seconds(min(versus.ours_s))}) to "
         f"{format_seconds(theirs)} (least {format_seconds(min(versus.theirs_s))}), ratio {versus.ratio:.2f}",
         soft_wrap=True,

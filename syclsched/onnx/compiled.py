@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from syclsched.errors import ArgumentError, ExecutionError, ValueNeededError
+from syclsched.frontends.onnx.model import Declared
 from syclsched.model.graph import TaskGraph
 from syclsched.model.memory_limit import MemoryLimit
 from syclsched.model.plan import Plan
@@ -248,6 +249,16 @@ class CompiledModel:
             return measured_times(runner.traces()[-repeat:], bound.specialised.origins)
 
     # --- looking ----------------------------------------------------------------------------------
+
+    @property
+    def inputs(self) -> tuple[Declared, ...]:
+        """What it takes, as the model declares it: name, dtype, dimensions (known, named, or None for open ones)."""
+        return self.model.inputs
+
+    @property
+    def outputs(self) -> tuple[Declared, ...]:
+        """What it returns, in the same way."""
+        return self.model.outputs
 
     def load(self) -> None:
         """Plan and bind the model for the shapes it was loaded for, if that was not done yet.

@@ -179,8 +179,7 @@ class OnnxModel:
                 f"the model leaves extents of its inputs open: {', '.join(missing)}",
                 names=tuple(missing),
                 where=f"model {self.name!r}",
-                hint="Give shapes={name: (1, 3, 224, 224)} of an input or shapes={dimension: 1}; "
-                "on the command line --shape",
+                hint=_how_to_say(self.inputs, tuple(missing)),
             )
         return found
 
@@ -191,6 +190,21 @@ class OnnxModel:
     def __repr__(self) -> str:
         inputs = ", ".join(_signature(each) for each in self.inputs)
         return f"<OnnxModel {self.name!r}: {inputs} -> {', '.join(_signature(each) for each in self.outputs)}>"
+
+
+def _how_to_say(inputs: tuple[Declared, ...], missing: tuple[str, ...]) -> str:
+    """Return how open extents are given, by the names this model has for them."""
+    named = [d for each in inputs for d in each.dimensions or () if isinstance(d, str) and d in missing]
+    if named:
+        name = named[0]
+        return f"Give shapes={{{name!r}: 1}}, or on the command line --shape {name}=1"
+    name, rank = next(
+        (each.name, len(each.dimensions or ()))
+        for each in inputs
+        if each.name in missing or any(one.startswith(f"{each.name}[") for one in missing)
+    )
+    extents = (1,) * rank or (1, 3, 224, 224)
+    return f"Give a whole shape, shapes={{{name!r}: {extents}}}, or --shape {name}={'x'.join(map(str, extents))}"
 
 
 def _signature(each: Declared) -> str:

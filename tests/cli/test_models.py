@@ -34,6 +34,7 @@ def test_plan_says_what_other_hardware_would_gain(capsys: pytest.CaptureFixture[
     done = call(capsys, "plan", MODEL, "--shape", "batch=64", "--platform", "cpu,max1550")
     assert done.code == 0, done.err
     assert "On cpu alone a run takes" in done.out and "with max1550" in done.out
+    assert "host does" not in done.out  # nor does it when the model is run
 
 
 @pytest.mark.parametrize(
@@ -41,6 +42,8 @@ def test_plan_says_what_other_hardware_would_gain(capsys: pytest.CaptureFixture[
     [
         ((), "open: batch"),
         (("--shape", "rows=1"), "no open dimension 'rows'"),
+        ((), "--shape batch=1"),
+        (("--shape", "batch=100000000000"), "bytes of memory"),
         (("--shape", "batch=a"), "is not a shape"),
         (("--shape", "image=1x1x8x7"), "the model wants"),
         (("--input", "picture=random"), "no input 'picture'"),

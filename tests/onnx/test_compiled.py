@@ -41,6 +41,16 @@ def test_any_way_to_give_inputs_gives_the_same(compiled) -> None:
         np.testing.assert_allclose(found["probabilities"], expected(image), atol=1e-5)
 
 
+def test_what_it_takes_and_returns_can_be_asked(compiled) -> None:
+    (image,), (scores,) = compiled.inputs, compiled.outputs
+    assert (image.name, image.dimensions) == ("image", ("batch", 1, 8, 8)) and scores.name == "probabilities"
+
+
+def test_what_is_open_is_asked_for_by_its_name() -> None:
+    with pytest.raises(OpenDimensionError, match="--shape batch=1"):
+        syclsched.onnx.load(MODEL).full_shapes()
+
+
 def test_ten_sizes_in_a_row_are_right_and_few_are_kept(compiled) -> None:
     for batch in (*range(1, 11), 10, 9):
         np.testing.assert_allclose(compiled(images(batch))["probabilities"], expected(images(batch)), atol=1e-5)

@@ -120,3 +120,12 @@ def test_a_chart_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     for name in ("nowhere/run.png", "run.xyz"):
         with pytest.raises(StorageError, match="cannot write the chart"):
             draw_gantt(random_trace(2), tmp_path / name)
+
+
+def test_a_legend_of_long_names_stays_within_the_picture() -> None:
+    trace = random_trace(60)
+    spans = tuple(replace(s, family=f"{s.family} conv2d last clip(0,6) g96 p1x1x1x1") for s in trace.spans if s.family)
+    figure = make_figure(replace(trace, spans=spans))
+    figure.canvas.draw()
+    (legend,) = figure.legends
+    assert legend.get_window_extent().x1 <= figure.bbox.x1

@@ -62,3 +62,12 @@ def test_a_narrow_terminal_cuts_no_number_off() -> None:
     text = rendered(replace(trace, spans=long), width=80)
     assert "accelerator" in text and "…" not in text
     assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_long_names_take_no_room_from_numbers() -> None:
+    trace = random_trace(60)
+    name = "conv2d s2x2 p1x1x1x1 g96 last bias silu " * 4
+    spans = tuple(replace(each, family=name) if each.family == "gemm" else each for each in trace.spans)
+    text = rendered(replace(trace, spans=spans), width=80)
+    table = text.split("How busy")[0]
+    assert "predicted" in table and "ratio" in table and "…" not in table

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from syclsched.errors import ModelError, StorageError
+from syclsched.frontends.onnx.functions import check_functions
 from syclsched.frontends.onnx.graphs import read_graph
 from syclsched.frontends.onnx.limits import ModelLimits
 from syclsched.frontends.onnx.model import Model
@@ -61,6 +62,7 @@ def read_model(source: str | os.PathLike[str] | bytes | Any, *, limits: ModelLim
         )
     opsets = _opsets(proto, where)
     if proto.functions:
+        check_functions(proto, where, limits.nodes)
         proto = _inlined(onnx, proto, where)
         opsets = _opsets(proto, where)
     graph = read_graph(onnx, proto.graph, opsets, where=where, folder=folder, limits=limits)

@@ -76,6 +76,29 @@ def test_other_things_are_no_models() -> None:
     assert "int" in refusal(lambda: read_model(3))
 
 
+def function(name: str, body: list[onnx.NodeProto]) -> onnx.FunctionProto:
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    return helper.make_function("own", name, ["a"], ["b"], body, opsets)
+
+
+def test_functions_that_double_their_work_are_refused_before_they_are_inlined() -> None:
+    model = model_of([node("F0", ["x"], ["y"], domain="own")], {"x": (1,)}, ["y"], opset=17)
+    model.opset_import.append(helper.make_opsetid("own", 1))
+    for level in range(40):
+        inner = f"F{level + 1}"
+        body = [node(inner, ["a"], ["m"], domain="own"), node(inner, ["m"], ["b"], domain="own")]
+        model.functions.append(function(f"F{level}", body))
+    model.functions.append(function("F40", [node("Relu", ["a"], ["b"])]))
+    assert f"{1 << 40:,} nodes" in refusal(lambda: read_model(model))
+
+
+def test_a_function_that_calls_itself_is_refused() -> None:
+    model = model_of([node("F", ["x"], ["y"], domain="own")], {"x": (1,)}, ["y"], opset=17)
+    model.opset_import.append(helper.make_opsetid("own", 1))
+    model.functions.append(function("F", [node("F", ["a"], ["b"], domain="own")]))
+    assert "'F' calls itself" in refusal(lambda: read_model(model))
+
+
 # --- operators and versions ---------------------------------------------------------------------------
 
 

@@ -76,10 +76,25 @@ class Terms:
 
     def of(self, value: str) -> Term:
         """Return what an element-wise node makes, as a term; for any other value its name or its number."""
-        known = self._known.get(value)
-        if known is None:
-            known = self._known[value] = self._made(value)
-        return known
+        # Not by recursion: chains can have thousands of nodes.
+        todo = [value]
+        while value not in self._known:
+            deeper = [name for name in self._needed(todo[-1]) if name not in self._known]
+            if deeper:
+                todo += deeper
+                continue
+            last = todo.pop()
+            self._known[last] = self._made(last)
+        return self._known[value]
+
+    def _needed(self, value: str) -> list[str]:
+        """Return the values whose terms a value's term is made of."""
+        node = None if value in self._draft.constants else self._draft.made_by(value, "elementwise")
+        return [name for name in node.inputs if name and not self._stands(name)] if node is not None else []
+
+    def _stands(self, value: str) -> bool:
+        """Return whether a value stands by its name where it is used."""
+        return value not in self._draft.constants and self._draft.reads(value) > 1
 
     def _made(self, value: str) -> Term:
         draft = self._draft
@@ -97,7 +112,7 @@ class Terms:
 
     def _within(self, value: str) -> Term:
         """Return a value's term for use in another."""
-        if value not in self._draft.constants and self._draft.reads(value) > 1:
+        if self._stands(value):
             return value
         term = self.of(value)
         return value if _size(term) > _LARGEST else term

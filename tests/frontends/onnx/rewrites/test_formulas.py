@@ -95,3 +95,12 @@ def test_what_others_read_of_the_pieces_stays() -> None:
     made.elementwise(("mul", 0, 1), x, gate)
     network = rewritten(made, "formulas", outputs=(str(made.nodes[-1].outputs[0]), gate))
     assert len(network.nodes) == 2
+
+
+@pytest.mark.parametrize("passes", [("formulas",), ("algebra", "formulas")])
+def test_chains_of_thousands_are_looked_at_without_recursion(passes: tuple[str, ...]) -> None:
+    made = Builder(dtype="float32")
+    value = made.input("x", (3,))
+    for turn in range(2000):
+        value = made.elementwise(("tanh", 0) if turn % 2 else ("neg", 0), value)
+    assert len(rewritten(made, *passes).nodes) > 1000
