@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from syclsched.devices import faultpoints
+from syclsched.devices.command_maker import LONGEST_LIST
 from syclsched.devices.executables import Executable, SequenceSubmission
 from syclsched.devices.faultpoints import SubmissionKind
 from syclsched.devices.fences import lane_queue, must_fence, submit_fence
-from syclsched.devices.submission_loop import LONGEST_LIST
 from syclsched.errors import ExecutionError
 from syclsched.execution.buffers import BufferTable
 from syclsched.execution.clock import now_ns
