@@ -59,14 +59,24 @@ def _pool_text(
     text += f"    image = rest\n    {'c' if last_ else f'o{ndim - 1}'} = j\n    if j < {line}:\n"
     lowest = "-inf" if dtype.startswith("float") else _lowest(dtype)
     text += f"        s = real({lowest if mode == 'max' else '0'})\n"
+    text += f"        begin = j - l\n        end = min(begin + width, {line}) - 1\n"
     indent = " " * 8
     for axis in axes:
-        text += f"{indent}for k{axis} in range({kernel[axis]}):\n"
-        text += f"{indent}    i{axis} = {at(window, axis, f'k{axis}')}\n"
-        text += f"{indent}    if i{axis} >= 0 and i{axis} < x{axis}:\n"
-        indent += " " * 8
-    text += f"{indent}v = load(x, {place('x', [f'i{axis}' for axis in axes], 'c', last=last_)})\n"
-    text += f"{indent}s = {'real(v if v > s or v != v else s)' if mode == 'max' else 's + v'}\n"
+        text += f"{indent}for k{axis} in range({kernel[axis]}):\n{indent}    i{axis} = {at(window, axis, f'k{axis}')}\n"
+        indent += "    "
+        if last_ or axis != axes[-1]:
+            text += f"{indent}if i{axis} >= 0 and i{axis} < x{axis}:\n"
+            indent += "    "
+    where = place("x", [f"i{axis}" for axis in axes], "c", last=last_)
+    seen = f"v = load(x, {where})\n{{0}}s = {'real(v if v > s or v != v else s)' if mode == 'max' else 's + v'}\n"
+    if last_:
+        text += indent + seen.format(indent)
+    else:
+        # Where no work-item of the group looks beyond an edge, neighbours are read without asking.
+        index, step = f"i{axes[-1]}", window.strides[-1]
+        text += f"{indent}low = {index} + (begin - j) * {step}\n{indent}high = {index} + (end - j) * {step}\n"
+        for condition in (f"if low >= 0 and high < x{axes[-1]}", f"elif {index} >= 0 and {index} < x{axes[-1]}"):
+            text += f"{indent}{condition}:\n{indent}    {seen.format(indent + '    ')}"
     if mode == "average":
         for axis in axes:
             low, high = (window.begins[axis], window.ends[axis]) if count_include_pad else (0, 0)
@@ -117,15 +127,23 @@ def _im2col_text(ndim: int, *, window: Window, kernel: Ints, last_: bool) -> str
         text += f"    y{axis} = ({room}) // {window.strides[axis]} + 1\n"
     line = "xc" if last_ else f"y{ndim - 1}"
     text += BLOCK.format(length=line)
-    places = [(f"k{axis}", str(kernel[axis])) for axis in axes]
     windows = [(f"o{axis}", f"y{axis}") for axis in axes]
-    text += taken([*windows, *places] if last_ else [("c", "xc"), *places, *windows[:-1]], "row")
-    text += f"    image = rest\n    {'c' if last_ else f'o{ndim - 1}'} = j\n    if j < {line}:\n        v = real(0)\n"
-    text += "".join(f"        i{axis} = {at(window, axis, f'k{axis}')}\n" for axis in axes)
+    text += taken(windows if last_ else [("c", "xc"), *windows[:-1]], "row")
+    text += f"    image = rest\n    {'c' if last_ else f'o{ndim - 1}'} = j\n    if j < {line}:\n"
+    indent, tap = " " * 8, "0"
+    for axis in axes:
+        text += f"{indent}for k{axis} in range({kernel[axis]}):\n{indent}    i{axis} = {at(window, axis, f'k{axis}')}\n"
+        indent += "    "
+        tap = f"({tap} * {kernel[axis]} + k{axis})"
     there = " and ".join(f"i{axis} >= 0 and i{axis} < x{axis}" for axis in axes)
-    text += f"        if {there}:\n"
-    text += f"            v = load(x, {place('x', [f'i{axis}' for axis in axes], 'c', last=last_)})\n"
-    return text + f"        store(y, row * {line} + j, v)\n"
+    text += f"{indent}v = real(0)\n{indent}if {there}:\n"
+    text += f"{indent}    v = load(x, {place('x', [f'i{axis}' for axis in axes], 'c', last=last_)})\n"
+    where = f"(row * {size(kernel)} + {tap}) * xc + j"
+    if not last_:
+        where = f"((image * xc + c) * {size(kernel)} + {tap})"
+        for axis in axes:
+            where = f"({where} * y{axis} + o{axis})"
+    return text + f"{indent}store(y, {where}, v)\n"
 
 
 def _im2col_load(signature: Signature, *, kernel: Ints, **attributes: Any) -> Any:
@@ -135,7 +153,7 @@ def _im2col_load(signature: Signature, *, kernel: Ints, **attributes: Any) -> An
 def _im2col_launch(signature: Signature, limits: DeviceLimits, *, window: Window, kernel: Ints, last_: bool) -> Launch:
     x = signature.shapes["x"]
     line = channels(x, last_) if last_ else window.extents(spatial(x, last_), kernel)[-1]
-    return block_launch(limits, size(signature.shapes["y"]) // line, line)
+    return block_launch(limits, size(signature.shapes["y"]) // (line * size(kernel)), line)
 
 
 def im2col(*, window: Window, kernel: Ints, last_: bool) -> Implementation:
