@@ -77,11 +77,12 @@ def test_every_mode(on_device: Try, device_queue: Any, mode: str, language: str)
     ("mode", "dtype"), [("mean", "float32"), ("max", "float32"), ("l2", "float64"), ("mean", "int32")]
 )
 def test_columns_in_blocks(on_device: Try, device_queue: Any, mode: str, dtype: str, language: str) -> None:
-    if device_queue.sycl_device.device_type.name != "cpu" and mode != "max":
+    if device_queue.sycl_device.device_type.name != "cpu" and (mode, language) != ("max", "opencl-c"):
         return  # the same compiler as the CPU device's
     run = lambda op, **arrays: on_device(op, language, **arrays)  # noqa: E731
     # Blocks that end with the line, and that do not: the last overlaps the one before it.
-    for shape, axes in (((17, 2048), (0,)), ((4, 20, 3, 133), (1,)), ((3, 2, 5, 8, 301), (1, 3))):
+    shapes = (((3, 2, 5, 8, 301), (1, 3)), ((17, 2048), (0,)), ((4, 20, 3, 133), (1,)))
+    for shape, axes in shapes if language == "opencl-c" else shapes[:1]:
         x = np.random.default_rng(0).uniform(1, 9, shape).astype(dtype)
         check(run, mode, x, axes)
     x = np.zeros((16, 1100), "float32")
@@ -95,6 +96,8 @@ def test_columns_in_blocks(on_device: Try, device_queue: Any, mode: str, dtype: 
 def test_every_dtype(on_device: Try, device_queue: Any, dtype: str) -> None:
     if dtype == "float16" and not device_queue.sycl_device.has_aspect_fp16:
         pytest.skip("the device has no half precision")
+    if device_queue.sycl_device.device_type.name != "cpu" and dtype not in ("bool", "int64", "float32"):
+        return  # the same compiler as the CPU device's
     x = np.random.default_rng(0).integers(0, 3, (6, 40)).astype(dtype)
     for mode in ("max", "min") if dtype == "bool" else ("min", "mean"):
         for axes in ((1,), (0,)):
