@@ -50,8 +50,8 @@ def compile(
 ) -> CompiledModel:
     """Make an ONNX model ready to be called with inputs.
 
-    It is planned and bound for its input shapes when these are known: at once if the model says them, or ``shapes``
-    does; else when it is first called, and again for every other shape it is called with.
+    It is planned and bound when it is first called, and again for every other shape it is called with; or before, by
+    `CompiledModel.load`, if the model, or ``shapes``, says its shapes.
 
     Parameters
     ----------
