@@ -14,6 +14,7 @@ from syclsched.model.memory_limit import MemoryLimit, with_memory_limit
 from syclsched.model.operation import Implementation
 from syclsched.model.platform import Device, Platform
 from syclsched.model.task import Task
+from syclsched.onnx.fitting import without_room
 from syclsched.onnx.kept import Bound
 from syclsched.onnx.model import OnnxModel
 from syclsched.onnx.specialised import Array, Shapes
@@ -48,6 +49,8 @@ def without_emulators(platform: Platform) -> Platform:
 def on_devices(graph: TaskGraph, platform: Platform) -> TaskGraph:
     """Return a graph whose tasks the host does only if no device can: between devices' tasks it holds all of them up.
 
+    Under a limit on memory there may be tasks that no device has room for (`without_room`). The host does these, too.
+
     Parameters
     ----------
     graph : TaskGraph
@@ -80,10 +83,13 @@ def on_devices(graph: TaskGraph, platform: Platform) -> TaskGraph:
         return each.name == "onednn"
 
     def keep(task: Task, each: Implementation) -> bool:
+        if task.name in homeless:
+            return each.kind == "host"
         if each.kind == "host":
             return not done_by_a_device(task)
         return is_library(each) or not only_cpus or not done_by_library(task)
 
+    homeless = without_room(graph, platform)
     only_cpus = all(device.kind == "cpu" for device in platform.compute_devices)
     return graph.with_implementations(keep)
 

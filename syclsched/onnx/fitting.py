@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which tasks of a model devices have no room for, under a limit on memory: the host does these."""
+
+from __future__ import annotations
+
+from syclsched.model.graph import TaskGraph
+from syclsched.model.platform import Platform
+
+
+def without_room(graph: TaskGraph, platform: Platform) -> frozenset[str]:
+    """Return the tasks that devices have no room for.
+
+    A task needs all it touches at once, and its constants stay for as long as the plan is bound. So what alone is too
+    large is left out first; of the rest, tasks are taken, those with the least constants first, for as long as there is
+    room for their constants beside the largest of them.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        Of a model.
+    platform : Platform
+        Where it is to run; a capacity of 0 means that it is not known, and is taken for enough.
+
+    Returns
+    -------
+    frozenset of str
+        Names of tasks.
+    """
+    homes = {device.space for device in platform.compute_devices}
+    capacities = [space.capacity_bytes for space in platform.spaces if space.name in homes]
+    if not capacities or not all(capacities):
+        return frozenset()
+    room = max(capacities)
+    arrays = graph.arrays
+    touched = {
+        task.name: sum(arrays[name].nbytes for name in {access.array for access in task.accesses})
+        for task in graph.tasks
+    }
+    fitting = [task for task in graph.tasks if touched[task.name] <= room]
+    largest = max((touched[task.name] for task in fitting), default=0)
+    held, taken = 0, dict.fromkeys(graph.constants, False)
+    kept = set()
+    for task in sorted(fitting, key=lambda each: sum(c.nbytes for c in each.constants.values())):
+        more = sum(c.nbytes for c in set(task.constants.values()) if not taken[c])
+        if held + more + largest <= room:
+            held += more
+            taken.update(dict.fromkeys(task.constants.values(), True))
+            kept.add(task.name)
+    return frozenset(touched.keys() - kept)

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Short memory: what devices have no room for is done by the host, and the answers stay the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import syclsched
+from syclsched.kernels.nn import matmul
+from syclsched.model.graph import TaskGraph
+from syclsched.model.platform import HOST, Platform
+from syclsched.onnx.fitting import without_room
+
+MODEL = Path(__file__).parents[2] / "examples" / "data" / "digits.onnx"
+
+
+def products() -> TaskGraph:
+    """Three products of 4 KiB arrays in turn, by weights of 4 KiB, 4 KiB (the same) and 16 KiB."""
+    graph = TaskGraph()
+    small = syclsched.constant(np.zeros((32, 32), np.float32))
+    large = syclsched.constant(np.zeros((32, 128), np.float32))
+    arrays = [graph.array(name, (32, 32), "float32") for name in "abc"]
+    graph.kernel(matmul(), name="first", y=arrays[1], a=arrays[0], b=small)
+    graph.kernel(matmul(), name="second", y=arrays[2], a=arrays[1], b=small)
+    graph.kernel(matmul(), name="wide", y=graph.array("d", (32, 128), "float32"), a=arrays[2], b=large)
+    return graph
+
+
+def platform_of(kib: int) -> Platform:
+    platform = syclsched.describe(["max1550"])
+    spaces = (s if s.name == HOST else replace(s, capacity_bytes=kib << 10) for s in platform.spaces)
+    return replace(platform, spaces=tuple(spaces))
+
+
+@pytest.mark.parametrize(
+    ("kib", "left_out"),
+    [
+        (0, set()),  # not known
+        (40, set()),  # 20 KiB of weights beside the 20 KiB that the last product touches
+        (39, {"wide"}),
+        (12, {"wide"}),  # the shared weights count once
+        (11, {"first", "second", "wide"}),
+    ],
+)
+def test_weights_count_once_and_arrays_of_a_task_together(kib: int, left_out: set[str]) -> None:
+    assert without_room(products(), platform_of(kib)) == left_out
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("share", [2, 8, 10_000])
+def test_a_model_runs_under_any_limit(share: int) -> None:
+    image = np.random.default_rng(0).random((4, 1, 8, 8), dtype=np.float32)
+    with syclsched.compile(MODEL, devices="cpu", autotune=False) as free:
+        wanted = free(image)["probabilities"]
+        needed = free.peak_bytes + sum(free.plan.constant_bytes.values())
+    limit = max(needed // share, 1)
+    with syclsched.compile(MODEL, devices="cpu", autotune=False, memory_limit={"cpu": limit}) as short:
+        np.testing.assert_allclose(short(image)["probabilities"], wanted, atol=1e-5)
+        taken = short.plan.peak_bytes.get("cpu", 0) + short.plan.constant_bytes.get("cpu", 0)
+        assert taken <= limit
+        assert any(lane.kind == "host" and lane.instructions for lane in short.plan.lanes)
