@@ -62,9 +62,10 @@ class _Cache:
             return made
 
 
-# A program belongs to a context: bounded, so that contexts of closed devices do not pile up.
+# A program belongs to a context: bounded, so that contexts of closed devices do not pile up. The runtime keeps up to
+# 2 MB for one, and an executable keeps its program: a process that sees many shapes holds this many at most.
 _PROGRAMS = _Cache(512)
-_EXECUTABLES = _Cache(4096)
+_EXECUTABLES = _Cache(1024)
 
 
 def compile_task(
