@@ -118,7 +118,9 @@ class BoundPrimitive:
         return self.event is not None and self.event.execution_status != dpctl.event_status_type.complete
 
     def __del__(self) -> None:
-        if getattr(self, "event", None) is not None and not sys.is_finalizing() and self.is_running:
+        if sys is None or sys.is_finalizing():  # None when the module itself has gone
+            return
+        if getattr(self, "event", None) is not None and self.is_running:
             _lingering.append((self.event, self.primitive, self.stream, self._keep, self.arguments))
 
 

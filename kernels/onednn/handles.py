@@ -45,8 +45,8 @@ class Handle:
         return self
 
     def __del__(self) -> None:
-        # At the end of the process the library may have gone before.
-        if self.pointer.value is not None and not sys.is_finalizing():
+        # At the end of the process the library may have gone before, and so may this module's names.
+        if self.pointer.value is not None and sys is not None and not sys.is_finalizing():
             self._destroy(self.pointer)
 
 

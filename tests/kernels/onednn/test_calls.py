@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from syclsched.errors import CapabilityError
-from syclsched.kernels.onednn import names, primitives
-from syclsched.kernels.onednn.calls import LoadedPrimitive, implementation_of
+from syclsched.kernels.onednn import calls, handles, names, primitives
+from syclsched.kernels.onednn.calls import BoundPrimitive, LoadedPrimitive, implementation_of
 from syclsched.kernels.onednn.engines import engine_of, stream_of
+from syclsched.kernels.onednn.handles import Handle
 from syclsched.kernels.onednn.requests import Argument, Request
 from syclsched.kernels.onednn.tensors import Tensor, plain
 
@@ -232,3 +233,14 @@ def test_what_is_dropped_is_given_back(cpu: Any, monkeypatch: pytest.MonkeyPatch
     gc.collect()
     # 2,000 primitives or memory objects that stayed would be more than this.
     assert resident_bytes() - before < 4 << 20
+
+
+def test_what_outlives_the_modules_at_the_end_of_a_process_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = Handle.__new__(Handle)
+    handle.pointer = ctypes.c_void_p(1)  # nothing to destroy: the library must not be called
+    bound = BoundPrimitive.__new__(BoundPrimitive)
+    monkeypatch.setattr(handles, "sys", None)
+    monkeypatch.setattr(calls, "sys", None)
+    handle.__del__()
+    bound.__del__()
+    handle.pointer = ctypes.c_void_p()
