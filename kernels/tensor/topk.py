@@ -110,6 +110,12 @@ def _write(w: Writer, *, k: int, axis: int, largest: bool) -> None:
         more = w.either(more, w.both(second, w.negate(first)))
         return w.either(less, w.both(w.negate(more), tied))
 
+    def put(base: str, where: str, value: str, index: str) -> None:
+        """Write that an element is stored in a place of the heap."""
+        place = w.index(f"{base} + {where} * {step_y}")
+        w.store("values", place, value)
+        w.store("indices", place, index)
+
     def sift(base: str, size: str, value: str, index: str) -> None:
         """Write that an element takes the first place and sinks to where it belongs."""
         hole, going = w.variable(None, "0"), w.variable(None, "1")
@@ -126,14 +132,10 @@ def _write(w: Writer, *, k: int, axis: int, largest: bool) -> None:
                 place = w.index(f"{base} + {child} * {step_y}")
                 a, i = w.value(t, w.load("values", place)), w.value("int64", w.load("indices", place))
                 with w.when(worse(a, i, value, index)):
-                    up = w.index(f"{base} + {hole} * {step_y}")
-                    w.store("values", up, a)
-                    w.store("indices", up, i)
+                    put(base, hole, a, i)
                     w.assign(hole, None, child)
                     w.assign(going, None, "1")
-        place = w.index(f"{base} + {hole} * {step_y}")
-        w.store("values", place, value)
-        w.store("indices", place, index)
+        put(base, hole, value, index)
 
     def rise(base: str, last: str, value: str, index: str) -> None:
         """Write that an element takes the last place and rises to where it belongs."""
@@ -144,14 +146,10 @@ def _write(w: Writer, *, k: int, axis: int, largest: bool) -> None:
             place = w.index(f"{base} + {above} * {step_y}")
             a, i = w.value(t, w.load("values", place)), w.value("int64", w.load("indices", place))
             with w.when(worse(value, index, a, i)):
-                down = w.index(f"{base} + {hole} * {step_y}")
-                w.store("values", down, a)
-                w.store("indices", down, i)
+                put(base, hole, a, i)
                 w.assign(hole, None, above)
                 w.assign(going, None, "1")
-        place = w.index(f"{base} + {hole} * {step_y}")
-        w.store("values", place, value)
-        w.store("indices", place, index)
+        put(base, hole, value, index)
 
     def body(_: str, others: list[str]) -> None:
         first, base = others

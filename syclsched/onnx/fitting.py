@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from syclsched.model.constant import Constant
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
 
@@ -38,12 +39,14 @@ def without_room(graph: TaskGraph, platform: Platform) -> frozenset[str]:
     }
     fitting = [task for task in graph.tasks if touched[task.name] <= room]
     largest = max((touched[task.name] for task in fitting), default=0)
-    held, taken = 0, dict.fromkeys(graph.constants, False)
+    held: set[Constant] = set()
+    held_bytes = 0
     kept = set()
     for task in sorted(fitting, key=lambda each: sum(c.nbytes for c in each.constants.values())):
-        more = sum(c.nbytes for c in set(task.constants.values()) if not taken[c])
-        if held + more + largest <= room:
-            held += more
-            taken.update(dict.fromkeys(task.constants.values(), True))
+        more = set(task.constants.values()) - held
+        needed = held_bytes + sum(constant.nbytes for constant in more)
+        if needed + largest <= room:
+            held |= more
+            held_bytes = needed
             kept.add(task.name)
     return frozenset(touched.keys() - kept)

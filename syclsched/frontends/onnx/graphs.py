@@ -217,7 +217,7 @@ class _NodeReader:
             raise ModelError(f"domain {domain!r} is not among those the model imports", where=where)
         try:
             schema = defs.get_schema(proto.op_type, version, domain)
-        except Exception:
+        except Exception:  # SchemaError; of a damaged model the names may not even be text
             try:
                 since = min(
                     s.since_version

@@ -114,16 +114,16 @@ def _has(node: Node, position: int) -> bool:
     return len(node.inputs) > position and node.inputs[position] is not None
 
 
-def _conv(node: Node, values: Mapping[str, Value]) -> Operation:
+def _convolving(node: Node) -> tuple[Any, ...]:
+    """Return what convolutions of both kinds take first."""
     at = node.attributes
+    names = ("strides", "pads", "dilations", "groups", "channels_last", "activation")
+    return (len(at["strides"]), *(at[name] for name in names))
+
+
+def _conv(node: Node, values: Mapping[str, Value]) -> Operation:
     made: Operation = conv(
-        len(at["strides"]),
-        at["strides"],
-        at["pads"],
-        at["dilations"],
-        at["groups"],
-        at["channels_last"],
-        at["activation"],
+        *_convolving(node),
         bias=_has(node, 2),
         residual=_has(node, 3),
     )
@@ -131,17 +131,10 @@ def _conv(node: Node, values: Mapping[str, Value]) -> Operation:
 
 
 def _conv_transpose(node: Node, values: Mapping[str, Value]) -> Operation:
-    at = node.attributes
     made: Operation = conv_transpose(
-        len(at["strides"]),
-        at["strides"],
-        at["pads"],
-        at["dilations"],
-        at["groups"],
-        at["channels_last"],
-        at["activation"],
+        *_convolving(node),
         bias=_has(node, 2),
-        output_padding=at["output_padding"],
+        output_padding=node.attributes["output_padding"],
     )
     return made
 
