@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Minimum effective task granularity, METG(50 %), after Task Bench: the shortest tasks that are at least half work.
 
-    python benchmarks/metg.py [--width 4] [--steps 250] [--pattern stencil_1d] [--picture metg.png]
+    python benchmarks/metg.py [--width 4] [--steps 250] [--pattern stencil_1d] [--picture metg.png] [--slow]
 
 A graph of ``width`` columns and ``steps`` rows; a task computes for a while on one core, and waits for tasks of the row
 before as the pattern says. The same graph runs with ever shorter tasks. Efficiency is a runner's rate of computation
@@ -9,9 +9,10 @@ over its own best; METG(50 %) is the granularity (time x cores / tasks) at which
 (Slaughter et al., "Task Bench: a parameterized benchmark for evaluating parallel runtime performance", SC 2020).
 
 Runners: a bound plan on one and on two one-core lanes of the CPU device; the same plan dispatched; a loop over
-``SyclQueue.submit_async`` with event lists on an out-of-order queue; Python's thread pool, and Dask's threads where
-Dask is installed, whose tasks are compiled by numba and release the GIL; StarPU from C, where it is installed (Debian's
-libstarpu-dev). A bound plan of one-core lanes is done by threads of our own; ``--submitted`` has it submitted.
+``SyclQueue.submit_async`` with event lists on an out-of-order queue; Python's thread pool, Dask's threads and Parla
+where they are installed, whose tasks are compiled by numba and release the GIL; StarPU from C, where it is installed
+(Debian's libstarpu-dev). ``--slow`` adds Dask's distributed scheduler, which needs much longer tasks. A bound plan of
+one-core lanes is done by threads of our own; ``--submitted`` has it submitted.
 """
 
 from __future__ import annotations
@@ -21,17 +22,15 @@ import importlib.util
 import math
 import os
 import statistics
-import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from metg_rivals import StarPU, by_dask, by_distributed, by_parla, by_threads
 
 # Read by the OpenCL CPU runtime when it loads: one worker thread makes every queue one core.
 os.environ.setdefault("CL_CONFIG_CPU_TBB_NUM_WORKERS", "1")
@@ -40,6 +39,9 @@ os.environ.setdefault("CL_CONFIG_CPU_TBB_NUM_WORKERS", "1")
 RUNS = 5
 #: Below this efficiency there is nothing but overhead to see.
 _LEAST_SHOWN = 0.01
+#: Lengths of tasks, each twice the one before; and how many longer ones a slow runner gets.
+_DOUBLINGS = 17
+_SLOW_DOUBLINGS = 5
 
 PATTERNS = ("stencil_1d", "trivial", "fft", "tree", "random_nearest")
 SOURCE = """
@@ -174,95 +176,12 @@ def by_dpctl(case: Case, live: Any) -> Callable[[int], float]:
     return seconds
 
 
-def compiled_task() -> Callable[..., float]:
-    """Return the task as a function that releases the GIL."""
-    import numba
-
-    @numba.njit(nogil=True)
-    def compute(x: float, turns: int) -> float:
-        for _ in range(turns):
-            x = x * 0.999999 + 1e-6
-        return x
-
-    compute(0.0, 1)
-    return compute  # type: ignore[no-any-return]
-
-
-def by_threads(case: Case) -> Callable[[int], float]:
-    """Return the thread pool of Python's library."""
-    compute = compiled_task()
-
-    def task(turns: int, waits: Sequence[Future[float]]) -> float:
-        for each in waits:
-            each.result()
-        return compute(0.0, turns)
-
-    def seconds(turns: int) -> float:
-        with ThreadPoolExecutor(2) as pool:
-            begun = time.perf_counter()
-            last: list[Future[float]] = []
-            for row in case.waits:
-                last = [pool.submit(task, turns, [last[w] for w in waits]) for waits in row]
-            for each in last:
-                each.result()
-            return time.perf_counter() - begun
-
-    return seconds
-
-
-def by_dask(case: Case) -> Callable[[int], float]:
-    """Return Dask's threaded scheduler."""
-    from dask.threaded import get  # type: ignore[import-not-found]
-
-    compute = compiled_task()
-
-    def seconds(turns: int) -> float:
-        def task(*_: float) -> float:
-            return compute(0.0, turns)
-
-        graph = {
-            (step, place): (task, *[(step - 1, w) for w in waits])
-            for step, row in enumerate(case.waits)
-            for place, waits in enumerate(row)
-        }
-        begun = time.perf_counter()
-        get(graph, [(case.steps - 1, place) for place in range(case.width)], num_workers=2)
-        return time.perf_counter() - begun
-
-    return seconds
-
-
-class StarPU:
-    """The same graph in C on StarPU, which Debian packages; ``close`` removes what was built.
-
-    Raises
-    ------
-    OSError
-        If it is not installed.
-    """
-
-    def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory()
-        self._program = Path(self._folder.name) / "metg_starpu"
-        flags = subprocess.run(["pkg-config", "--cflags", "--libs", "starpu-1.3"], capture_output=True, text=True)
-        if flags.returncode:
-            raise OSError("StarPU is not installed")
-        here = Path(__file__).with_name("metg_starpu.c")
-        subprocess.run(["cc", "-O2", str(here), "-o", str(self._program), *flags.stdout.split()], check=True)
-
-    def seconds(self, case: Case, policy: str, turns: Sequence[int], repeat: int) -> dict[int, float]:
-        """Return the median seconds of a run for tasks of so many turns."""
-        waits = "\n".join(" ".join(map(str, (len(w), *w))) for row in case.waits for w in row)
-        given = [str(each) for each in (case.width, case.steps, repeat, *turns)]
-        own = {"STARPU_SCHED": policy, "STARPU_NCPU": "2", "STARPU_SILENT": "1", "STARPU_HOME": self._folder.name}
-        done = subprocess.run(
-            [str(self._program), *given], input=waits, capture_output=True, text=True, check=True, env=os.environ | own
-        )
-        return {int(line.split()[0]): float(line.split()[1]) for line in done.stdout.splitlines()}
-
-    def close(self) -> None:
-        """Remove what was built."""
-        self._folder.cleanup()
+def installed(name: str) -> bool:
+    """Return whether a rival is there, and say so if it is not."""
+    there = importlib.util.find_spec(name) is not None
+    if not there:
+        print(f"{name} is not installed: left out")
+    return there
 
 
 def metg(points: Sequence[tuple[float, float]]) -> float:
@@ -301,6 +220,7 @@ def main() -> None:
     parser.add_argument("--pattern", choices=PATTERNS, default="stencil_1d")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--picture", type=Path)
+    parser.add_argument("--slow", action="store_true", help="beside Dask's distributed scheduler, too")
     parser.add_argument("--submitted", action="store_true", help="submit bound plans to the runtime")
     given = parser.parse_args()
 
@@ -323,16 +243,23 @@ def main() -> None:
             "dpctl loop by hand": (by_dpctl(case, live), 2),
             "Python thread pool": (by_threads(case), 2),
         }
-        if importlib.util.find_spec("dask") is not None:
+        if installed("dask"):
             runners["Dask threads"] = (by_dask(case), 2)
-        else:
-            print("Dask is not installed: left out")
-        turns = [round(10 * 2**k) for k in range(17)]
+        if installed("parla"):
+            runners["Parla"] = (by_parla(case), 2)
+        turns = [10 * 2**k for k in range(_DOUBLINGS)]
         times: dict[str, dict[int, float]] = {name: {} for name in runners}
         cores = {name: each[1] for name, each in runners.items()}
         for count in reversed(turns):
             for name, (seconds, _) in runners.items():
                 times[name][count] = statistics.median(seconds(count) for _ in range(given.repeat))
+        if given.slow and installed("distributed"):
+            name = "Dask distributed"
+            seconds = by_distributed(case, stack)
+            times[name] = {
+                count: seconds(count) for count in (turns[-1] * 2**k for k in range(_SLOW_DOUBLINGS, -6, -1))
+            }
+            cores[name] = 2
         try:
             starpu = StarPU()
         except OSError as error:
