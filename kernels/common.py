@@ -5,6 +5,10 @@ from __future__ import annotations
 
 from syclsched.model.operation import DeviceLimits, Launch, Requirements
 
+#: A shape, or other numbers by axis.
+Ints = tuple[int, ...]
+#: Steps done to every element of a result, in order: see `syclsched.kernels.nn.activation`.
+Activation = tuple[tuple[str | float, ...], ...]
 #: Floating-point element types every kernel here is written for.
 REAL_DTYPES = ("float32", "float64")
 #: Element types of the element-wise kernels.

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from syclsched.errors import ArgumentError
+from syclsched.kernels.common import Activation
 from syclsched.kernels.nn.source import literal
-
-Activation = tuple[tuple[str | float, ...], ...]
 
 #: Of selu, as ONNX has them: alpha and gamma.
 SELU: Final = (1.67326319217681884765625, 1.05070102214813232421875)

@@ -11,11 +11,12 @@ from syclsched.kernels.common import OPENCL_C
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn import conv_numba, conv_opencl
 from syclsched.kernels.nn.activation import Activation
-from syclsched.kernels.nn.geometry import Window, arranged, channels, last, size, spatial
-from syclsched.kernels.nn.source import BYTES, FLOATS, sums
+from syclsched.kernels.nn.convolutions import label, parameters
+from syclsched.kernels.nn.geometry import arranged, channels, last, size, spatial
+from syclsched.kernels.nn.source import BYTES, sums
 from syclsched.kernels.onednn import conv as onednn
-from syclsched.model.access import AccessMode
-from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Split, Work
+from syclsched.kernels.windows import Convolution, Window
+from syclsched.model.operation import Implementation, Operation, Signature, Split, Work
 
 
 def _check(signature: Signature, *, window: Window, groups: int, last_: bool, bias: bool, residual: bool) -> str | None:
@@ -84,39 +85,15 @@ def _load_host(signature: Signature, **attributes: Any) -> Any:
 
 
 @cache
-def _conv(
-    ndim: int, window: Window, groups: int, channels_last: bool, activation: Activation, bias: bool, residual: bool
-) -> Operation:
-    names = [
-        f"conv{ndim}d",
-        window.label(),
-        f"g{groups}" if groups != 1 else "",
-        "last" if channels_last else "",
-        "bias" if bias else "",
-        "residual" if residual else "",
-        act.label(activation),
-    ]
-    attributes = {"window": window, "groups": groups, "last_": channels_last}
+def _conv(convolution: Convolution, bias: bool, residual: bool) -> Operation:
+    window, groups, activation = convolution.window, convolution.groups, convolution.activation
+    attributes = {"window": window, "groups": groups, "last_": convolution.channels_last}
     extra = {"activation": activation, "bias": bias, "residual": residual}
     return Operation(
-        name=" ".join(filter(None, names)),
-        parameters=(
-            Parameter("y", AccessMode.WRITE, ndim=ndim + 2, dtypes=FLOATS),
-            Parameter("x", AccessMode.READ, ndim=ndim + 2, like="y"),
-            Parameter("w", AccessMode.READ, ndim=ndim + 2, like="y"),
-            *([Parameter("b", AccessMode.READ, ndim=1, like="y")] if bias else []),
-            *([Parameter("r", AccessMode.READ, ndim=ndim + 2, like="y")] if residual else []),
-        ),
+        name=label("conv", convolution, bias=bias, residual=residual),
+        parameters=parameters(window.ndim, bias=bias, residual=residual),
         implementations=(
-            onednn.conv(
-                strides=window.strides,
-                pads=window.pads,
-                dilations=window.dilations,
-                groups=groups,
-                channels_last=channels_last,
-                activation=activation,
-                residual=residual,
-            ),
+            onednn.conv(convolution, residual=residual),
             Implementation(
                 "opencl-c",
                 "opencl-c",
@@ -176,4 +153,5 @@ def conv(
         If the attributes do not go together.
     """
     window = Window.of(ndim, strides, pads, dilations)
-    return _conv(ndim, window, int(groups), bool(channels_last), act.checked(activation), bool(bias), bool(residual))
+    convolution = Convolution(window, int(groups), bool(channels_last), act.checked(activation))
+    return _conv(convolution, bool(bias), bool(residual))

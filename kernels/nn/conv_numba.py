@@ -20,9 +20,10 @@ from syclsched.kernels.nn import dpex
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.activation_numba import applied
 from syclsched.kernels.nn.conv_opencl import is_depthwise
-from syclsched.kernels.nn.geometry import Window, size
+from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.norms_numba import BLOCK
 from syclsched.kernels.nn.windows_numba import at, extents, place, taken
+from syclsched.kernels.windows import Window
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, Requirements, Signature
 
 #: Pixels a work-item makes of its channel, channels last: more are hardly faster, and take seconds to compile.

@@ -13,11 +13,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from syclsched.kernels.common import Ints
 from syclsched.kernels.nn import depthwise_opencl, panels
 from syclsched.kernels.nn.activation import Activation
-from syclsched.kernels.nn.geometry import Ints, Window, size, spatial, strides_of
+from syclsched.kernels.nn.geometry import size, spatial, strides_of
 from syclsched.kernels.nn.panels import Block
 from syclsched.kernels.nn.source import header, nothing, sums
+from syclsched.kernels.windows import Window
 from syclsched.model.operation import DeviceLimits, Launch, OpenCLSource, Signature
 
 

@@ -8,15 +8,16 @@ from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.common import OPENCL_C
+from syclsched.kernels.common import OPENCL_C, Ints
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn import conv_transpose_opencl
 from syclsched.kernels.nn.activation import Activation
-from syclsched.kernels.nn.geometry import Ints, Window, arranged, channels, last, size, spatial, spread, times
-from syclsched.kernels.nn.source import BYTES, FLOATS, sums
+from syclsched.kernels.nn.convolutions import label, parameters
+from syclsched.kernels.nn.geometry import arranged, channels, last, size, spatial
+from syclsched.kernels.nn.source import BYTES, sums
 from syclsched.kernels.onednn import conv as onednn
-from syclsched.model.access import AccessMode
-from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Split, Work
+from syclsched.kernels.windows import Convolution, Window, spread, times
+from syclsched.model.operation import Implementation, Operation, Signature, Split, Work
 
 
 def extents(window: Window, sizes: Ints, kernel: Ints, output_padding: Ints) -> Ints:
@@ -101,44 +102,16 @@ def _load_host(signature: Signature, **attributes: Any) -> Any:
 
 
 @cache
-def _conv_transpose(
-    ndim: int,
-    window: Window,
-    output_padding: Ints,
-    groups: int,
-    channels_last: bool,
-    activation: Activation,
-    bias: bool,
-) -> Operation:
-    names = [
-        f"conv_transpose{ndim}d",
-        window.label(),
-        f"o{times(output_padding)}" if any(output_padding) else "",
-        f"g{groups}" if groups != 1 else "",
-        "last" if channels_last else "",
-        "bias" if bias else "",
-        act.label(activation),
-    ]
-    attributes = {"window": window, "output_padding": output_padding, "groups": groups, "last_": channels_last}
-    within = {"window": window, "groups": groups, "last_": channels_last}
+def _conv_transpose(convolution: Convolution, output_padding: Ints, bias: bool) -> Operation:
+    window, activation = convolution.window, convolution.activation
+    within = {"window": window, "groups": convolution.groups, "last_": convolution.channels_last}
+    attributes = {**within, "output_padding": output_padding}
+    more = f"o{times(output_padding)}" if any(output_padding) else ""
     return Operation(
-        name=" ".join(filter(None, names)),
-        parameters=(
-            Parameter("y", AccessMode.WRITE, ndim=ndim + 2, dtypes=FLOATS),
-            Parameter("x", AccessMode.READ, ndim=ndim + 2, like="y"),
-            Parameter("w", AccessMode.READ, ndim=ndim + 2, like="y"),
-            *([Parameter("b", AccessMode.READ, ndim=1, like="y")] if bias else []),
-        ),
+        name=label("conv_transpose", convolution, more=more, bias=bias),
+        parameters=parameters(window.ndim, bias=bias),
         implementations=(
-            onednn.conv_transpose(
-                strides=window.strides,
-                pads=window.pads,
-                dilations=window.dilations,
-                groups=groups,
-                channels_last=channels_last,
-                activation=activation,
-                output_padding=output_padding,
-            ),
+            onednn.conv_transpose(convolution, output_padding=output_padding),
             Implementation(
                 "opencl-c",
                 "opencl-c",
@@ -190,4 +163,5 @@ def conv_transpose(
     """
     window = Window.of(ndim, strides, pads, dilations)
     extra = spread(output_padding, ndim, 0, "output_padding")
-    return _conv_transpose(ndim, window, extra, int(groups), bool(channels_last), act.checked(activation), bool(bias))
+    convolution = Convolution(window, int(groups), bool(channels_last), act.checked(activation))
+    return _conv_transpose(convolution, extra, bool(bias))

@@ -14,9 +14,10 @@ from typing import Any
 from syclsched.kernels.common import ceil_div
 from syclsched.kernels.nn import panels
 from syclsched.kernels.nn.activation import Activation
-from syclsched.kernels.nn.geometry import Window, size, spatial, strides_of
+from syclsched.kernels.nn.geometry import size, spatial, strides_of
 from syclsched.kernels.nn.panels import Block
 from syclsched.kernels.nn.source import header, nothing, sums
+from syclsched.kernels.windows import Window
 from syclsched.model.operation import DeviceLimits, Launch, OpenCLSource, Signature
 
 

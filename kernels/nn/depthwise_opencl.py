@@ -12,9 +12,10 @@ from typing import Any
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn import panels
 from syclsched.kernels.nn.activation import Activation
-from syclsched.kernels.nn.geometry import Window, channels, size, spatial, strides_of
+from syclsched.kernels.nn.geometry import channels, size, spatial, strides_of
 from syclsched.kernels.nn.panels import Block
 from syclsched.kernels.nn.source import header, sums
+from syclsched.kernels.windows import Window
 from syclsched.model.operation import DeviceLimits, Launch, OpenCLSource, Signature
 
 

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.common import OPENCL_C
+from syclsched.kernels.common import OPENCL_C, Ints
 from syclsched.kernels.nn import windows_numba
-from syclsched.kernels.nn.geometry import Ints, Window, channels, last, size, spatial, strides_of, times
+from syclsched.kernels.nn.geometry import channels, last, size, spatial, strides_of
 from syclsched.kernels.nn.norm import lines_launch
 from syclsched.kernels.nn.rows_opencl import Rows
 from syclsched.kernels.nn.source import BYTES, FLOATS, nothing
+from syclsched.kernels.windows import Window, times
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Implementation, OpenCLSource, Operation, Parameter, Signature, Split, Work
 

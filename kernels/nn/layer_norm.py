@@ -6,9 +6,9 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.common import OPENCL_C
+from syclsched.kernels.common import OPENCL_C, Ints
 from syclsched.kernels.nn import norms_numba
-from syclsched.kernels.nn.geometry import Ints, size
+from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.norm import centred, lines_launch, number, work
 from syclsched.kernels.nn.rows_opencl import Rows
 from syclsched.kernels.nn.source import FLOATS, literal, nothing, sums

@@ -6,11 +6,11 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.common import OPENCL_C
+from syclsched.kernels.common import OPENCL_C, Ints
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn import matmul_numba, matmul_opencl
 from syclsched.kernels.nn.activation import Activation
-from syclsched.kernels.nn.geometry import Ints, size
+from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.norm import number
 from syclsched.kernels.nn.panels import ROWS
 from syclsched.kernels.nn.source import BYTES, FLOATS, sums

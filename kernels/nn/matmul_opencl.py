@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from syclsched.kernels.common import Ints
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn import panels
 from syclsched.kernels.nn.activation import Activation
-from syclsched.kernels.nn.geometry import Ints, size
+from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.panels import Block
 from syclsched.kernels.nn.source import header, literal, nothing, sums
 from syclsched.model.operation import DeviceLimits, Launch, OpenCLSource, Signature

@@ -8,13 +8,14 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
-from syclsched.kernels.common import OPENCL_C
+from syclsched.kernels.common import OPENCL_C, Ints
 from syclsched.kernels.nn import panels, windows_numba
-from syclsched.kernels.nn.geometry import Ints, Window, channels, last, size, spatial, strides_of, times
+from syclsched.kernels.nn.geometry import channels, last, size, spatial, strides_of
 from syclsched.kernels.nn.norm import lines_launch
 from syclsched.kernels.nn.rows_opencl import Rows
 from syclsched.kernels.nn.source import BYTES, FLOATS, TYPES, literal, nothing, sums
 from syclsched.kernels.onednn import pool as onednn
+from syclsched.kernels.windows import Window, times
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Implementation, OpenCLSource, Operation, Parameter, Signature, Split, Work
 
@@ -197,15 +198,7 @@ def _pool(mode: str, kernel: Ints, window: Window, count_include_pad: bool, chan
             Parameter("x", AccessMode.READ, ndim=ndim, like="y"),
         ),
         implementations=(
-            onednn.pool(
-                mode=mode,
-                kernel=kernel,
-                strides=window.strides,
-                pads=window.pads,
-                dilations=window.dilations,
-                count_include_pad=count_include_pad,
-                channels_last=channels_last,
-            ),
+            onednn.pool(mode, kernel, window, count_include_pad=count_include_pad, channels_last=channels_last),
             Implementation(
                 "opencl-c",
                 "opencl-c",

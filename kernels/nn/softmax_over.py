@@ -6,9 +6,9 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.common import OPENCL_C
+from syclsched.kernels.common import OPENCL_C, Ints
 from syclsched.kernels.nn import norms_numba, panels
-from syclsched.kernels.nn.geometry import Ints, size
+from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.norm import lines_launch, work
 from syclsched.kernels.nn.rows_opencl import Rows
 from syclsched.kernels.nn.source import FLOATS, nothing, sums

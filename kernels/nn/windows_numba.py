@@ -10,10 +10,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from syclsched.kernels.common import block_launch
+from syclsched.kernels.common import Ints, block_launch
 from syclsched.kernels.nn import dpex
-from syclsched.kernels.nn.geometry import Ints, Window, channels, size, spatial
+from syclsched.kernels.nn.geometry import channels, size, spatial
 from syclsched.kernels.nn.norms_numba import BLOCK
+from syclsched.kernels.windows import Window
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, Requirements, Signature
 
 

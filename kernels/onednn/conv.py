@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from functools import partial
 
+from syclsched.kernels.common import Activation
 from syclsched.kernels.onednn import names
 from syclsched.kernels.onednn.implementing import Described, implementation, refuse
 from syclsched.kernels.onednn.post_ops import Binary, PostOp, of_activation
 from syclsched.kernels.onednn.requests import Argument, Request
 from syclsched.kernels.onednn.tensors import Shape, Tensor, activations, plain
+from syclsched.kernels.windows import Convolution, Window
 from syclsched.model.operation import Implementation, Signature
-
-Activation = tuple[tuple[str | float, ...], ...]
 
 
 def fused(activation: Activation, residual: Tensor | None = None) -> tuple[PostOp, ...]:
@@ -29,126 +29,69 @@ def fused(activation: Activation, residual: Tensor | None = None) -> tuple[PostO
     return (*([Binary("add", residual, "r")] if residual is not None else []), *found)
 
 
-def conv(
-    *,
-    strides: Shape,
-    pads: Shape,
-    dilations: Shape,
-    groups: int,
-    channels_last: bool,
-    activation: Activation,
-    residual: bool,
-) -> Implementation:
+def conv(convolution: Convolution, *, residual: bool) -> Implementation:
     """Return oneDNN's convolution: parameters y, x, w (O, I / groups, *kernel), b and r if they are there.
 
     Parameters
     ----------
-    strides, pads, dilations, groups, channels_last, activation, residual
-        As of `syclsched.kernels.nn.conv`, all given.
+    convolution, residual
+        As of `syclsched.kernels.nn.conv`.
     """
-    describe = partial(
-        _conv,
-        strides=strides,
-        pads=pads,
-        dilations=dilations,
-        groups=groups,
-        channels_last=channels_last,
-        activation=activation,
-        residual=residual,
-    )
-    return implementation(describe, efficiency=0.8)
+    return implementation(partial(_conv, convolution, residual), efficiency=0.8)
 
 
-def _conv(
-    signature: Signature,
-    *,
-    strides: Shape,
-    pads: Shape,
-    dilations: Shape,
-    groups: int,
-    channels_last: bool,
-    activation: Activation,
-    residual: bool,
-) -> Described:
+def _conv(convolution: Convolution, residual: bool, signature: Signature) -> Described:
     dtype, weights = signature.dtypes["y"], signature.shapes["w"]
-    check_window(pads)
+    window, groups, last = convolution.window, convolution.groups, convolution.channels_last
+    check_window(window)
     # For both it has nothing but its reference implementation, slower than our own kernels.
-    if residual and not channels_last:
+    if residual and not last:
         raise refuse("a residual needs channels last")
-    if channels_last and "w" not in signature.constants:
+    if last and "w" not in signature.constants:
         raise refuse("channels last need constant weights")
-    x, y = (activations(signature.shapes[name], dtype, channels_last=channels_last) for name in "xy")
+    x, y = (activations(signature.shapes[name], dtype, channels_last=last) for name in "xy")
     grouped = weights if groups == 1 else (groups, weights[0] // groups, *weights[1:])
     return _described(
         "convolution",
         signature,
         (x, y),
         plain(grouped, dtype),
-        (strides, _gaps(dilations), *_halves(pads)),
-        fused(activation, y if residual else None),
+        (window.strides, _gaps(window), window.begins, window.ends),
+        fused(convolution.activation, y if residual else None),
     )
 
 
-def conv_transpose(
-    *,
-    strides: Shape,
-    pads: Shape,
-    dilations: Shape,
-    groups: int,
-    channels_last: bool,
-    activation: Activation,
-    output_padding: Shape,
-) -> Implementation:
+def conv_transpose(convolution: Convolution, *, output_padding: Shape) -> Implementation:
     """Return oneDNN's transposed convolution: parameters y, x, w (I, O / groups, *kernel), and b if it is there.
 
     Parameters
     ----------
-    strides, pads, dilations, groups, channels_last, activation, output_padding
-        As of `syclsched.kernels.nn.conv_transpose`, all given.
+    convolution, output_padding
+        As of `syclsched.kernels.nn.conv_transpose`.
     """
-    describe = partial(
-        _conv_transpose,
-        strides=strides,
-        pads=pads,
-        dilations=dilations,
-        groups=groups,
-        channels_last=channels_last,
-        activation=activation,
-        output_padding=output_padding,
-    )
-    return implementation(describe, efficiency=0.5)
+    return implementation(partial(_conv_transpose, convolution, output_padding), efficiency=0.5)
 
 
-def _conv_transpose(
-    signature: Signature,
-    *,
-    strides: Shape,
-    pads: Shape,
-    dilations: Shape,
-    groups: int,
-    channels_last: bool,
-    activation: Activation,
-    output_padding: Shape,
-) -> Described:
+def _conv_transpose(convolution: Convolution, output_padding: Shape, signature: Signature) -> Described:
     dtype, weights = signature.dtypes["y"], signature.shapes["w"]
-    check_window(pads)
-    x, y = (activations(signature.shapes[name], dtype, channels_last=channels_last) for name in "xy")
+    window, groups, last = convolution.window, convolution.groups, convolution.channels_last
+    check_window(window)
+    x, y = (activations(signature.shapes[name], dtype, channels_last=last) for name in "xy")
     spatial = range(2, len(weights))
     if groups == 1:
         source = plain(weights, dtype).permuted((1, 0, *spatial))
     else:
         split = plain((groups, weights[0] // groups, *weights[1:]), dtype)
         source = split.permuted((0, 2, 1, *(axis + 1 for axis in spatial)))
-    begins, ends = _halves(pads)
     # What is added at the end of the result is so much less cut from it.
-    cut = tuple(end - extra for end, extra in zip(ends, output_padding, strict=True))
+    cut = tuple(end - extra for end, extra in zip(window.ends, output_padding, strict=True))
     if min(cut, default=0) < 0:
         raise refuse("output_padding is larger than the pads")
-    settings = (strides, _gaps(dilations), begins, cut)
-    return _described("deconvolution", signature, (x, y), source, settings, fused(activation))
+    settings = (window.strides, _gaps(window), window.begins, cut)
+    return _described("deconvolution", signature, (x, y), source, settings, fused(convolution.activation))
 
 
-def check_window(pads: Shape) -> None:
+def check_window(window: Window) -> None:
     """Refuse windows that oneDNN does not have.
 
     Raises
@@ -156,19 +99,15 @@ def check_window(pads: Shape) -> None:
     CapabilityError
         For more than three or no spatial axes, or pads that cut.
     """
-    if not 1 <= len(pads) // 2 <= 3:
-        raise refuse(f"there are 1 to 3 spatial axes, not {len(pads) // 2}")
-    if min(pads) < 0:
-        raise refuse(f"pads are not negative: {pads}")
+    if not 1 <= window.ndim <= 3:
+        raise refuse(f"there are 1 to 3 spatial axes, not {window.ndim}")
+    if min(window.pads) < 0:
+        raise refuse(f"pads are not negative: {window.pads}")
 
 
-def _gaps(dilations: Shape) -> Shape:
+def _gaps(window: Window) -> Shape:
     """Return how many places are left out, which oneDNN calls dilation."""
-    return tuple(each - 1 for each in dilations)
-
-
-def _halves(pads: Shape) -> tuple[Shape, Shape]:
-    return pads[: len(pads) // 2], pads[len(pads) // 2 :]
+    return tuple(each - 1 for each in window.dilations)
 
 
 def _described(

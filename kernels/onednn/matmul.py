@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from functools import partial
 from math import prod
 
+from syclsched.kernels.common import Activation
 from syclsched.kernels.onednn import names
-from syclsched.kernels.onednn.conv import Activation, fused
+from syclsched.kernels.onednn.conv import fused
 from syclsched.kernels.onednn.implementing import Described, implementation, refuse
 from syclsched.kernels.onednn.post_ops import Binary, Eltwise, PostOp
 from syclsched.kernels.onednn.requests import Argument, Request

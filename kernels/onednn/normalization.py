@@ -6,8 +6,9 @@ from __future__ import annotations
 from functools import partial
 from math import prod
 
+from syclsched.kernels.common import Activation
 from syclsched.kernels.onednn import names
-from syclsched.kernels.onednn.conv import Activation, fused
+from syclsched.kernels.onednn.conv import fused
 from syclsched.kernels.onednn.implementing import Described, implementation, refuse
 from syclsched.kernels.onednn.post_ops import Eltwise
 from syclsched.kernels.onednn.requests import Argument, Request

@@ -10,58 +10,31 @@ from syclsched.kernels.onednn.conv import check_window
 from syclsched.kernels.onednn.implementing import Described, implementation, refuse
 from syclsched.kernels.onednn.requests import Argument, Request
 from syclsched.kernels.onednn.tensors import Shape, activations
+from syclsched.kernels.windows import Window
 from syclsched.model.operation import Implementation, Signature
 
 
-def pool(
-    *,
-    mode: str,
-    kernel: Shape,
-    strides: Shape,
-    pads: Shape,
-    dilations: Shape,
-    count_include_pad: bool,
-    channels_last: bool,
-) -> Implementation:
+def pool(mode: str, kernel: Shape, window: Window, *, count_include_pad: bool, channels_last: bool) -> Implementation:
     """Return oneDNN's pooling: parameters y and x.
 
     Parameters
     ----------
-    mode, kernel, strides, pads, dilations, count_include_pad, channels_last
-        As of `syclsched.kernels.nn.pool`, all given.
+    mode, kernel, window, count_include_pad, channels_last
+        As of `syclsched.kernels.nn.pool`.
     """
-    describe = partial(
-        _pool,
-        mode=mode,
-        kernel=kernel,
-        strides=strides,
-        pads=pads,
-        dilations=dilations,
-        include=count_include_pad,
-        channels_last=channels_last,
-    )
-    return implementation(describe, efficiency=0.5)
+    return implementation(partial(_pool, mode, kernel, window, count_include_pad, channels_last), efficiency=0.5)
 
 
 def _pool(
-    signature: Signature,
-    *,
-    mode: str,
-    kernel: Shape,
-    strides: Shape,
-    pads: Shape,
-    dilations: Shape,
-    include: bool,
-    channels_last: bool,
+    mode: str, kernel: Shape, window: Window, include: bool, channels_last: bool, signature: Signature
 ) -> Described:
     dtype = signature.dtypes["y"]
-    check_window(pads)
-    if max(dilations) > 1:
+    check_window(window)
+    if max(window.dilations) > 1:
         raise refuse("windows with gaps are left to its reference implementation")
     x, y = (activations(signature.shapes[name], dtype, channels_last=channels_last) for name in "xy")
-    ndim = len(kernel)
-    begins, ends = pads[:ndim], list(pads[ndim:])
-    for axis in range(ndim):
+    strides, begins, ends = window.strides, window.begins, list(window.ends)
+    for axis in range(window.ndim):
         extent, count = x.dims[axis + 2], y.dims[axis + 2]
         span = kernel[axis]
         last = (count - 1) * strides[axis] - begins[axis]
@@ -73,5 +46,5 @@ def _pool(
                 raise refuse("the last windows reach beyond the pads, which do not count there")
             ends[axis] += beyond
     algorithm = names.POOLING[mode, int(include)]
-    settings = (algorithm, strides, kernel, (0,) * ndim, begins, tuple(ends))
+    settings = (algorithm, strides, kernel, (0,) * window.ndim, begins, tuple(ends))
     return Described(Request("pooling", (Argument("x", names.SRC, x), Argument("y", names.DST, y)), settings))

@@ -14,7 +14,8 @@ from operations import numbers, unwritten
 from syclsched.kernels import nn
 from syclsched.kernels.nn.activation import STEPS
 from syclsched.kernels.nn.conv_transpose import extents
-from syclsched.kernels.nn.geometry import Window, arranged
+from syclsched.kernels.nn.geometry import arranged
+from syclsched.kernels.windows import Window
 
 pytestmark = pytest.mark.sycl
 Case = tuple[Any, dict[str, np.ndarray], list[str]]

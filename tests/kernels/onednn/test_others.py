@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from operations import numbers, on_host, unwritten
 
 from syclsched.kernels import nn
-from syclsched.kernels.nn.geometry import Window, arranged
+from syclsched.kernels.nn.geometry import arranged
 from syclsched.kernels.onednn.movement import merged
 from syclsched.kernels.tensor.concat import concat
 from syclsched.kernels.tensor.reduce import reduce
 from syclsched.kernels.tensor.transpose import transpose
+from syclsched.kernels.windows import Window
 
 pytestmark = pytest.mark.sycl
 
