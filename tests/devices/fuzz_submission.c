@@ -5,8 +5,10 @@
  *
  * The runtime has both faces that the loop knows, dpctl's and OpenCL's. It does commands late and in any order that
  * queues and lists allow, fails some, and refuses some submissions. As the real one it ignores the event list of a
- * kernel submitted through dpctl: the loop's fences must make up for it. Every command checks, when it is done, that
- * what it was to wait for is done and that it has the arguments it was given; every event must be given back once.
+ * kernel submitted through dpctl: the loop's fences must make up for it. Functions of a made-up library submit as much as
+ * they like, on some lanes to a queue of their own, and say by an event or not at all when it is done. Every command
+ * checks, when it is done, that what it was to wait for and what was before it on its lane are done, and that it has the
+ * arguments it was given; every event must be given back once.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +23,7 @@ int64_t syclsched_submit(struct lane *, int64_t, const struct command *const *, 
 void syclsched_wait(const struct event *, int64_t);
 int32_t syclsched_status(const struct event *);
 int64_t syclsched_next_failed(const struct event *, int64_t, int64_t);
+int64_t syclsched_completed(const struct event *, const int64_t *, int64_t, int64_t *, int64_t *, int32_t *);
 void syclsched_times(const struct event *const *, int64_t, int64_t *, int64_t *);
 void syclsched_delete(const struct event *, int64_t);
 
@@ -44,21 +47,31 @@ static void check(int right, const char *what)
 
 /* --- the made-up runtime ------------------------------------------------------------------------ */
 
-enum { MOST_LANES = 5, MOST_COMMANDS = 200, MOST_WAITS = 90, MOST_ARGUMENTS = 12, KERNELS = 3 };
+enum { MOST_LANES = 5, MOST_QUEUES = 2 * MOST_LANES, MOST_COMMANDS = 200, MOST_WAITS = 90, MOST_ARGUMENTS = 12 };
+enum { KERNELS = 3, MOST_WORK_OF_CALL = 3 };
+
+/* How a queue is spoken to: the loop's three ways. */
+enum face { DPCTL, OPENCL, APART };
 
 struct work {
     struct work *next_on_queue;
     struct work **lists;       /* what the runtime was told to wait for, and heeds */
     size_t lists_count;
     int64_t command;           /* -1 for a fence */
-    int references;            /* the queue's and the caller's */
+    int references;            /* the queue's, those of lists, and one of each event */
     int done, failed;
     uint64_t start_ns, end_ns;
 };
 
 struct queue {
     struct work *first, *last; /* not yet done */
-    int opencl;
+    enum face face;
+};
+
+/* An event of SYCL's: two words, of which the first is null until something is assigned. */
+struct sycl_event {
+    struct work *work;
+    uint64_t other;
 };
 
 struct kernel {
@@ -68,15 +81,17 @@ struct kernel {
 
 /* What the command of each slot must find when it is done. */
 struct expected {
-    struct work *before[MOST_WAITS];
+    struct work *before[MOST_WAITS + 1];
     size_t before_count;
 };
 
-static struct queue queues[MOST_LANES];
+static struct queue queues[MOST_QUEUES]; /* of each lane, and behind them those that functions submit to apart */
 static struct kernel kernels[KERNELS];
 static struct expected expected[MOST_COMMANDS];
 static const struct command *submitting; /* the command whose turn it is; null for a fence before one */
+static const struct lane *submitting_to;
 static const struct event *events_now;
+static int64_t last_on_lane[MOST_LANES]; /* the slot of what was submitted to it last; -1 before */
 static int64_t live, refuse_one_in, fail_one_in, stop_one_in;
 static uint64_t now;
 static volatile int32_t stop;
@@ -126,17 +141,31 @@ static int advance(struct queue *queue)
 static void advance_some(void)
 {
     for (uint64_t i = chance(4); i > 0; --i)
-        advance(&queues[chance(MOST_LANES)]);
+        advance(&queues[chance(MOST_QUEUES)]);
 }
 
 static void finish(struct work *work)
 {
     while (!work->done) {
         int any = 0;
-        for (int i = 0; i < MOST_LANES; ++i)
+        for (int i = 0; i < MOST_QUEUES; ++i)
             any |= advance(&queues[i]);
         check(any, "nothing can go on");
     }
+}
+
+/* What an event stands for, whichever way it is of; null if it ended before there was one. */
+static struct work *work_of(enum face face, ref event)
+{
+    if (face == OPENCL)
+        return event;
+    const struct sycl_event *found = face == APART ? *(ref *)event : event;
+    return found ? found->work : NULL;
+}
+
+static enum face face_of(const struct lane *lane)
+{
+    return ((const struct queue *)lane->queue)->face;
 }
 
 static struct work *enqueue(struct queue *queue, const ref *depends, size_t count, int heeded, int64_t command)
@@ -149,7 +178,7 @@ static struct work *enqueue(struct queue *queue, const ref *depends, size_t coun
     struct work *work = calloc(1, sizeof *work);
     work->lists = calloc(count ? count : 1, sizeof *work->lists);
     for (size_t i = 0; heeded && i < count; ++i) {
-        work->lists[work->lists_count] = depends[i];
+        work->lists[work->lists_count] = work_of(queue->face == OPENCL ? OPENCL : DPCTL, depends[i]);
         work->lists[work->lists_count++]->references++;
     }
     work->references = 2;
@@ -181,7 +210,26 @@ static void check_ranges(const struct command *command, const size_t *global, co
 
 /* --- dpctl's face ------------------------------------------------------------------------------- */
 
-static struct work *take_kernel(ref kernel, ref queue, void **arguments, const int32_t *types, size_t count,
+static ref new_event(void)
+{
+    static uint64_t number;
+    if (refuse_one_in && chance(20 * (uint64_t)refuse_one_in) == 0)
+        return NULL;
+    struct sycl_event *made = malloc(sizeof *made);
+    *made = (struct sycl_event){NULL, ++number};
+    return made;
+}
+
+static ref event_for(struct work *work)
+{
+    if (!work)
+        return NULL;
+    struct sycl_event *made = malloc(sizeof *made);
+    *made = (struct sycl_event){work, 0};
+    return made;
+}
+
+static ref take_kernel(ref kernel, ref queue, void **arguments, const int32_t *types, size_t count,
                                 const size_t *global, const size_t *local, size_t dimensions, const ref *depends,
                                 size_t depends_count)
 {
@@ -189,7 +237,7 @@ static struct work *take_kernel(ref kernel, ref queue, void **arguments, const i
     check(kernel == command->kernel && count == command->arguments_count, "another kernel");
     check(arguments == command->arguments && types == command->types, "other arguments");
     check_ranges(command, global, local, dimensions, 0);
-    return enqueue(queue, depends, depends_count, 0, command->slot);
+    return event_for(enqueue(queue, depends, depends_count, 0, command->slot));
 }
 
 static ref submit_range(ref kernel, ref queue, void **arguments, const int32_t *types, size_t count,
@@ -215,44 +263,79 @@ static struct work *take_copy(ref queue, void *to, const void *from, size_t nbyt
         memcpy(to, from, nbytes);
         return enqueue(queue, depends, count, 1, command->slot);
     }
-    check(!command || command->kind == FENCE, "a copy for a kernel");
+    check(!command || command->kind == FENCE || command->kind == CALL, "a copy for a kernel");
     check(nbytes == 1 && (char *)to >= scratch && (char *)to < scratch + sizeof scratch, "no fence");
     return enqueue(queue, depends, count, 1, command ? command->slot : -1);
 }
 
 static ref copy(ref queue, void *to, const void *from, size_t nbytes, const ref *depends, size_t count)
 {
-    return take_copy(queue, to, from, nbytes, depends, count);
+    return event_for(take_copy(queue, to, from, nbytes, depends, count));
 }
 
 static int32_t dpctl_status(ref event)
 {
     advance_some();
-    return ((struct work *)event)->done ? 3 : (int32_t)chance(3);
+    return work_of(DPCTL, event)->done ? 3 : (int32_t)chance(3);
 }
 
 static void dpctl_wait(ref event)
 {
-    finish(event);
+    finish(work_of(DPCTL, event));
 }
 
 static void dpctl_delete(ref event)
 {
-    let_go(event);
+    if (work_of(DPCTL, event))
+        let_go(work_of(DPCTL, event));
+    free(event);
 }
 
 static uint64_t dpctl_start(ref event)
 {
-    return ((struct work *)event)->start_ns;
+    return work_of(DPCTL, event)->start_ns;
 }
 
 static uint64_t dpctl_end(ref event)
 {
-    return ((struct work *)event)->end_ns;
+    return work_of(DPCTL, event)->end_ns;
 }
 
-static const void *const dpctl_table[] = {submit_range,  submit_nd_range, copy,        dpctl_status,
-                                          dpctl_wait,    dpctl_delete,    dpctl_start, dpctl_end};
+static const void *const dpctl_table[] = {submit_range, submit_nd_range, copy,      dpctl_status, dpctl_wait,
+                                          dpctl_delete, dpctl_start,     dpctl_end, new_event};
+
+/* --- a library's functions ---------------------------------------------------------------------- */
+
+static int32_t returned_now;
+
+static int32_t library_call(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f)
+{
+    const uint64_t words[CALL_WORDS] = {a, b, c, d, e, f};
+    const struct command *command = submitting;
+    struct sycl_event *event = NULL;
+    check(command && command->kind == CALL, "a call of nobody's");
+    for (int i = 0; i < CALL_WORDS; ++i)
+        if (i == command->event_word)
+            event = (struct sycl_event *)(uintptr_t)words[i];
+        else
+            check(words[i] == command->words[i], "another word");
+    check(!event == (command->event_word < 0), "an event, or none");
+    struct work *last = NULL;
+    returned_now = 0;
+    for (uint64_t i = chance(MOST_WORK_OF_CALL + 1); i > 0 && !returned_now; --i) {
+        struct work *work = enqueue(submitting_to->queue, NULL, 0, 0, command->slot);
+        if (last)
+            let_go(last);
+        last = work;
+        if (!work)
+            returned_now = 1 + (int32_t)chance(9);
+    }
+    if (last && event && !returned_now && chance(4))
+        event->work = last;
+    else if (last)
+        let_go(last);
+    return returned_now;
+}
 
 /* --- OpenCL's face ------------------------------------------------------------------------------ */
 
@@ -281,6 +364,16 @@ static int32_t cl_copy(ref queue, uint32_t blocking, void *to, const void *from,
     return *event ? 0 : -5;
 }
 
+static ref cl_native_event(ref event)
+{
+    struct work *work = work_of(DPCTL, event);
+    check(work != NULL, "the native event of nothing");
+    if (refuse_one_in && chance((uint64_t)refuse_one_in) == 0)
+        return NULL;
+    work->references++;
+    return work;
+}
+
 static int32_t cl_set(ref kernel, uint32_t index, size_t size, const void *value, size_t noted)
 {
     if (refuse_one_in && chance(20 * (uint64_t)refuse_one_in) == 0)
@@ -302,7 +395,7 @@ static int32_t cl_set_value(ref kernel, uint32_t index, size_t size, const void 
 
 static int32_t cl_flush(ref queue)
 {
-    check(((struct queue *)queue)->opencl, "a flush of a queue that is not OpenCL's");
+    check(((struct queue *)queue)->face == OPENCL, "a flush of a queue that is not OpenCL's");
     advance_some();
     return 0;
 }
@@ -338,15 +431,15 @@ static int32_t cl_profiling(ref event, uint32_t name, size_t size, void *value, 
     return 0;
 }
 
-static const void *const opencl_table[] = {cl_kernel, cl_copy,  cl_set_pointer, cl_set_value, cl_flush,
-                                           cl_event_info, cl_wait, cl_release,    cl_profiling};
+static const void *const opencl_table[] = {cl_kernel, cl_copy,    cl_set_pointer, cl_set_value, cl_flush,     cl_event_info,
+                                           cl_wait,   cl_release, cl_profiling,   new_event,    dpctl_delete, cl_native_event};
 
 /* --- one sequence ------------------------------------------------------------------------------- */
 
-static struct command *random_command(int64_t slot, int64_t lane)
+static struct command *random_command(int64_t slot, int64_t lane, int calls)
 {
     struct command *command = calloc(1, sizeof *command);
-    command->kind = (int64_t)chance(4);
+    command->kind = (int64_t)chance(calls ? 5 : 4);
     command->lane = lane;
     command->slot = slot;
     int64_t *waits = malloc(MOST_WAITS * sizeof *waits);
@@ -358,6 +451,14 @@ static struct command *random_command(int64_t slot, int64_t lane)
         command->nbytes = 1 + chance(64);
         command->to = calloc(1, command->nbytes);
         command->from = calloc(1, command->nbytes);
+    } else if (command->kind == CALL) {
+        uint64_t *words = malloc(CALL_WORDS * sizeof *words);
+        for (int i = 0; i < CALL_WORDS; ++i)
+            words[i] = chance(UINT64_MAX);
+        command->function = (ref)(uintptr_t)library_call;
+        command->words = words;
+        command->event_word = (int64_t)chance(CALL_WORDS + 1) - 1;
+        command->returned = calloc(1, sizeof *command->returned);
     } else if (command->kind != FENCE) {
         command->kernel = &kernels[chance(KERNELS)];
         size_t count = command->arguments_count = chance(MOST_ARGUMENTS + 1);
@@ -386,15 +487,23 @@ static void give_back(struct command *command)
         free(command->arguments[i]);
     free(command->arguments);
     free((void *)command->types);
+    free((void *)command->words);
+    free(command->returned);
     free((void *)command->waits);
     free(command->to);
     free((void *)command->from);
     free(command);
 }
 
-static const struct way *way_of(const struct lane *lane)
+static const struct way *const real_ways[] = {
+    [DPCTL] = &syclsched_way_dpctl, [OPENCL] = &syclsched_way_opencl, [APART] = &syclsched_way_apart};
+
+static void note_before(struct expected *mine, int64_t slot)
 {
-    return ((const struct queue *)lane->queue)->opencl ? &syclsched_way_opencl : &syclsched_way_dpctl;
+    const struct event *event = &events_now[slot];
+    struct work *work = event->event ? work_of(face_of(event->lane), event->event) : NULL;
+    if (work)
+        mine->before[mine->before_count++] = work;
 }
 
 static ref noted_submit(const struct lane *lane, const struct command *command, const ref *depends, size_t count)
@@ -402,16 +511,48 @@ static ref noted_submit(const struct lane *lane, const struct command *command, 
     struct expected *mine = &expected[command->slot];
     mine->before_count = 0;
     for (size_t i = 0; i < command->waits_count; ++i)
-        if (events_now[command->waits[i]].event)
-            mine->before[mine->before_count++] = events_now[command->waits[i]].event;
+        note_before(mine, command->waits[i]);
+    if (last_on_lane[command->lane] >= 0)
+        note_before(mine, last_on_lane[command->lane]);
+    if (face_of(lane) == APART && command->kind == COPY) /* done at once */
+        for (size_t i = 0; i < mine->before_count; ++i)
+            check(mine->before[i]->done, "a copy is made before what it waits for");
     submitting = command;
-    return way_of(lane)->submit(lane, command, depends, count);
+    submitting_to = lane;
+    ref made = real_ways[face_of(lane)]->submit(lane, command, depends, count);
+    if (made)
+        last_on_lane[command->lane] = command->slot;
+    if (command->kind == CALL && made)
+        check(*command->returned == 0, "a call that failed is taken for done");
+    if (command->kind == COPY && made)
+        check(memcmp(command->to, command->from, command->nbytes) == 0, "nothing is copied");
+    return made;
 }
 
 static ref noted_fence(const struct lane *lane, const ref *depends, size_t count)
 {
     submitting = NULL;
-    return way_of(lane)->fence(lane, depends, count);
+    return real_ways[face_of(lane)]->fence(lane, depends, count);
+}
+
+/* Of one lane's commands so many are said to be done as are, up to the first that is not, or failed. */
+static void check_completed(const struct event *events, const struct command *const *commands, int64_t done, int64_t lane)
+{
+    int64_t *slots = calloc((size_t)done + 1, sizeof *slots), *times = calloc(2 * (size_t)done + 1, sizeof *times);
+    int64_t count = 0;
+    int32_t failed = 0;
+    for (int64_t i = 0; i < done; ++i)
+        if (commands[i]->lane == lane)
+            slots[count++] = i;
+    int64_t found = syclsched_completed(events, slots, count, times, times + count, &failed);
+    check(found >= 0 && found <= count && (!failed || found < count), "more than there were are done");
+    for (int64_t i = 0; i < found + (failed != 0); ++i) {
+        const struct event *event = &events[slots[i]];
+        const struct work *work = work_of(face_of(event->lane), event->event);
+        check(!work || work->done, "what is not done is said to be");
+        check(i == found || times[count + i] >= times[i], "it ends before it begins");
+    }
+    free(slots), free(times);
 }
 
 static void one_sequence(uint64_t seed)
@@ -420,21 +561,36 @@ static void one_sequence(uint64_t seed)
     state = seed * 0x9E3779B97F4A7C15u + 1;
     refuse_one_in = chance(3) ? 0 : 50, fail_one_in = chance(3) ? 0 : 30, stop_one_in = chance(4) ? 0 : 100;
     stop = 0;
+    memset(last_on_lane, -1, sizeof last_on_lane);
     int64_t lanes_count = 1 + (int64_t)chance(MOST_LANES);
     struct lane *lanes = calloc((size_t)lanes_count, sizeof *lanes);
-    struct way ways[2] = {syclsched_way_dpctl, syclsched_way_opencl};
-    ways[0].submit = ways[1].submit = noted_submit;
-    ways[0].fence = ways[1].fence = noted_fence;
+    struct lane *aparts = calloc((size_t)lanes_count, sizeof *aparts);
+    struct way ways[] = {syclsched_way_dpctl, syclsched_way_opencl, syclsched_way_apart};
+    for (int face = DPCTL; face <= APART; ++face) {
+        ways[face].submit = noted_submit;
+        ways[face].fence = noted_fence;
+    }
     for (int64_t i = 0; i < lanes_count; ++i) {
         if (lanes_count > 1 && chance(6) == 0)
             continue; /* a host's lane has no way */
-        int opencl = queues[i].opencl = (int)chance(2);
-        lanes[i] = (struct lane){.way = &ways[opencl],
-                                 .functions = opencl ? opencl_table : dpctl_table,
+        enum face face = queues[i].face = chance(2) ? OPENCL : DPCTL;
+        lanes[i] = (struct lane){.way = &ways[face],
+                                 .functions = face == OPENCL ? opencl_table : dpctl_table,
                                  .queue = &queues[i],
                                  .scratch_to = &scratch[2 * i],
                                  .scratch_from = &scratch[2 * i + 1],
-                                 .longest_list = opencl ? (int64_t)1 << 62 : 0};
+                                 .longest_list = face == OPENCL ? (int64_t)1 << 62 : 0,
+                                 .calls = (int64_t)chance(2)};
+        if (face == OPENCL && lanes[i].calls && chance(2)) {
+            struct queue *apart = &queues[MOST_LANES + i];
+            apart->face = APART;
+            aparts[i] = lanes[i];
+            aparts[i].way = &ways[APART];
+            aparts[i].functions = dpctl_table;
+            aparts[i].queue = apart;
+            aparts[i].timed = (int64_t)chance(2);
+            lanes[i].apart = &aparts[i];
+        }
     }
     int64_t count = 1 + (int64_t)chance(MOST_COMMANDS);
     const struct command **commands = calloc((size_t)count, sizeof *commands);
@@ -443,7 +599,7 @@ static void one_sequence(uint64_t seed)
     for (int64_t slot = 0; slot < count; ++slot) {
         int64_t lane = (int64_t)chance((uint64_t)lanes_count);
         if (lanes[lane].way)
-            commands[total] = random_command(total, lane), ++total;
+            commands[total] = random_command(total, lane, lanes[lane].calls != 0), ++total;
     }
     events_now = events;
     struct event *made = calloc((size_t)(2 * count + 2), sizeof *made);
@@ -457,7 +613,10 @@ static void one_sequence(uint64_t seed)
         check(made_here >= here && made_here <= 2 * portion, "events that were never made");
         check(here == portion || stop || refuse_one_in, "it ends for no reason");
         for (int64_t i = done; i < done + here; ++i) {
-            check(events[i].event && events[i].lane == &lanes[commands[i]->lane] && events[i].slot == i, "another event");
+            const struct lane *lane = &lanes[commands[i]->lane];
+            if (lane->apart && (commands[i]->kind == CALL || commands[i]->kind == COPY))
+                lane = lane->apart;
+            check(events[i].event && events[i].lane == lane && events[i].slot == i, "another event");
             check(i == 0 || submit_ns[i] >= submit_ns[i - 1], "clocks go back");
         }
         made_count += made_here;
@@ -469,6 +628,8 @@ static void one_sequence(uint64_t seed)
             refuse_one_in = 0; /* then it is tried again */
         }
     }
+    for (int64_t i = 0; i < lanes_count; ++i)
+        check_completed(events, commands, done, i);
     if (chance(2))
         syclsched_wait(made, made_count);
     else
@@ -480,25 +641,26 @@ static void one_sequence(uint64_t seed)
     int64_t failed = 0;
     for (int64_t i = 0; i < made_count; ++i) {
         finished[i] = &made[i];
-        const struct queue *queue = made[i].lane->queue;
-        int bad = queue->opencl && ((struct work *)made[i].event)->failed;
+        enum face face = face_of(made[i].lane);
+        int bad = face == OPENCL && work_of(face, made[i].event)->failed;
         failed += bad;
         check(syclsched_status(&made[i]) == (bad ? -9999 : 1), "another status");
     }
     syclsched_times(finished, made_count, start_ns, end_ns);
     for (int64_t i = 0; i < made_count; ++i)
-        check(start_ns[i] > 0 && end_ns[i] == start_ns[i] + 1, "other times");
+        check(start_ns[i] > 0 && (face_of(made[i].lane) == APART ? end_ns[i] >= start_ns[i] : end_ns[i] == start_ns[i] + 1),
+              "other times");
     for (int64_t at = -1; (at = syclsched_next_failed(made, at + 1, made_count)) >= 0;)
         --failed;
     check(failed == 0, "failures are overlooked");
     syclsched_delete(made, made_count);
-    for (int i = 0; i < MOST_LANES; ++i)
+    for (int i = 0; i < MOST_QUEUES; ++i)
         while (queues[i].first)
             check(advance(&queues[i]), "something was submitted that no event tells of");
     check(live == 0, "events are not given back");
     for (int64_t i = 0; i < total; ++i)
         give_back((struct command *)commands[i]);
-    free(lanes), free(commands), free(events), free(made), free(submit_ns), free(finished), free(start_ns), free(end_ns);
+    free(lanes), free(aparts), free(commands), free(events), free(made), free(submit_ns), free(finished), free(start_ns), free(end_ns);
 }
 
 int main(int count, char **arguments)
