@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -75,9 +76,12 @@ class OnnxModel:
         self, model: Model, *, shapes: GivenShapes | None = None, rewrites: bool | Iterable[str] = True
     ) -> None:
         self._model = model
+        self._constant_bytes = model.constant_bytes
         self._rewrites = rewrites if isinstance(rewrites, bool) else tuple(rewrites)
         self._given = _checked(shapes or {}, model.inputs)
+        #: For the shapes given when it was loaded.
         self._made: Specialised | None = None
+        self._lock = threading.Lock()
         self._constants: WeakValueDictionary[str, Constant] = WeakValueDictionary()
 
     @property
@@ -98,7 +102,7 @@ class OnnxModel:
     @property
     def constant_bytes(self) -> int:
         """Bytes of its weights."""
-        return self._model.constant_bytes
+        return self._constant_bytes
 
     @property
     def graph(self) -> TaskGraph:
@@ -131,16 +135,27 @@ class OnnxModel:
         OpenDimensionError, ValueNeededError, ModelError
             If extents, or values they follow from, are open; or an operator cannot be done for these shapes.
         """
-        usual = not shapes and not values
-        if usual and self._made is not None:
-            return self._made
         said = {name: tuple(shape) for name, shape in (shapes or {}).items()}
         # What was said of dimensions when it was loaded is for inputs of which nothing is said now.
         asked = said if all(each.name in said for each in self.inputs) else {**self._given, **said}
-        made = specialise(self._model, self.full_shapes(asked), values or {}, self._rewrites, self._constants)
-        if usual:
-            self._made = made
-        return made
+        full = self.full_shapes(asked)
+        with self._lock:
+            if self._made is not None and not values and full == self._made.shapes:
+                return self._made
+            made = specialise(self._model, full, values or {}, self._rewrites, self._constants)
+            if not values and (not shapes or self._has_one_form):
+                self._made = made
+                if self._has_one_form:  # nobody will ask for another: what the file had need not be kept beside it
+                    self._model = self._model.without_content()
+            return made
+
+    @property
+    def _has_one_form(self) -> bool:
+        """Whether the model says all extents of its inputs."""
+        return all(
+            each.dimensions is not None and all(isinstance(extent, int) for extent in each.dimensions)
+            for each in self.inputs
+        )
 
     def full_shapes(self, given: Mapping[str, tuple[int, ...] | int] | None = None) -> dict[str, tuple[int, ...]]:
         """Return the shape of every input: as declared, with what is given in the place of what is open.

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -193,3 +193,7 @@ class Model:
     def constant_bytes(self) -> int:
         """Bytes of all its known values."""
         return sum(array.nbytes for array in self.graph.initialisers.values())
+
+    def without_content(self) -> Model:
+        """Return what it is called and what goes in and out, without nodes and known values."""
+        return replace(self, graph=replace(self.graph, initialisers={}, nodes=()))

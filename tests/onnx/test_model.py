@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models that were read: how often they are specialised, and what they keep."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import syclsched
+from syclsched.errors import ArgumentError
+
+onnx = pytest.importorskip("onnx", reason="the models are ONNX models")
+
+MODEL = Path(__file__).parents[2] / "examples" / "data" / "digits.onnx"
+
+
+def of_one_size(batch: int) -> syclsched.onnx.OnnxModel:
+    """Return a model that says all extents of its input."""
+    proto = onnx.load(MODEL)
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = batch
+    return syclsched.onnx.load(proto)
+
+
+def test_a_model_of_one_size_is_specialised_once_by_whoever_asks() -> None:
+    model = of_one_size(2)
+    with ThreadPoolExecutor(3) as threads:
+        found = list(threads.map(lambda shapes: model.specialised(shapes), (None, {"image": (2, 1, 8, 8)}, {})))
+    assert all(each is found[0] for each in found) and model.graph is found[0].graph
+
+
+def test_a_model_of_one_size_does_not_keep_what_the_file_had() -> None:
+    model = of_one_size(2)
+    nbytes = model.constant_bytes
+    first = model.graph
+    assert nbytes > 0 and model.constant_bytes == nbytes
+    assert model._model.constant_bytes == 0 and not model._model.graph.nodes
+    assert model.graph is first and model.inputs[0].dimensions == (2, 1, 8, 8)
+    with pytest.raises(ArgumentError, match="image"):
+        model.specialised({"image": (3, 1, 8, 8)})
+
+
+def test_a_model_of_any_size_can_be_specialised_again() -> None:
+    model = syclsched.onnx.load(MODEL, shapes={"batch": 1})
+    one, two = model.specialised(), model.specialised({"image": (2, 1, 8, 8)})
+    assert model.specialised({"image": (1, 1, 8, 8)}) is one and one is not two
+    assert model._model.constant_bytes == model.constant_bytes > 0
