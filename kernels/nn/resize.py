@@ -32,6 +32,7 @@ COORDINATES = (
     "align_corners",
     "asymmetric",
     "tf_crop_and_resize",
+    "tf_half_pixel_for_nn",
 )
 NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 #: Elements of whatever dtype can be picked; in between there is something only among floating-point ones.
@@ -56,6 +57,8 @@ class Resampling:
             return 0.0 if length == 1 else place * (extent - 1) / (length - 1)
         if self.coordinates == "asymmetric":
             return place / scale
+        if self.coordinates == "tf_half_pixel_for_nn":
+            return (place + 0.5) / scale
         if self.coordinates == "tf_crop_and_resize":
             span = (roi[1] - roi[0]) * (extent - 1)
             return roi[0] * (extent - 1) + (span / 2 if length == 1 else place * span / (length - 1))
@@ -291,7 +294,8 @@ def resize(
         ``nearest``, ``linear`` or ``cubic``.
     coordinates : str
         ``coordinate_transformation_mode`` of ONNX's Resize: ``half_pixel``, ``half_pixel_symmetric``,
-        ``pytorch_half_pixel``, ``align_corners``, ``asymmetric`` or ``tf_crop_and_resize``.
+        ``pytorch_half_pixel``, ``align_corners``, ``asymmetric``, ``tf_crop_and_resize``, or ``tf_half_pixel_for_nn``,
+        which opsets 11 and 12 had.
     nearest : str, optional
         ``nearest_mode`` of ONNX's Resize: ``round_prefer_floor``, ``round_prefer_ceil``, ``floor`` or ``ceil``.
     scales : sequence of float

@@ -184,6 +184,13 @@ class _Lowering:
         self._graph.kernel(copy_operation(), name=name, source=given, destination=array.write())
 
     def _task(self, node: Node) -> None:
+        try:
+            self._made(node)
+        except SyclschedError as error:
+            origin = ", ".join(node.origin) or node.name
+            raise ModelError(str(error), where=f"node {origin}") from error
+
+    def _made(self, node: Node) -> None:
         network = self._network
         call = call_of(node, network.values)
         arguments: dict[str, Any] = {parameter: self._read(name) for parameter, name in call.reads.items()}
@@ -196,13 +203,9 @@ class _Lowering:
                 arguments[parameter] = self._unasked(node, parameter).write()
         for parameter, value in call.scratch.items():
             arguments[parameter] = self._declare(value, temporary=True).write()
-        try:
-            task = self._task_name(node.name)
-            self._graph.kernel(call.operation, name=task, **arguments)
-            self._origins[task] = node.origin or (node.name,)
-        except SyclschedError as error:
-            origin = ", ".join(node.origin) or node.name
-            raise ModelError(str(error), where=f"node {origin}") from error
+        task = self._task_name(node.name)
+        self._graph.kernel(call.operation, name=task, **arguments)
+        self._origins[task] = node.origin or (node.name,)
 
     def _unasked(self, node: Node, parameter: str) -> LogicalArray:
         """Return an array for a result that nobody asks for: only top-k has such, and both have one shape."""

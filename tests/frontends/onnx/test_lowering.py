@@ -14,6 +14,7 @@ from onnx import helper  # noqa: E402
 from small_models import imported, model_of  # noqa: E402
 
 from syclsched import api  # noqa: E402
+from syclsched.errors import ModelError  # noqa: E402
 from syclsched.frontends.onnx.importing import import_model  # noqa: E402
 from syclsched.frontends.onnx.lowering import Lowered, lower  # noqa: E402
 from syclsched.frontends.onnx.reading import read_model  # noqa: E402
@@ -52,6 +53,13 @@ def test_outputs_may_be_anything() -> None:
     assert got.keys() == expected.keys()
     for name, want in expected.items():
         assert np.array_equal(got[name], want), name
+
+
+def test_what_an_operation_refuses_is_told_with_the_node() -> None:
+    resize = node("Resize", ["x", "", "s"], ["y"], name="larger", coordinate_transformation_mode="sideways")
+    network = imported(model_of([resize], {"x": (1, 4)}, ["y"], {"s": np.array([1, 2], np.float32)}))
+    with pytest.raises(ModelError, match=r"node Resize 'larger'.*there is no coordinates 'sideways'"):
+        lower(network)
 
 
 def test_what_is_an_output_but_for_its_shape_is_written_there() -> None:

@@ -79,6 +79,18 @@ FORMS: list[tuple[str, dict[str, Any], tuple[int, ...], dict[str, Any]]] = [
     ("Upsample", {"mode": "linear"}, (9,), {"scales": np.array([1, 1, 2, 2], np.float32)}),
     ("Resize", {}, (10,), {"scales": np.array([1, 1, 2, 0.6], np.float32)}),
     ("Resize", {"mode": "linear"}, (10,), {"scales": np.array([1, 1, 2, 2], np.float32)}),
+    (
+        "Resize",
+        {"coordinate_transformation_mode": "tf_half_pixel_for_nn", "nearest_mode": "floor"},
+        (11, 12),
+        {"r": np.empty(0, np.float32), "scales": np.array([1, 1, 1.75, 0.6], np.float32)},
+    ),
+    (
+        "Resize",
+        {"coordinate_transformation_mode": "tf_half_pixel_for_nn", "mode": "linear"},
+        (11,),
+        {"r": np.empty(0, np.float32), "scales": np.array([1, 1, 2, 3], np.float32)},
+    ),
     ("Dropout", {}, (7, 10, 12, 13), {}),
     ("LRN", {"size": 3, "alpha": 0.01}, (7, 13), {}),
     ("InstanceNormalization", {}, (7,), {"s": array(3), "b": array(3)}),
@@ -105,6 +117,9 @@ FORMS: list[tuple[str, dict[str, Any], tuple[int, ...], dict[str, Any]]] = [
     ("GatherND", {}, (11, 12, 13), {"i": np.array([[0, 1], [1, -1]])}),
     ("GatherElements", {"axis": 3}, (11, 13), {"i": np.array([[[[0, -1, 2]]]])}),
     ("Gather", {"axis": 2}, (7, 11, 13), {"i": np.array([[3, 0], [-1, 1]])}),
+    ("ReverseSequence", {}, (10,), {"n": np.array([2, 1, 0])}),
+    ("ReverseSequence", {"time_axis": 1, "batch_axis": 0}, (10, 17), {"n": np.array([3, 2])}),
+    ("ReverseSequence", {"time_axis": 1, "batch_axis": 0}, (10,), {"n": np.array([3, 3])}),
     ("Shape", {"start": 1, "end": -1}, (15, 19, 21), {}),
     ("MeanVarianceNormalization", {}, (9, 13), {}),
     ("LpNormalization", {"p": 1, "axis": 1}, (7,), {}),
@@ -139,6 +154,12 @@ def test_forms_of_operators(form: Any, opset: int) -> None:
     outputs = ["y", "z"] if operator == "TopK" else ["y"]
     made = node(operator, ["x", *constants], outputs, **attributes)
     same_as_runtime([made], {"x": x}, outputs, opset, constants)
+
+
+@pytest.mark.parametrize(("time", "lengths"), [(0, [2, 0, 1]), (1, [3, 1])])
+def test_sequences_of_lengths_known_only_then_are_reversed(time: int, lengths: list[int]) -> None:
+    made = node("ReverseSequence", ["x", "n"], ["y"], time_axis=time, batch_axis=1 - time)
+    same_as_runtime([made], {"x": X, "n": np.array(lengths)}, ["y"], 10)
 
 
 @pytest.mark.parametrize("opset", [7, 9, 11, 13, 18])

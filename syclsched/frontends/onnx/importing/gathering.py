@@ -65,6 +65,34 @@ def scatter_nd(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Seq
     return [b.emit("scatter_nd", [x, given(b, inputs, 1, "indices"), updates], reduction=_reduction(b, node))]
 
 
+@imports("ReverseSequence")
+def reverse_sequence(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import ReverseSequence: rows of the first two axes, time and batch, are picked in another order."""
+    x, lengths = given(b, inputs, 0, "input"), given(b, inputs, 1, "sequence_lens")
+    shape, time = b.shape(x), node.integer("time_axis")
+    if sorted((time, node.integer("batch_axis", 1))) != [0, 1] or len(shape) < 2:
+        raise b.wrong(f"time_axis and batch_axis are the first two, one each; x is {shape}")
+    steps, batch = shape[time], shape[1 - time]
+    if b.shape(lengths) != (batch,):
+        raise b.wrong(f"{b.shape(lengths)} lengths for {batch} sequences")
+    known = b.known(lengths)
+    if known is not None and known.size and (known.min() < 0 or known.max() > steps):
+        raise b.wrong(f"lengths from {known.min()} to {known.max()} of sequences of {steps} steps")
+    if known is not None and known.size and (known == steps).all() and steps:
+        firsts, strides = [0] * len(shape), [1] * len(shape)
+        firsts[time], strides[time] = steps - 1, -1
+        return [b.slice(x, firsts, shape, strides)]
+    # Where in each row of steps an element comes from, and from there which row of all.
+    place, row = (("index", -2), ("index", -1)) if time == 0 else (("index", -1), ("index", -2))
+    turned = ("where", ("less", place, 0), ("sub", ("sub", 0, place), ("const", 1, "int64")), place)
+    major, minor, extent = (turned, row, batch) if time == 0 else (row, turned, steps)
+    flat = ("add", ("mul", major, ("const", extent, "int64")), minor)
+    counted = b.reshape(lengths, (1, batch) if time == 0 else (batch, 1))
+    indices = b.elementwise(flat, counted, shape=shape[:2], dtype="int64")
+    rows = b.reshape(x, (steps * batch, *shape[2:]))
+    return [b.reshape(b.emit("gather", [rows, b.reshape(indices, (steps * batch,))], axis=0), shape)]
+
+
 def _reduction(b: Builder, node: ModelNode) -> str:
     reduction = node.text("reduction", "none")
     if reduction not in ("none", "add", "mul", "max", "min"):
