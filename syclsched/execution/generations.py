@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -18,6 +19,7 @@ from syclsched.devices.joined import join_key
 from syclsched.devices.performance import LocalQueues, Performance, local_queues
 from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.errors import ExecutionError
+from syclsched.execution import patience
 from syclsched.execution.batches import Commands
 from syclsched.execution.buffers import NumpyArray
 from syclsched.execution.clock import Anchor, ClockMap, read_anchors
@@ -28,7 +30,7 @@ from syclsched.execution.program import MEMORY_KINDS, Node
 from syclsched.execution.replay import Replay
 from syclsched.execution.resources import GRACE_S
 from syclsched.execution.start import Prepared
-from syclsched.execution.waiting import wait_flag
+from syclsched.execution.waiting import Flag, wait_flag
 from syclsched.execution.worker import Worker
 from syclsched.model.plan import Plan
 from syclsched.model.platform import HOST
@@ -61,7 +63,7 @@ class Ring:
         self._clocks = Clocks(prepared.plan, queues)
         self._make = partial(Generation, prepared, executables, library, queues, live, self.worker, self._clocks)
         self.generations: list[Generation] = [self._make()]
-        self._clocks.generations = self.generations
+        self._clocks.attend(self.generations, self.worker, live.leave_behind)
 
     @property
     def constant_bytes(self) -> dict[str, int]:
@@ -87,8 +89,8 @@ class Ring:
 
     @property
     def idle(self) -> bool:
-        """Whether none of its generations is on its way, given up or not."""
-        return all(generation.idle for generation in self.generations)
+        """Whether none of its generations is on its way, given up or not, and no clock is being read."""
+        return self._clocks.idle and all(generation.idle for generation in self.generations)
 
     def close(self) -> None:
         """Give everything back."""
@@ -98,7 +100,8 @@ class Ring:
             generation.close()
 
     def settle(self) -> None:
-        """Wait until none of its generations is on its way; see `Generation.settle`."""
+        """Wait until none of its generations is on its way; see `Generation.settle` and `Clocks.settle`."""
+        self._clocks.settle()
         for generation in self.generations:
             generation.settle()
 
@@ -129,24 +132,78 @@ class Clocks:
         self.generations: Sequence[Generation] = ()
         self.first: dict[str, Anchor] = {}
         self.last: dict[str, Anchor] = {}
+        #: Set when the reading that was begun last has ended.
+        self._there: Flag | None = None
+
+    def attend(self, generations: Sequence[Generation], worker: Worker, leave_behind: Callable[[], None]) -> None:
+        """Be told whose clocks they are.
+
+        Parameters
+        ----------
+        generations : sequence of Generation
+            All that use the lanes.
+        worker : Worker
+            Reads them: a device that hangs holds up the thread that waits for the devices, and nobody else.
+        leave_behind : callable
+            Called when one does not answer.
+        """
+        self.generations = generations
+        self._worker, self._leave_behind = worker, leave_behind
+
+    @property
+    def idle(self) -> bool:
+        """Whether none is being read."""
+        return self._there is None or self._there.is_set()
 
     def read(self) -> None:
-        """Read them, if nothing is on its way: a busy queue would answer late."""
-        if not self.generations or not all(generation.idle for generation in self.generations):
+        """Read them, if nothing is on its way: a busy queue would answer late.
+
+        Raises
+        ------
+        ExecutionError
+            If a device does not answer for `patience.HANG_S`.
+        """
+        if not self.generations or not self.idle or not all(generation.idle for generation in self.generations):
             return
-        found = read_anchors(
-            [
-                (index, lane.device, self._queues[lane.name])
-                for index, lane in enumerate(self._plan.lanes)
-                if lane.name in self._queues
-            ],
-            self.generations[0].loop.stamp,
-        )
-        self.first, self.last = found | self.first, self.last | found
+        there = self._there = Flag()
+        self._worker.post(partial(self._read, there))
+        if not wait_flag(there, patience.HANG_S):
+            self._leave_behind()
+            self.settle()
+
+    def settle(self) -> None:
+        """Raise if they are being read: whoever began to has given up.
+
+        Raises
+        ------
+        ExecutionError
+            Then.
+        """
+        if not self.idle:
+            raise ExecutionError(
+                f"a device hangs: its clock could not be read within {patience.HANG_S:g} s",
+                where=f"plan {self._plan.name!r}",
+                hint="Bind the plan again, without the device that hangs",
+            )
+
+    def _read(self, there: Flag) -> None:
+        try:
+            found = read_anchors(
+                [
+                    (index, lane.device, self._queues[lane.name])
+                    for index, lane in enumerate(self._plan.lanes)
+                    if lane.name in self._queues
+                ],
+                self.generations[0].loop.stamp,
+            )
+            self.first, self.last = found | self.first, self.last | found
+        finally:
+            there.set()
 
     def maps(self) -> dict[str, ClockMap]:
         """Return the map of each lane's clock, read anew if that can be."""
-        self.read()
+        with suppress(ExecutionError):
+            self.read()
         return {
             lane.name: ClockMap(self.first[lane.device], self.last[lane.device])
             for lane in self._plan.lanes

@@ -194,12 +194,33 @@ class Run:
         """Have what the run noted kept once it has ended."""
         self.when_ended(partial(_record, self._resources, recorder, generation))
 
-    def __await__(self) -> Generator[Any, None, Run]:
-        """Wait for the whole run in a coroutine, without a thread of its own: ``await run`` raises what `wait` does."""
+    async def wait_async(self, timeout: float | None = None) -> None:
+        """Wait for the whole run in a coroutine, without a thread of its own.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds; no limit if not given.
+
+        Raises
+        ------
+        TaskFailedError, RunCancelledError, WaitTimeoutError, ExecutionError
+            As `wait`.
+        """
+        check_not_forked(self._where)
         ended = asyncio.get_running_loop().create_future()
         self.settle(ended)
-        yield from ended.__await__()
+        if timeout is None:
+            await ended
+        else:
+            await asyncio.wait([ended], timeout=timeout)
+            if not self.done():
+                raise self._timed_out(timeout)
         self._raise_failure()
+
+    def __await__(self) -> Generator[Any, None, Run]:
+        """Wait as `wait_async` without a limit: ``await run`` gives the run."""
+        yield from self.wait_async().__await__()
         return self
 
     def result(self, array: Any, like: Like = "numpy", timeout: float | None = None) -> Any:
@@ -367,7 +388,10 @@ class Run:
             return
         self._dispatcher.counts.host_waits += 1
         if not wait_flag(finished, timeout):
-            raise WaitTimeoutError(f"not done after {timeout} s: {self._what_is_left()}", where=self._where)
+            raise self._timed_out(timeout)
+
+    def _timed_out(self, timeout: float | None) -> WaitTimeoutError:
+        return WaitTimeoutError(f"not done after {timeout} s: {self._what_is_left()}", where=self._where)
 
     def _wait_instruction(self, engine: Engine, number: int, array: str, timeout: float | None) -> None:
         """Wait until an instruction has completed, without holding up the dispatcher or any lane."""

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from opened import live_on
 from running import DTYPE, MIX, plan_by
 
+from syclsched.devices.gate import Gate
 from syclsched.errors import ExecutionError
 from syclsched.execution import bind, patience
 from syclsched.execution.bound import Runner
@@ -101,6 +102,24 @@ def test_neither_the_next_run_nor_close_waits_for_ever_and_memory_stays_meanwhil
         run._resources.engine.join(60)
         del run, runner, found
         until(lambda: in_use() == before)
+
+
+@pytest.mark.sycl
+@pytest.mark.usefixtures("impatient")
+def test_a_device_whose_clock_does_not_answer_holds_up_neither_the_first_run_nor_close() -> None:
+    graph, plan, live = graph_and_plan()
+    before = in_use()
+    runner = bind(plan, graph, live)
+    assert runner._ring is not None
+    gate = Gate(next(iter(runner._ring._clocks._queues.values())))
+    for _ in range(2):
+        with pytest.raises(ExecutionError, match="its clock could not be read"):
+            runner.run()
+    runner.close()
+    assert in_use() > before
+    gate.open()
+    del runner
+    until(lambda: in_use() == before)
 
 
 @pytest.mark.sycl

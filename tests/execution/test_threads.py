@@ -12,6 +12,7 @@ import pytest
 from opened import live_on
 from running import DTYPE, MIX, plan_by, sequential
 
+from syclsched.errors import WaitTimeoutError
 from syclsched.execution import bind, execute
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
@@ -95,3 +96,29 @@ def test_many_coroutines_run_replays_without_threads_of_their_own() -> None:
     before = threading.active_count()
     asyncio.run(all_of_them())
     assert max(seen) <= before + 4 + 1  # one for each runner, not for each run; and the watchdog
+
+
+def test_awaiting_can_be_given_a_limit_and_the_run_goes_on() -> None:
+    entered, opened = threading.Event(), threading.Event()
+
+    def gate(y: Any) -> None:
+        entered.set()
+        assert opened.wait(60)
+        y += 1
+
+    graph = TaskGraph("held")
+    y = graph.array("y", data=np.zeros(SIZE, DTYPE))
+    graph.host(gate, name="gate", y=y.update())
+    plan = plan_by(graph, live_on(None)[0], lambda _: ("host", 0, "host"))
+
+    async def one() -> Any:
+        with execute(plan, graph, live_on(None)[1]) as run:
+            assert entered.wait(60)
+            with pytest.raises(WaitTimeoutError, match=r"not done after 0\.01 s.*gate"):
+                await run.wait_async(0.01)
+            opened.set()
+            await run.wait_async(60)
+            assert await run is run
+            return run.result("y")
+
+    np.testing.assert_array_equal(asyncio.run(one()), np.ones(SIZE, DTYPE))
