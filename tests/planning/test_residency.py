@@ -168,6 +168,30 @@ def test_memory_that_comes_back_waits_until_it_was_given_back() -> None:
         verify(replace(plan, lanes=lanes))
 
 
+def test_a_status_stays_where_it_is_though_no_task_needs_it_any_more() -> None:
+    graph, schedule, durations = chain(("w", "s"), ("w", "a"), ("w", "b"), ("r", "a"), ("r", "b"))
+    judging = replace(touching((WRITE,)), status="p0", explain_status=str)
+    judged = TaskGraph("judged")
+    for name, array in graph.arrays.items():
+        judged.array(name, array.shape, array.dtype, temporary=True)
+    for task in graph.tasks:
+        judged.insert(replace(task, operation=judging) if task.name == "t0" else task)
+    plan = build_plan(judged, one_gpu(16), schedule, durations)
+    verify(plan, judged)
+    assert copies(plan)
+    assert not [i for _, i in plan.instructions() if i.kind in ("copy", "free") and i.uses[0].array == "s"]
+
+
+def test_what_is_overwritten_next_makes_room_on_the_host_too() -> None:
+    graph, schedule, durations = chain(("w", "a"), ("r", "a"), ("w", "b"), ("r", "b"), ("w", "a"), ("r", "a"))
+    on_host = tuple(replace(a, device=HOST, implementation="host") for a in schedule.assignments)
+    platform = with_capacity(one_gpu(8), HOST, 8)
+    plan = build_plan(graph, platform, replace(schedule, assignments=on_host), durations)
+    verify(plan, graph)
+    assert plan.peak_bytes == {HOST: 8}
+    assert not copies(plan)
+
+
 def test_a_host_too_small_for_what_must_be_saved_is_refused() -> None:
     graph, schedule, durations = chain(("w", "A"), ("w", "B"), ("w", "C"))
     platform = with_capacity(one_gpu(8), HOST, 8)

@@ -88,6 +88,13 @@ X_GPU, Y_GPU, Y_HOST = BufferUse("x", "gpu", READ), BufferUse("y", "gpu", WRITE)
 
 Incomplete = IncompletePlanError
 
+
+def last_value_freed(plan: Plan) -> Plan:
+    free = Instruction(99, "free", "use", uses=(Y_HOST,), nbytes=32)
+    host = plan.lanes[2]
+    return replace(plan, lanes=(*plan.lanes[:2], replace(host, instructions=(*host.instructions, free))))
+
+
 FAULTS: dict[str, tuple[Callable[[Plan], Plan], type[PlanError], str]] = {
     "a number twice": (lambda p: change(p, find(p, "host"), id=0), Incomplete, "have the number 0"),
     "a number out of order": (
@@ -160,10 +167,9 @@ FAULTS: dict[str, tuple[Callable[[Plan], Plan], type[PlanError], str]] = {
         lambda p: change(without(p, find(p, "copy")), find(p, "launch"), waits=(find(p, "alloc", "x").id,)), Incomplete,
         "'x' as left by nobody, not by the input",
     ),
-    "the last value freed": (
-        lambda p: replace(p, lanes=(*p.lanes[:2], replace(p.lanes[2], instructions=(
-            *p.lanes[2].instructions, Instruction(99, "free", "use", uses=(Y_HOST,), nbytes=32))))),
-        Incomplete, "last value of array 'y' is not kept",
+    "the last value freed": (last_value_freed, Incomplete, "last value of array 'y' is not kept"),
+    "the last value freed, and an older one kept": (
+        lambda p: last_value_freed(without(p, find(p, "free", "y"))), Incomplete, "last value of array 'y' is not kept",
     ),
     "a peak that is not": (lambda p: replace(p, peak_bytes={"gpu": 1}), MemoryLimitError, "claims peaks"),
     "too little memory": (
