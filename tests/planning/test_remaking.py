@@ -16,7 +16,7 @@ from strategies import Case, tight_cases, touching
 from syclsched.errors import IncompletePlanError, MemoryLimitError
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
-from syclsched.model.plan import Instruction, Plan
+from syclsched.model.plan import Instruction, Lane, Plan
 from syclsched.model.platform import HOST, Device, Link, MemorySpace, Platform
 from syclsched.model.schedule import Assignment, Schedule
 from syclsched.planning import build as building
@@ -181,6 +181,21 @@ def test_the_verifier_refuses_what_is_done_again_and_should_not() -> None:
         verify(changed(plan, again=5))
     with pytest.raises(IncompletePlanError, match="might not write the same"):
         verify(changed(plan, implementation="other"))
+    with pytest.raises(IncompletePlanError, match=r"on 'gpu\.1', and was run by 'kernel' on 'gpu'"):
+        verify(on_another_device(plan))
+
+
+def on_another_device(plan: Plan) -> Plan:
+    """The plan from the first instruction that is done again on done by another device with the same memory."""
+    gpu, host = plan.platform.devices
+    platform = replace(plan.platform, devices=(gpu, replace(gpu, name="gpu.1"), host))
+    (lane,) = [lane for lane in plan.lanes if lane.kind == "compute"]
+    cut = next(n for n, i in enumerate(lane.instructions) if i.again)
+    before, behind = lane.instructions[:cut], lane.instructions[cut:]
+    numbers = [i.id for i in lane.instructions]
+    behind = tuple(replace(i, waits=tuple(sorted({*i.waits, *(n for n in numbers if n < i.id)}))) for i in behind)
+    lanes = [replace(lane, instructions=before), Lane("gpu.1:0", "gpu.1", "compute", behind)]
+    return replace(plan, platform=platform, lanes=(*lanes, *(each for each in plan.lanes if each is not lane)))
 
 
 @settings(max_examples=100, deadline=None)
