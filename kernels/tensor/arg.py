@@ -7,13 +7,13 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
-from syclsched.kernels.tensor.blocks import block_launch, block_vectors, write_blocks
+from syclsched.kernels.tensor.blocks import block_launch, block_vectors, rows_launch, write_blocks, write_rows
 from syclsched.kernels.tensor.lines import walk_launch, write_walk
 from syclsched.kernels.tensor.making import array_bytes, axis_error, elements, expect, make, read, written
 from syclsched.kernels.tensor.reduce import reduced_shape
-from syclsched.kernels.tensor.reduction_kernels import reduction_plan
+from syclsched.kernels.tensor.reduction_kernels import Plan, better, reduction_plan
 from syclsched.kernels.tensor.source import kernels
-from syclsched.kernels.tensor.writer import LANES, STEP_VECTORS, Writer, working
+from syclsched.kernels.tensor.writer import BLOCK_VECTORS, LANES, ROW_VECTORS, Writer, working
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split, Work
 
 
@@ -55,8 +55,8 @@ def arg(mode: str, axis: int, keepdims: bool = False, last: bool = False) -> Ope
         kernels=kernels(
             parameters,
             partial(_write, mode=mode, axis=axis, last=last),
-            partial(_launch, axis=axis, most=STEP_VECTORS["opencl-c"]),
-            numba_launch=partial(_launch, axis=axis, most=STEP_VECTORS["numba-dpex"]),
+            partial(_launch, axis=axis),
+            revision="2",
         ),
     )
 
@@ -88,18 +88,12 @@ def _write(w: Writer, *, mode: str, axis: int, last: bool) -> None:
     plan = reduction_plan(w.signature.shapes["x"], (axis,))
     extent, stride = plan.reduced[0]
     t = working(w.signature.dtypes["x"])
-
-    def better_of(x: str, best: str) -> str:
-        better = f"({x} {'>' if mode == 'max' else '<'}{'=' if last else ''} {best})"
-        if not t.startswith("float"):
-            return better
-        # A NaN is better than all others; of several, the first or last counts.
-        isnan = f"({x} != {x})"
-        return w.either(better, isnan if last else w.both(isnan, f"({best} == {best})"))
-
-    vectors = _block_vectors(w.signature, axis, w.step_vectors)
+    if _by_rows(w.signature, plan):
+        write_rows(w, plan.kept.elements, partial(_write_row, w, t, extent, mode, last))
+        return
+    vectors = _block_vectors(w.signature, plan)
     if vectors:
-        write_blocks(w, plan.kept, vectors, partial(_write_block, w, t, (extent, stride), vectors, better_of))
+        write_blocks(w, plan.kept, vectors, partial(_write_block, w, t, (extent, stride), vectors, mode, last))
         return
 
     def body(at: str, others: list[str]) -> None:
@@ -107,12 +101,20 @@ def _write(w: Writer, *, mode: str, axis: int, last: bool) -> None:
         place = w.variable(None, "0")
         with w.loop("1", str(extent)) as k:
             x = w.value(t, w.load("x", f"{others[0]} + {k} * {stride}"))
-            with w.when(better_of(x, best)):
+            with w.when(_better(w, t, mode, last, x, best)):
                 w.assign(best, t, x)
                 w.assign(place, None, k)
         w.store("y", at, place)
 
     write_walk(w, plan.kept, body)
+
+
+def _better(w: Writer, t: str, mode: str, last: bool, x: str, best: str) -> str:
+    if not last:
+        return better(w, t, mode, x, best)
+    as_good = f"({x} {'>' if mode == 'max' else '<'}= {best})"
+    # A NaN is better than all others; of several, the last counts.
+    return w.either(as_good, f"({x} != {x})") if t.startswith("float") else as_good
 
 
 #: Dtypes whose comparisons are as wide as places in a row are kept, and those.
@@ -126,14 +128,66 @@ _PLACES = {
 }
 
 
-def _block_vectors(signature: Signature, axis: int, most: int) -> int:
-    plan = reduction_plan(signature.shapes["x"], (axis,))
-    if signature.dtypes["x"] not in _PLACES or plan.by_rows or not LANES <= plan.reduced[0][0] < 1 << 31:
+def _in_vectors(signature: Signature, plan: Plan) -> bool:
+    return signature.dtypes["x"] in _PLACES and LANES <= plan.reduced[0][0] < 1 << 31
+
+
+def _by_rows(signature: Signature, plan: Plan) -> bool:
+    return plan.by_rows and _in_vectors(signature, plan)
+
+
+def _block_vectors(signature: Signature, plan: Plan) -> int:
+    if plan.by_rows or not _in_vectors(signature, plan):
         return 0
-    return block_vectors(plan.kept, most)
+    return block_vectors(plan.kept, BLOCK_VECTORS, signature.dtypes["x"])
 
 
-def _write_block(w: Writer, t: str, along: tuple[int, int], vectors: int, better_of: Any, at: str, first: str) -> None:
+def _write_row(w: Writer, t: str, extent: int, mode: str, last: bool, row: str) -> None:
+    """Write the search of a row: each lane finds a best one, with the vector it was in, then they are compared."""
+    kind = _PLACES[t]
+    vectors = ROW_VECTORS if extent >= 2 * ROW_VECTORS * LANES else 1
+    base, step = w.index(f"{row} * {extent}"), vectors * LANES
+    best, places = w.wide(t, w.constant(0, t), vectors), w.wide(kind, w.constant(0, kind), vectors)
+
+    def change(k: str, pick: Any, lane: str) -> None:
+        x = w.value(t, w.load_wide("x", f"{base} + {k} + {lane}"))
+        here = w.value(kind, w.cast(kind, k, "int64"))
+        found = _better(w, t, mode, last, x, pick(best))
+        w.assign(pick(places), kind, w.select(found, here, pick(places)))
+        w.assign(pick(best), t, w.select(found, x, pick(best)))
+
+    def place_of_lane(pick: Any, lane: str) -> None:
+        w.assign(pick(places), kind, f"{pick(places)} + ({w.places(kind)} + {w.cast(kind, lane, 'int64')})")
+
+    w.over_wide(vectors, lambda pick, lane: w.assign(pick(best), t, w.load_wide("x", f"{base} + {lane}")))
+    end = extent // step * step
+    with w.loop(str(step), str(end), str(step)) as k:
+        w.over_wide(vectors, partial(change, k))
+    for at in range(end, extent - LANES + 1, LANES):
+        w.over_wide(1, partial(change, str(at)))
+        end = at + LANES
+    w.over_wide(vectors, place_of_lane)
+
+    def combine(a: list[str], b: list[str]) -> list[str]:
+        # Of two that are as good, the place decides.
+        other = w.both(w.negate(better(w, t, mode, a[0], b[0])), f"({b[1]} {'>' if last else '<'} {a[1]})")
+        chosen = w.either(better(w, t, mode, b[0], a[0]), other)
+        return [w.select(chosen, there, here) for here, there in zip(a, b, strict=True)]
+
+    value, place = w.fold_wide([(best, t), (places, kind)], vectors, combine)
+    if end < extent:
+        value, place = w.variable(t, value), w.variable(kind, place)
+        with w.loop(str(end), str(extent)) as k:
+            x = w.value(t, w.load("x", f"{base} + {k}"))
+            with w.when(_better(w, t, mode, last, x, value)):
+                w.assign(value, t, x)
+                w.assign(place, kind, w.cast(kind, k, "int64"))
+    w.store("y", row, place)
+
+
+def _write_block(
+    w: Writer, t: str, along: tuple[int, int], vectors: int, mode: str, last: bool, at: str, first: str
+) -> None:
     extent, stride = along
     kind = _PLACES[t]
     best = w.wide(t, w.constant(0, t), vectors)
@@ -144,15 +198,17 @@ def _write_block(w: Writer, t: str, along: tuple[int, int], vectors: int, better
         def compare(pick: Any, lane: str) -> None:
             x = w.value(t, w.load_wide("x", f"{first} + {k} * {stride} + {lane}"))
             here = w.value(kind, w.cast(kind, k, "int64"))
-            better = better_of(x, pick(best))
-            w.assign(pick(places), kind, w.select(better, here, pick(places)))
-            w.assign(pick(best), t, w.select(better, x, pick(best)))
+            found = _better(w, t, mode, last, x, pick(best))
+            w.assign(pick(places), kind, w.select(found, here, pick(places)))
+            w.assign(pick(best), t, w.select(found, x, pick(best)))
 
         w.over_wide(vectors, compare)
     w.over_wide(vectors, lambda pick, lane: w.store_wide("y", f"{at} + {lane}", pick(places), kind))
 
 
-def _launch(signature: Signature, limits: DeviceLimits, *, axis: int, most: int) -> Launch:
-    kept = reduction_plan(signature.shapes["x"], (axis,)).kept
-    vectors = _block_vectors(signature, axis, most)
-    return block_launch(kept, vectors, limits) if vectors else walk_launch(kept, limits)
+def _launch(signature: Signature, limits: DeviceLimits, *, axis: int) -> Launch:
+    plan = reduction_plan(signature.shapes["x"], (axis,))
+    if _by_rows(signature, plan):
+        return rows_launch(plan.kept.elements, plan.reduced[0][0], limits)
+    vectors = _block_vectors(signature, plan)
+    return block_launch(plan.kept, vectors, limits) if vectors else walk_launch(plan.kept, limits)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Going through columns in blocks: a work-item has as many neighbouring ones as make a long read of each row.
+"""What a work-item gets where it makes vectors by itself: some whole rows, or a block of neighbouring columns.
 
 Lines of an array that are far apart are cheap to read in long pieces only: of pieces as short as a vector, each is a
-page and a prefetch of its own.
+page and a prefetch of its own. Groups are of one work-item, which should have more to do than beginning one takes.
 """
 
 from __future__ import annotations
@@ -10,16 +10,34 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from syclsched.kernels.common import ceil_div
+from syclsched.kernels.common import ITEM_BYTES, ceil_div
 from syclsched.kernels.tensor.lines import Walk, take_apart
 from syclsched.kernels.tensor.writer import LANES, Writer
 from syclsched.model.operation import DeviceLimits, Launch
 
 #: How many blocks there should be, for all compute units to have some.
 _BLOCKS = 16
+#: Elements that are worth a work-item of its own, and that all have where there are more of these than are needed.
+_FEW, _MANY = 1 << 12, 1 << 15
 
 
-def block_vectors(way: Walk, most: int) -> int:
+def write_rows(w: Writer, rows: int, body: Callable[[str], None]) -> None:
+    """Write a kernel that does something for every row of a number of them, given its number."""
+    item, items = w.index(w.item), w.index(w.items)
+    each = w.index(w.div(f"({rows - 1} + {items})", items))
+    end = w.index(f"({item} + 1) * {each}")
+    last = w.index(w.select(f"({end} < {rows})", end, str(rows)))
+    with w.loop(f"{item} * {each}", last) as row:
+        body(row)
+
+
+def rows_launch(rows: int, length: int, limits: DeviceLimits) -> Launch:
+    """Return the index space of `write_rows` for rows of a length."""
+    items = min(rows, rows * length // _FEW, max(_BLOCKS * limits.compute_units, rows * length // _MANY))
+    return Launch((max(items, min(rows, 1)),), (1,))
+
+
+def block_vectors(way: Walk, most: int, dtype: str) -> int:
     """Return how many times `LANES` columns a work-item takes, or 0 where columns are not neighbours, or are few.
 
     Parameters
@@ -27,8 +45,11 @@ def block_vectors(way: Walk, most: int) -> int:
     way : Walk
         Through the columns; beside it runs the first element of each.
     most : int
-        Of these, at most; a power of two.
+        Of these, at most, of elements of four bytes; a power of two.
+    dtype : str
+        Of the elements. As much as fits registers: of wider ones half as many.
     """
+    most = most * 4 // max(ITEM_BYTES[dtype], 4)
     if not way.shape or 0 in way.shape or way.strides[0][-1] != 1:
         return 0
     *outer, inner = way.shape

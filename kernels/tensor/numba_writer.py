@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
+from syclsched.kernels import numba_vectors
 from syclsched.kernels.common import NUMBA_DTYPES
-from syclsched.kernels.tensor.writer import BLOCK_VECTORS, LANES, STEP_VECTORS, UNSIGNED, Writer
+from syclsched.kernels.tensor.writer import UNSIGNED, Writer
 from syclsched.model.operation import Parameter, Signature
 
 
@@ -22,16 +23,14 @@ def numba_writer(signature: Signature, parameters: tuple[Parameter, ...]) -> Wri
 class _NumbaWriter(Writer):
     """Writes Python as numba-dpex compiles it; dtypes are called as functions, ``float32(x)``."""
 
-    item, plane_row, plane_column = "item.get_global_id(0)", "item.get_global_id(1)", "item.get_global_id(0)"
-    block_vectors, step_vectors = BLOCK_VECTORS["numba-dpex"], STEP_VECTORS["numba-dpex"]
-    row_vectors = 1  # more take seconds to compile, and are no faster
+    item, items = "item.get_global_id(0)", "item.get_global_range(0)"
+    plane_row, plane_column = "item.get_global_id(1)", "item.get_global_id(0)"
     group, groups = "item.get_group().get_group_id(0)", "item.get_group().get_group_range(0)"
     local, width = "item.get_local_id(0)", "item.get_local_range(0)"
 
     def __init__(self, signature: Signature, parameters: tuple[Parameter, ...]) -> None:
         super().__init__(signature, parameters)
         self._constants: dict[tuple[str, str], str] = {}
-        self._values: dict[str, tuple[str, str]] = {}
 
     def _at(self, array: str, index: str) -> str:
         return f"{array}[{flat_index(len(self.signature.shapes[array]), index)}]"
@@ -52,7 +51,7 @@ class _NumbaWriter(Writer):
         return name
 
     def assign(self, name: str, dtype: str | None, expression: str) -> None:
-        if dtype in (None, "bool"):
+        if self._lanes > 1 or dtype in (None, "bool"):
             self.line(f"{name} = {expression}")
         else:
             self.line(f"{name} = {dtype}({expression})")
@@ -95,24 +94,26 @@ class _NumbaWriter(Writer):
         return f"{dtype}({value})"
 
     def select(self, condition: str, yes: str, no: str) -> str:
-        return f"({yes} if {condition} else {no})"
+        return f"choose({condition}, {yes}, {no})" if self._lanes > 1 else f"({yes} if {condition} else {no})"
 
     def call(self, function: str, *operands: str) -> str:
-        return f"math.{function}({', '.join(operands)})"
+        return f"{'math.' if self._lanes == 1 else 'v'}{function}({', '.join(operands)})"
 
     def div(self, a: str, b: str) -> str:
         return f"({a} // {b})"
 
     def both(self, *conditions: str) -> str:
-        return f"({' and '.join(conditions)})" if conditions else "True"
+        return f"({(' & ' if self._lanes > 1 else ' and ').join(conditions)})" if conditions else "True"
 
     def either(self, *conditions: str) -> str:
-        return f"({' or '.join(conditions)})" if conditions else "False"
+        return f"({(' | ' if self._lanes > 1 else ' or ').join(conditions)})" if conditions else "False"
 
     def negate(self, condition: str) -> str:
-        return f"(not {condition})"
+        return f"({'not ' if self._lanes == 1 else '~'}{condition})"
 
     def truncated(self, a: str, b: str, dtype: str) -> str:
+        if self._lanes > 1:
+            return f"quotient({a}, {b})"
         if dtype in UNSIGNED:
             return f"({a} // {b})"
         floor = self.value(dtype, f"{a} // {b}")
@@ -129,29 +130,22 @@ class _NumbaWriter(Writer):
         return f"({floor} + {one} if {rest} > {half} or ({rest} == {half} and {odd} == {one}) else {floor})"
 
     def wide(self, dtype: str, expression: str, vectors: int = 1) -> str:
-        # An array each: longer ones do not become registers.
         name = self.fresh("w")
         for number in range(vectors):
-            self.line(f"{name}_{number} = PrivateArray({LANES}, {dtype})")
-            with self.loop("0", str(LANES)) as lane:
-                self.assign(f"{name}_{number}[{lane}]", dtype, expression)
+            self.line(f"{name}_{number} = splat({dtype}({expression}))")
         return name
 
-    def over_wide(self, vectors: int, body: Callable[[Callable[[str], str], str], None]) -> None:
-        for number in range(vectors):
-            with self.loop("0", str(LANES)) as lane:
-                body(partial(_lane, number, lane), f"{number * LANES} + {lane}")
+    def places(self, dtype: str) -> str:
+        return self.value(dtype, f"places({self.constant(0, dtype)})")
 
     def load_wide(self, array: str, index: str) -> str:
-        return self.load(array, index)
+        return f"load_vector({array}, {index})"
 
     def store_wide(self, array: str, index: str, value: str, given: str) -> None:
-        self.store(array, index, value)
+        self.line(f"store_vector({array}, {index}, {value})")
 
-    def fold_wide(self, wide: str, vectors: int, dtype: str, total: str, combine: Callable[[str, str], str]) -> None:
-        for number in range(vectors):
-            with self.loop("0", str(LANES)) as lane:
-                self.assign(total, dtype, combine(total, f"{wide}_{number}[{lane}]"))
+    def halves(self, vector: str) -> tuple[str, str]:
+        return f"low({vector})", f"high({vector})"
 
     def finish(self) -> Any:
         names = [p.name for p in self.parameters]
@@ -163,10 +157,6 @@ class _NumbaWriter(Writer):
             ]
         )
         return python_kernel(text, "kernel_", tuple((name, *key) for key, name in self._constants.items()))
-
-
-def _lane(number: int, lane: str, wide: str) -> str:
-    return f"{wide}_{number}[{lane}]"
 
 
 def flat_index(rank: int, index: str = "i") -> str:
@@ -191,7 +181,7 @@ def python_kernel(text: str, name: str, constants: tuple[tuple[str, str, str], .
     Parameters
     ----------
     text : str
-        A function. It knows ``math``, ``PrivateArray``, and dtypes by their names.
+        A function. It knows ``math``, ``PrivateArray``, dtypes by their names, and vectors (`numba_vectors`).
     name : str
         Of the function.
     constants : tuple of (str, str, str), optional
@@ -202,6 +192,7 @@ def python_kernel(text: str, name: str, constants: tuple[tuple[str, str, str], .
     from numba_dpex.kernel_api import PrivateArray
 
     known: dict[str, Any] = {name: getattr(np, name) for name in NUMBA_DTYPES if name != "bool"}
+    known |= vars(numba_vectors.functions())
     known |= {"math": math, "PrivateArray": PrivateArray, "nan": math.nan, "inf": math.inf}
     # A constant's text is the repr of a number; the text of a kernel is made of such and of operators known here.
     known |= {

@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 from syclsched.kernels.common import C_TYPES
-from syclsched.kernels.tensor.writer import BLOCK_VECTORS, LANES, STEP_VECTORS, UNSIGNED, Writer, working
+from syclsched.kernels.tensor.writer import LANES, UNSIGNED, Writer, working
 from syclsched.model.operation import OpenCLSource, Parameter, Signature
 
 
@@ -26,17 +25,16 @@ class _OpenCLWriter(Writer):
     neighbours in memory.
     """
 
-    item, plane_row, plane_column = "get_global_id(0)", "get_global_id(1)", "get_global_id(0)"
-    row_vectors, block_vectors, step_vectors = 4, BLOCK_VECTORS["opencl-c"], STEP_VECTORS["opencl-c"]
+    item, items = "get_global_id(0)", "get_global_size(0)"
+    plane_row, plane_column = "get_global_id(1)", "get_global_id(0)"
     group, groups, local, width = "get_group_id(0)", "get_num_groups(0)", "get_local_id(0)", "get_local_size(0)"
 
     def __init__(self, signature: Signature, parameters: tuple[Parameter, ...]) -> None:
         super().__init__(signature, parameters)
-        self._lanes = ""
         self._attribute = ""
 
     def _type(self, dtype: str) -> str:
-        return "bool" if dtype == "bool" else f"{C_TYPES[working(dtype)]}{self._lanes}"
+        return "bool" if dtype == "bool" else f"{C_TYPES[working(dtype)]}{self._lanes if self._lanes > 1 else ''}"
 
     def index(self, expression: str) -> str:
         name = self.fresh("i")
@@ -115,10 +113,10 @@ class _OpenCLWriter(Writer):
         return f"({a} / {b})"
 
     def both(self, *conditions: str) -> str:
-        return f"({' && '.join(conditions)})" if conditions else "true"
+        return f"({(' && ' if self._lanes == 1 else ' & ').join(conditions)})" if conditions else "true"
 
     def either(self, *conditions: str) -> str:
-        return f"({' || '.join(conditions)})" if conditions else "false"
+        return f"({(' || ' if self._lanes == 1 else ' | ').join(conditions)})" if conditions else "false"
 
     def negate(self, condition: str) -> str:
         return f"(!{condition})"
@@ -137,11 +135,8 @@ class _OpenCLWriter(Writer):
             self.line(f"{C_TYPES[working(dtype)]}{LANES} {name}_{number} = {expression};")
         return name
 
-    def over_wide(self, vectors: int, body: Callable[[Callable[[str], str], str], None]) -> None:
-        self._lanes = str(LANES)
-        for number in range(vectors):
-            body(partial(_vector, number), str(number * LANES))
-        self._lanes = ""
+    def places(self, dtype: str) -> str:
+        return self.value(dtype, f"({C_TYPES[dtype]}{LANES})({', '.join(map(str, range(LANES)))})")
 
     def load_wide(self, array: str, index: str) -> str:
         half = self.signature.dtypes[array] == "float16"
@@ -156,10 +151,8 @@ class _OpenCLWriter(Writer):
             value = f"convert_{C_TYPES[dtype]}{LANES}({value})"
         self.line(f"vstore{LANES}({value}, 0, {array} + {index});")
 
-    def fold_wide(self, wide: str, vectors: int, dtype: str, total: str, combine: Callable[[str, str], str]) -> None:
-        for number in range(vectors):
-            for lane in range(LANES):
-                self.assign(total, dtype, combine(total, f"{wide}_{number}.s{lane:x}"))
+    def halves(self, vector: str) -> tuple[str, str]:
+        return f"{vector}.lo", f"{vector}.hi"
 
     def shared(self, dtype: str, size: int) -> str | None:
         name = self.fresh("s")
@@ -188,10 +181,6 @@ class _OpenCLWriter(Writer):
                 "  ushort bits;\n  vstore_half_rte(x, 0, (half*)&bits);\n  return vload_half(0, (half*)&bits);\n}\n"
             )
         return OpenCLSource(f"{head}__kernel {self._attribute}void kernel_({arguments}) {{\n{body}\n}}\n", "kernel_")
-
-
-def _vector(number: int, wide: str) -> str:
-    return f"{wide}_{number}"
 
 
 def _c_float(value: float, dtype: str) -> str:

@@ -13,7 +13,6 @@ from syclsched.kernels.onednn import reduction
 from syclsched.kernels.tensor.making import array_bytes, axis_error, elements, expect, make, read, written
 from syclsched.kernels.tensor.reduction_kernels import reduction_launch, start_of, write_reduction
 from syclsched.kernels.tensor.source import kernels
-from syclsched.kernels.tensor.writer import BLOCK_VECTORS
 from syclsched.model.operation import Operation, Shape, Signature, Split, Work
 
 #: What can be asked for.
@@ -61,8 +60,8 @@ def reduce(mode: str, axes: tuple[int, ...], keepdims: bool = False) -> Operatio
             *kernels(
                 parameters,
                 partial(write_reduction, mode=mode, axes=axes),
-                partial(reduction_launch, mode=mode, axes=axes, group=None, most=BLOCK_VECTORS["opencl-c"]),
-                numba_launch=partial(reduction_launch, mode=mode, axes=axes, group=1, most=BLOCK_VECTORS["numba-dpex"]),
+                partial(reduction_launch, mode=mode, axes=axes),
+                revision="2",
                 numba_dtypes=tuple(name for name in NUMBA_DTYPES if name != "bool"),
             ),
         ),

@@ -14,10 +14,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from syclsched.kernels.tensor.blocks import block_launch, block_vectors, write_blocks
+from syclsched.kernels.tensor.blocks import block_launch, block_vectors, rows_launch, write_blocks, write_rows
 from syclsched.kernels.tensor.lines import Walk, walk, walk_launch, write_walk
-from syclsched.kernels.tensor.writer import LANES, Writer, working
+from syclsched.kernels.tensor.writer import BLOCK_VECTORS, LANES, ROW_VECTORS, Writer, working
 from syclsched.model.operation import DeviceLimits, Launch, Shape, Signature
+
+#: Extents and strides.
+Axes = tuple[tuple[int, int], ...]
+#: Bytes that stay in the cache of a compute unit.
+_CACHED = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,7 @@ class Plan:
     """
 
     kept: Walk
-    reduced: tuple[tuple[int, int], ...]
+    reduced: Axes
 
     @property
     def by_rows(self) -> bool:
@@ -66,12 +71,14 @@ def write_reduction(w: Writer, *, mode: str, axes: tuple[int, ...]) -> None:
     plan = reduction_plan(w.signature.shapes["x"], axes)
     t = _working(w.signature.dtypes["x"])
     count = math.prod(extent for extent, _ in plan.reduced)
-    vectors = _block_vectors(plan, mode, w.block_vectors)
+    vectors = _block_vectors(plan, mode, w.signature.dtypes["x"])
     if plan.by_rows:
-        row = w.index(w.item)
-        with w.when(f"{row} < {plan.kept.elements}"):
-            base = w.index(f"{row} * {count}")
-            w.store("y", row, _reduced(w, mode, t, count, _Rows(w, t, base, count)))
+
+        def row(number: str) -> None:
+            base = w.index(f"{number} * {count}")
+            w.store("y", number, _reduced(w, mode, t, count, _Rows(w, t, base, count)))
+
+        write_rows(w, plan.kept.elements, row)
     elif vectors:
         write_blocks(w, plan.kept, vectors, partial(_write_block, w, mode, t, count, plan.reduced, vectors))
     else:
@@ -82,18 +89,13 @@ def write_reduction(w: Writer, *, mode: str, axes: tuple[int, ...]) -> None:
         write_walk(w, plan.kept, columns)
 
 
-def reduction_launch(
-    signature: Signature, limits: DeviceLimits, *, mode: str, axes: tuple[int, ...], group: int | None, most: int
-) -> Launch:
-    """Return the index space of `write_reduction`: rows in groups of a size, columns in blocks of vectors."""
+def reduction_launch(signature: Signature, limits: DeviceLimits, *, mode: str, axes: tuple[int, ...]) -> Launch:
+    """Return the index space of `write_reduction`: some rows for a work-item, or columns in blocks of vectors."""
     plan = reduction_plan(signature.shapes["x"], axes)
-    if not plan.by_rows:
-        vectors = _block_vectors(plan, mode, most)
-        return block_launch(plan.kept, vectors, limits) if vectors else walk_launch(plan.kept, limits)
-    rows = plan.kept.elements
-    if group is None:
-        group = min(LANES, limits.max_work_group_size)
-    return Launch((-(-rows // group) * group,), (group,))
+    if plan.by_rows:
+        return rows_launch(plan.kept.elements, plan.reduced[0][0], limits)
+    vectors = _block_vectors(plan, mode, signature.dtypes["x"])
+    return block_launch(plan.kept, vectors, limits) if vectors else walk_launch(plan.kept, limits)
 
 
 def write_parts(w: Writer, *, mode: str) -> None:
@@ -119,11 +121,17 @@ def _working(dtype: str) -> str:
     return "uint8" if dtype == "bool" else working(dtype)
 
 
-def _block_vectors(plan: Plan, mode: str, most: int) -> int:
-    # What goes through the elements twice is better off with those that stay in a cache.
-    if plan.by_rows or mode == "logsumexp" or math.prod(extent for extent, _ in plan.reduced) < LANES:
+def _block_vectors(plan: Plan, mode: str, dtype: str) -> int:
+    count = math.prod(extent for extent, _ in plan.reduced)
+    if plan.by_rows or count < LANES:
         return 0
-    return block_vectors(plan.kept, most)
+    # What goes through the elements twice should find them in a cache.
+    most = (
+        BLOCK_VECTORS
+        if mode != "logsumexp"
+        else min(BLOCK_VECTORS, 1 << max(_CACHED // (count * LANES * 4), 1).bit_length() - 1)
+    )
+    return block_vectors(plan.kept, most, dtype)
 
 
 def _write_block(
@@ -131,21 +139,54 @@ def _write_block(
     mode: str,
     t: str,
     count: int,
-    reduced: tuple[tuple[int, int], ...],
+    reduced: Axes,
     vectors: int,
     at: str,
     first: str,
 ) -> None:
-    start, element, combine = _steps(w, mode, t)
-    totals = w.wide(t, w.constant(start, t), vectors)
-    with ExitStack() as loops:
-        place = _place(w, loops, first, reduced)
-        w.update_wide(totals, vectors, t, "x", place, lambda total, x: combine(total, element(x)))
+    if mode == "logsumexp":
+        _write_logarithms(w, t, reduced, vectors, at, first)
+        return
+    totals = _over_block(w, mode, t, reduced, vectors, first)
 
     def store(pick: Any, lane: str) -> None:
         w.store_wide("y", f"{at} + {lane}", _finished(w, mode, t, count, pick(totals)), t)
 
     w.over_wide(vectors, store)
+
+
+def _over_block(w: Writer, mode: str, t: str, reduced: Axes, vectors: int, first: str) -> str:
+    start, element, combine = _steps(w, mode, t)
+    totals = w.wide(t, w.constant(start, t), vectors)
+    with ExitStack() as loops:
+        place = _place(w, loops, first, reduced)
+        w.update_wide(totals, vectors, t, "x", place, lambda total, x: combine(total, element(x)))
+    return totals
+
+
+def _write_logarithms(w: Writer, t: str, reduced: Axes, vectors: int, at: str, first: str) -> None:
+    offsets = _over_block(w, "max", t, reduced, vectors, first)
+    w.over_wide(vectors, lambda pick, _: w.assign(pick(offsets), t, _offset(w, t, pick(offsets))))
+    totals = w.wide(t, w.constant(0, t), vectors)
+    with ExitStack() as loops:
+        place = _place(w, loops, first, reduced)
+
+        def add(pick: Any, lane: str) -> None:
+            x = w.value(t, w.load_wide("x", f"{place} + {lane}"))
+            w.assign(pick(totals), t, f"{pick(totals)} + {w.call('exp', f'{x} - {pick(offsets)}')}")
+
+        w.over_wide(vectors, add)
+
+    def store(pick: Any, lane: str) -> None:
+        found = w.value(t, f"{w.call('log', pick(totals))} + {pick(offsets)}")
+        w.store_wide("y", f"{at} + {lane}", found, t)
+
+    w.over_wide(vectors, store)
+
+
+def _offset(w: Writer, t: str, largest: str) -> str:
+    """Return what is taken away from every element: of nothing but minus infinity, and beside infinity, nothing is."""
+    return w.select(f"({largest} - {largest} == {w.constant(0, t)})", largest, w.constant(0, t))
 
 
 def _place(w: Writer, loops: ExitStack, first: str, reduced: tuple[tuple[int, int], ...]) -> str:
@@ -156,25 +197,27 @@ def _place(w: Writer, loops: ExitStack, first: str, reduced: tuple[tuple[int, in
     return " + ".join(terms)
 
 
-def _extremes(symbol: str, mode: str) -> Any:
+def _extremes(mode: str) -> Any:
     def of(w: Writer, t: str) -> tuple[Any, Any]:
-        def combine(a: str, b: str) -> str:
-            better = f"({a} {symbol} {b})"
-            larger = w.select(better, a, b)
-            # Two selections: of vectors, "or" is no cheap way to choose once.
-            return w.select(f"({a} != {a})", a, larger) if t.startswith("float") else larger
-
-        return start_of(mode, t), combine
+        return start_of(mode, t), lambda a, b: w.select(better(w, t, mode, b, a), b, a)
 
     return of
+
+
+def better(w: Writer, t: str, mode: str, x: str, best: str) -> str:
+    """Say that a number is larger, or smaller, than the best one so far; the first NaN is better than all others."""
+    if not t.startswith("float"):
+        return f"({x} {'>' if mode == 'max' else '<'} {best})"
+    # Beside a NaN no comparison holds. Of vectors and an "or" for NaNs, the CPU's compiler makes what is half as fast.
+    return w.both(w.negate(f"({x} {'<=' if mode == 'max' else '>='} {best})"), f"({best} == {best})")
 
 
 #: What a reduction begins with, and how two partial results become one.
 _SIMPLE: dict[str, Any] = {
     "sum": lambda w, t: (0, lambda a, b: f"({a} + {b})"),
     "prod": lambda w, t: (1, lambda a, b: f"({a} * {b})"),
-    "max": _extremes(">=", "max"),
-    "min": _extremes("<=", "min"),
+    "max": _extremes("max"),
+    "min": _extremes("min"),
 }
 
 
@@ -192,7 +235,7 @@ class _Rows:
             return str(combine(total, element(x)))
 
         total = w.variable(t, w.constant(start, t))
-        vectors, at = (w.row_vectors if count >= 2 * w.row_vectors * LANES else 1), 0
+        vectors, at = (ROW_VECTORS if count >= 2 * ROW_VECTORS * LANES else 1), 0
         step = vectors * LANES
         if count >= LANES:
             totals = w.wide(t, w.constant(start, t), vectors)
@@ -202,7 +245,8 @@ class _Rows:
             while count - at >= LANES:
                 w.update_wide(totals, 1, t, "x", f"{self._base} + {at}", change)
                 at += LANES
-            w.fold_wide(totals, vectors, t, total, combine)
+            (found,) = w.fold_wide([(totals, t)], vectors, lambda a, b: [combine(*a, *b)])
+            w.assign(total, t, combine(total, found))
         if at < count:
             with w.loop(str(at), str(count)) as k:
                 w.assign(total, t, change(total, w.value(t, w.load("x", f"{self._base} + {k}"))))
@@ -259,9 +303,7 @@ def _reduced(w: Writer, mode: str, t: str, count: int, way: Any) -> str:
     if mode != "logsumexp":
         return _finished(w, mode, t, count, way.over(*_steps(w, mode, t)))
     largest = way.over(*_steps(w, "max", t))
-    # Of nothing but minus infinity, and beside infinity, nothing is taken away.
-    finite = w.value("bool", f"({largest} - {largest} == {w.constant(0, t)})")
-    offset = w.value(t, w.select(finite, largest, w.constant(0, t)))
+    offset = w.value(t, _offset(w, t, largest))
     start, _, plus = _steps(w, "sum", t)
     total = way.over(start, lambda x: w.call("exp", f"{x} - {offset}"), plus)
     return w.value(t, f"{w.call('log', total)} + {offset}")
@@ -277,7 +319,7 @@ def _finished(w: Writer, mode: str, t: str, count: int, total: str) -> str:
 
 
 def _absolute(w: Writer, t: str, x: str) -> str:
-    return x if t.startswith("u") else w.select(f"({x} < 0)", f"-{x}", x)
+    return x if t.startswith("u") else w.select(f"({x} < {w.constant(0, t)})", f"-{x}", x)
 
 
 def start_of(mode: str, dtype: Any) -> Any:

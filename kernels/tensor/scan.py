@@ -11,7 +11,7 @@ from syclsched.kernels.tensor.lines import walk_launch, write_walk
 from syclsched.kernels.tensor.making import array_bytes, axis_error, elements, expect, make, read, written
 from syclsched.kernels.tensor.reduction_kernels import reduction_plan
 from syclsched.kernels.tensor.source import kernels
-from syclsched.kernels.tensor.writer import STEP_VECTORS, Writer, working
+from syclsched.kernels.tensor.writer import BLOCK_VECTORS, Writer, working
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split, Work
 
 
@@ -44,8 +44,8 @@ def scan_sum(axis: int, exclusive: bool = False, reverse: bool = False) -> Opera
         kernels=kernels(
             parameters,
             partial(_write, axis=axis, exclusive=exclusive, reverse=reverse),
-            partial(_launch, axis=axis, most=STEP_VECTORS["opencl-c"]),
-            numba_launch=partial(_launch, axis=axis, most=STEP_VECTORS["numba-dpex"]),
+            partial(_launch, axis=axis),
+            revision="2",
         ),
     )
 
@@ -80,7 +80,7 @@ def _write(w: Writer, *, axis: int, exclusive: bool, reverse: bool) -> None:
     plan = reduction_plan(w.signature.shapes["x"], (axis,))
     extent, stride = plan.reduced[0]
     t = working(w.signature.dtypes["x"])
-    vectors = block_vectors(plan.kept, w.step_vectors)
+    vectors = block_vectors(plan.kept, BLOCK_VECTORS, t)
     if vectors:
         write_blocks(w, plan.kept, vectors, partial(_write_block, w, t, (extent, stride), vectors, exclusive, reverse))
         return
@@ -120,7 +120,7 @@ def _write_block(
         w.over_wide(vectors, add)
 
 
-def _launch(signature: Signature, limits: DeviceLimits, *, axis: int, most: int) -> Launch:
+def _launch(signature: Signature, limits: DeviceLimits, *, axis: int) -> Launch:
     kept = reduction_plan(signature.shapes["x"], (axis,)).kept
-    vectors = block_vectors(kept, most)
+    vectors = block_vectors(kept, BLOCK_VECTORS, working(signature.dtypes["x"]))
     return block_launch(kept, vectors, limits) if vectors else walk_launch(kept, limits)

@@ -25,7 +25,6 @@ def kernels(
     *,
     efficiency: float = 0.5,
     revision: str = "1",
-    numba_launch: LaunchFunction | None = None,
     numba_dtypes: tuple[str, ...] = NUMBA_DTYPES,
 ) -> tuple[Implementation, ...]:
     """Return the implementations of an operation in both languages.
@@ -40,8 +39,6 @@ def kernels(
         The index space: one dimension, in groups.
     efficiency, revision
         See `Implementation`.
-    numba_launch : callable, optional
-        The index space for numba-dpex, where it differs.
     numba_dtypes : tuple of str, optional
         Dtypes numba-dpex can do it for.
 
@@ -64,7 +61,7 @@ def kernels(
             "numba-dpex",
             "numba-dpex",
             partial(_load, writer=numba_writer, parameters=parameters, body=body),
-            numba_launch or launch,
+            launch,
             Requirements(packages=NUMBA_DPEX.packages, dtypes=numba_dtypes),
             efficiency=efficiency,
             revision=revision,

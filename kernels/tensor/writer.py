@@ -9,8 +9,9 @@ care of it. float16 is read as float32 and rounded when stored; only OpenCL C ha
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from syclsched.kernels.common import VECTOR_ITEMS
@@ -18,10 +19,10 @@ from syclsched.model.operation import Parameter, Signature
 
 #: Numbers that are changed side by side: what the widest vector register in use holds.
 LANES = VECTOR_ITEMS
-#: How many times as many neighbouring columns a work-item should have beside each other, at most, in each language.
-BLOCK_VECTORS = {"opencl-c": 16, "numba-dpex": 4}
-#: The same where something is stored or chosen in each row, of which numba-dpex makes no vectors.
-STEP_VECTORS = {"opencl-c": 16, "numba-dpex": 0}
+#: How many times as many neighbouring columns, of four bytes each, a work-item should have beside each other, at most.
+BLOCK_VECTORS = 16
+#: Vectors of partial results of a row that are changed in turn, so that none waits for an addition to end.
+ROW_VECTORS = 4
 
 UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 
@@ -37,16 +38,12 @@ class Writer(ABC):
         The operation's, all arrays.
     """
 
-    #: What the language calls the number of a work-item, in an index space that is a line; and of its row and column in
-    #: one that is a plane. Neighbours in a row become lanes of a vector.
+    #: What the language calls the number of a work-item, and how many there are, in an index space that is a line; and
+    #: the row and column of one in a plane. Neighbours in a row become lanes of a vector.
     item: str
+    items: str
     plane_row: str
     plane_column: str
-    #: Vectors of `LANES` partial results of a row that are changed in turn, so that none waits for an addition to end.
-    row_vectors: int
-    #: The language's of `BLOCK_VECTORS` and `STEP_VECTORS`.
-    block_vectors: int
-    step_vectors: int
     #: In a line: the work-group, how many there are, the work-item in its group, how many of them there are.
     group: str
     groups: str
@@ -59,6 +56,7 @@ class Writer(ABC):
         self.lines: list[str] = []
         self._depth = 1
         self._names = 0
+        self._lanes = 1  # how many numbers what is named now is
 
     def fresh(self, stem: str = "t") -> str:
         """Return a name that was not used."""
@@ -169,7 +167,6 @@ class Writer(ABC):
     def wide(self, dtype: str, expression: str, vectors: int = 1) -> str:
         """Name some times `LANES` numbers that change, all of one value at first."""
 
-    @abstractmethod
     def over_wide(self, vectors: int, body: Callable[[Callable[[str], str], str], None]) -> None:
         """Write what is done with every number of wides.
 
@@ -178,17 +175,30 @@ class Writer(ABC):
         vectors : int
             Of how many times `LANES` numbers they are.
         body : callable
-            Given what makes a wide's number of a wide's name, and the number's place; what is named meanwhile is as
-            wide as a vector where the language has such.
+            Given what makes a wide's vector of a wide's name, and the place of the vector's first number; what is named
+            meanwhile is as wide as a vector.
         """
+        with self._vectors_of(LANES):
+            for number in range(vectors):
+                body(partial(_vector, number), str(number * LANES))
+
+    @contextmanager
+    def _vectors_of(self, lanes: int) -> Iterator[None]:
+        self._lanes = lanes
+        yield
+        self._lanes = 1
+
+    @abstractmethod
+    def places(self, dtype: str) -> str:
+        """Name, in `over_wide`, the numbers 0, 1, 2, ... of a vector's places."""
 
     @abstractmethod
     def load_wide(self, array: str, index: str) -> str:
-        """Read, in `over_wide`, the elements of an array from an index on that belong to the numbers."""
+        """Read, in `over_wide`, a vector of elements of an array, from an index on."""
 
     @abstractmethod
     def store_wide(self, array: str, index: str, value: str, given: str) -> None:
-        """Write, in `over_wide`, numbers of a given dtype to an array, from an index on."""
+        """Write, in `over_wide`, a vector of numbers of a given dtype to an array, from an index on."""
 
     def update_wide(
         self, wide: str, vectors: int, dtype: str, array: str, index: str, change: Callable[[str, str], str]
@@ -202,8 +212,47 @@ class Writer(ABC):
         self.over_wide(vectors, body)
 
     @abstractmethod
-    def fold_wide(self, wide: str, vectors: int, dtype: str, total: str, combine: Callable[[str, str], str]) -> None:
-        """Combine a variable with all of the numbers."""
+    def halves(self, vector: str) -> tuple[str, str]:
+        """Read the first and the second half of a vector; of two numbers, the first and the second."""
+
+    def fold_wide(
+        self,
+        wides: Sequence[tuple[str, str]],
+        vectors: int,
+        combine: Callable[[list[str], list[str]], list[str]],
+    ) -> list[str]:
+        """Write how the numbers of wides become one of each, in pairs, as none waits for the other.
+
+        Parameters
+        ----------
+        wides : sequence of (str, str)
+            Names and dtypes.
+        vectors : int
+            Of how many times `LANES` numbers they are, a power of two.
+        combine : callable
+            Given a number of each wide, and another of each, returns what they become.
+
+        Returns
+        -------
+        list of str
+            Their names.
+        """
+
+        def joined(a: list[str], b: list[str]) -> list[str]:
+            pairs = zip(wides, combine(a, b), strict=True)
+            return [self.value(dtype, expression) for (_, dtype), expression in pairs]
+
+        parts = [[_vector(number, wide) for wide, _ in wides] for number in range(vectors)]
+        with self._vectors_of(LANES):
+            while len(parts) > 1:
+                parts = [joined(a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+        (found,), lanes = parts, LANES
+        while lanes > 1:
+            lanes //= 2
+            with self._vectors_of(lanes):
+                low, high = zip(*map(self.halves, found), strict=True)
+                found = joined([*low], [*high])
+        return found
 
     def shared(self, dtype: str, size: int) -> str | None:
         """Declare an array of the work-group's own; None if the language has none."""
@@ -216,6 +265,10 @@ class Writer(ABC):
     @abstractmethod
     def finish(self) -> Any:
         """Return what an implementation's ``load`` returns."""
+
+
+def _vector(number: int, wide: str) -> str:
+    return f"{wide}_{number}"
 
 
 def working(dtype: str) -> str:

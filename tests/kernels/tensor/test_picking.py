@@ -164,6 +164,25 @@ def test_columns_in_blocks(on_device: Try, device_queue: Any, dtype: str, langua
 
 
 @pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "uint32", "int64"])
+def test_rows_in_vectors(on_device: Try, device_queue: Any, dtype: str, language: str) -> None:
+    if device_queue.sycl_device.device_type.name != "cpu" and (dtype, language) != ("float32", "opencl-c"):
+        return  # the same compiler as the CPU device's
+    # Rows of one vector, of several in turn with some left over and elements besides, and more than there are items.
+    for shape in ((40, 16), (6, 309), (70, 63, 33)) if dtype == "float32" else ((6, 309),):
+        # Few different numbers: of those that are as good, the first or the last is found, in whatever lane it is.
+        x = RANDOM.integers(0, 3, shape).astype(dtype)
+        if dtype.startswith("float"):
+            x[0, [3, 8]] = x[1, -2:] = np.nan
+            x[2], x[3] = np.inf, -np.inf
+        for last in (False, True):
+            operation = arg("min" if last else "max", x.ndim - 1, last=last)
+            arrays = {"y": np.zeros(shape[:-1], "int64"), "x": x}
+            check(on_device, operation, language, on_host(operation, **arrays), **arrays)
+
+
+@pytest.mark.sycl
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     shape=st.sampled_from([(5001,), (2, 2048), (2049, 2), (1, 3000, 1), (3,), (2, 0), (300_000,)]),

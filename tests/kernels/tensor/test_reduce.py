@@ -74,7 +74,8 @@ def test_every_mode(on_device: Try, device_queue: Any, mode: str, language: str)
 @pytest.mark.sycl
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize(
-    ("mode", "dtype"), [("mean", "float32"), ("max", "float32"), ("l2", "float64"), ("mean", "int32")]
+    ("mode", "dtype"),
+    [("mean", "float32"), ("max", "float32"), ("l2", "float64"), ("mean", "int32"), ("logsumexp", "float32")],
 )
 def test_columns_in_blocks(on_device: Try, device_queue: Any, mode: str, dtype: str, language: str) -> None:
     if device_queue.sycl_device.device_type.name != "cpu" and (mode, language) != ("max", "opencl-c"):
@@ -89,6 +90,20 @@ def test_columns_in_blocks(on_device: Try, device_queue: Any, mode: str, dtype: 
     x[3, 7] = x[15, 1099] = np.nan
     got = run(reduce("max", (0,)), y=np.zeros(1100, "float32"), x=x)["y"]
     assert np.flatnonzero(np.isnan(got)).tolist() == [7, 1099]
+    x[:, 9], x[:, 11], x[5, 11] = -np.inf, 0, np.inf
+    got = run(reduce("logsumexp", (0,)), y=np.zeros(1100, "float32"), x=x)["y"]
+    assert got[[9, 11]].tolist() == [-np.inf, np.inf]
+    assert np.flatnonzero(np.isnan(got)).tolist() == [7, 1099]
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize(("mode", "dtype"), [("max", "float64"), ("sum", "int32"), ("l1", "int16"), ("min", "uint8")])
+def test_many_rows_for_a_work_item(on_device: Try, device_queue: Any, mode: str, dtype: str, language: str) -> None:
+    if device_queue.sycl_device.device_type.name != "cpu" and mode != "max":
+        return  # the same compiler as the CPU device's
+    x = np.random.default_rng(0).integers(0, 9, (4099, 37)).astype(dtype)
+    check(lambda op, **arrays: on_device(op, language, **arrays), mode, x, (1,))
 
 
 @pytest.mark.sycl

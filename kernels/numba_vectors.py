@@ -1,0 +1,357 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Vectors for numba-dpex's kernels, as OpenCL C has them.
+
+numba-dpex knows numbers only, and the device's compiler makes vectors of them by itself: of neighbouring work-items, or
+of a loop over a private array. It gives that up where a maximum must pass NaN on, or where something is chosen or
+stored in each row. So this teaches numba-dpex's compiler a type that is `LANES` numbers side by side, which SPIR-V has,
+with the operators and functions kernels need. A number beside a vector stands for as many equal ones.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import operator
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+from syclsched.kernels.common import VECTOR_ITEMS
+
+#: Numbers in a vector.
+LANES = VECTOR_ITEMS
+
+
+def splat(value: Any) -> Any:
+    """Return a vector of one number."""
+    return [value] * LANES
+
+
+def places(zero: Any) -> Any:
+    """Return a vector of the numbers 0, 1, 2, ... of a number's dtype."""
+    return list(range(LANES))
+
+
+def load_vector(array: Any, place: Any) -> Any:
+    """Return the elements from a place (not negative) of a C-contiguous array on, of whatever number of axes."""
+    return array.ravel()[place : place + LANES]
+
+
+def store_vector(array: Any, place: Any, vector: Any) -> None:
+    """Let a vector's numbers, converted to the array's dtype, be the elements from a place on."""
+    array.ravel()[place : place + LANES] = vector
+
+
+def choose(condition: Any, yes: Any, no: Any) -> Any:
+    """Return, in each place, one of two numbers."""
+    return [a if c else b for c, a, b in zip(condition, yes, no, strict=True)]
+
+
+def quotient(a: Any, b: Any) -> Any:
+    """Return quotients of whole numbers, rounded to 0."""
+    return [int(x / y) for x, y in zip(a, b, strict=True)]
+
+
+def low(vector: Any) -> Any:
+    """Return the first half of a vector; of two numbers, the first."""
+    return vector[: len(vector) // 2]
+
+
+def high(vector: Any) -> Any:
+    """Return the second half of a vector; of two numbers, the second."""
+    return vector[len(vector) // 2 :]
+
+
+def vexp(x: Any) -> Any:
+    """Return exponentials."""
+    return [math.exp(each) for each in x]
+
+
+def vlog(x: Any) -> Any:
+    """Return natural logarithms."""
+    return [math.log(each) for each in x]
+
+
+def vsqrt(x: Any) -> Any:
+    """Return square roots."""
+    return [math.sqrt(each) for each in x]
+
+
+def vfabs(x: Any) -> Any:
+    """Return floating-point numbers without their signs."""
+    return [math.fabs(each) for each in x]
+
+
+def vfma(a: Any, b: Any, c: Any) -> Any:
+    """Return ``a * b + c``, rounded once."""
+    return [x * y + z for x, y, z in zip(a, b, c, strict=True)]
+
+
+_ARITHMETIC = {operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.truediv: "div"}
+_COMPARISONS = {
+    operator.lt: "<",
+    operator.le: "<=",
+    operator.gt: ">",
+    operator.ge: ">=",
+    operator.eq: "==",
+    operator.ne: "!=",
+}
+_LOGIC = {operator.and_: "and_", operator.or_: "or_"}
+_FUNCTIONS = (vexp, vlog, vsqrt, vfabs, vfma)
+
+
+@cache
+def functions() -> SimpleNamespace:
+    """Return the functions above, known to numba-dpex's compiler.
+
+    Of vectors it knows, too, + - * /, comparisons, and & | ~ of conditions.
+    """
+    from llvmlite import ir
+    from numba.core import cgutils, types
+    from numba.core.datamodel.models import PrimitiveModel
+    from numba.extending import register_model, type_callable
+    from numba_dpex.core.descriptor import dpex_kernel_target
+    from numba_dpex.core.types import USMNdArray
+    from numba_dpex.kernel_api_impl.spirv.overloads._registry import lower
+
+    class Vector(types.Type):  # type: ignore[misc]
+        def __init__(self, dtype: Any, lanes: int) -> None:
+            self.dtype, self.lanes = dtype, lanes
+            super().__init__(name=f"vector({dtype}, {lanes})")
+
+    @register_model(Vector)
+    class VectorModel(PrimitiveModel):  # type: ignore[misc]
+        def __init__(self, manager: Any, kind: Any) -> None:
+            element = manager.lookup(kind.dtype).get_value_type()
+            super().__init__(manager, kind, ir.VectorType(element, kind.lanes))
+
+    # The compiler's target has a copy of the models there were when it was made.
+    dpex_kernel_target.target_context.data_model_manager.register(Vector, VectorModel)
+    scalar = (types.Number, types.Boolean)
+
+    def common(*given: Any) -> Any:
+        vectors = {each for each in given if isinstance(each, Vector)}
+        others = [each for each in given if not isinstance(each, Vector)]
+        return vectors.pop() if len(vectors) == 1 and all(isinstance(each, scalar) for each in others) else None
+
+    def spread(context: Any, builder: Any, value: Any, given: Any, wanted: Any) -> Any:
+        """Return a number as a vector of a type; a vector as it is."""
+        if isinstance(given, Vector):
+            return value
+        number = context.cast(builder, value, given, wanted.dtype)
+        kind = ir.VectorType(number.type, wanted.lanes)
+        first = builder.insert_element(ir.Constant(kind, ir.Undefined), number, ir.Constant(ir.IntType(32), 0))
+        zeros = ir.Constant(ir.VectorType(ir.IntType(32), wanted.lanes), [0] * wanted.lanes)
+        return builder.shuffle_vector(first, ir.Constant(kind, ir.Undefined), zeros)
+
+    def operands(context: Any, builder: Any, signature: Any, arguments: Any) -> tuple[Any, Any, Any]:
+        kind = common(*signature.args)
+        a, b = (
+            spread(context, builder, value, given, kind) for value, given in zip(arguments, signature.args, strict=True)
+        )
+        return kind.dtype, a, b
+
+    def of_pairs(symbol: Any, function: Any) -> None:
+        for pair in ((Vector, Vector), (Vector, types.Any), (types.Any, Vector)):
+            lower(symbol, *pair)(function)
+
+    for symbol, word in _ARITHMETIC.items():
+
+        @type_callable(symbol)
+        def typed_arithmetic(context: Any) -> Any:
+            return lambda a, b: common(a, b)
+
+        def lowered_arithmetic(context: Any, builder: Any, signature: Any, arguments: Any, word: str = word) -> Any:
+            dtype, a, b = operands(context, builder, signature, arguments)
+            return getattr(builder, f"f{word}" if isinstance(dtype, types.Float) else word)(a, b)
+
+        of_pairs(symbol, lowered_arithmetic)
+
+    @type_callable(operator.neg)
+    def typed_negation(context: Any) -> Any:
+        return lambda x: x if isinstance(x, Vector) else None
+
+    @lower(operator.neg, Vector)
+    def lowered_negation(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        whole = isinstance(signature.args[0].dtype, types.Integer)
+        return (builder.neg if whole else builder.fneg)(arguments[0])
+
+    @type_callable(quotient)
+    def typed_quotient(context: Any) -> Any:
+        def typer(a: Any, b: Any) -> Any:
+            kind = common(a, b)
+            return kind if kind and isinstance(kind.dtype, types.Integer) else None
+
+        return typer
+
+    def lowered_quotient(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        dtype, a, b = operands(context, builder, signature, arguments)
+        return (builder.sdiv if dtype.signed else builder.udiv)(a, b)
+
+    of_pairs(quotient, lowered_quotient)
+
+    for symbol, word in _COMPARISONS.items():
+
+        @type_callable(symbol)
+        def typed_comparison(context: Any) -> Any:
+            def typer(a: Any, b: Any) -> Any:
+                kind = common(a, b)
+                return kind and Vector(types.boolean, kind.lanes)
+
+            return typer
+
+        def lowered_comparison(context: Any, builder: Any, signature: Any, arguments: Any, word: str = word) -> Any:
+            dtype, a, b = operands(context, builder, signature, arguments)
+            if isinstance(dtype, types.Float):
+                # A NaN differs from everything.
+                return (builder.fcmp_unordered if word == "!=" else builder.fcmp_ordered)(word, a, b)
+            return (builder.icmp_signed if dtype.signed else builder.icmp_unsigned)(word, a, b)
+
+        of_pairs(symbol, lowered_comparison)
+
+    for symbol, word in _LOGIC.items():
+
+        @type_callable(symbol)
+        def typed_logic(context: Any) -> Any:
+            def typer(a: Any, b: Any) -> Any:
+                return a if a == b and isinstance(a, Vector) and a.dtype == types.boolean else None
+
+            return typer
+
+        @lower(symbol, Vector, Vector)
+        def lowered_logic(context: Any, builder: Any, signature: Any, arguments: Any, word: str = word) -> Any:
+            return getattr(builder, word)(*arguments)
+
+    @type_callable(operator.invert)
+    def typed_inversion(context: Any) -> Any:
+        return lambda x: x if isinstance(x, Vector) and x.dtype == types.boolean else None
+
+    @lower(operator.invert, Vector)
+    def lowered_inversion(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.not_(arguments[0])
+
+    for function in _FUNCTIONS:
+
+        @type_callable(function)
+        def typed_function(context: Any, function: Any = function) -> Any:
+            def real(kind: Any) -> Any:
+                return kind if kind and isinstance(kind.dtype, types.Float) else None
+
+            if function is vfma:
+                return lambda a, b, c: real(common(a, b, c))
+            return lambda x: real(common(x))
+
+        def lowered_function(
+            context: Any, builder: Any, signature: Any, arguments: Any, name: str = function.__name__[1:]
+        ) -> Any:
+            wanted, count = signature.return_type, len(arguments)
+            pairs = zip(arguments, signature.args, strict=True)
+            vectors = [spread(context, builder, value, given, wanted) for value, given in pairs]
+            kind = context.get_value_type(wanted)
+            # As the C++ ABI has it: a type that was named before is a reference to it.
+            mangled = f"_Z{len(name)}{name}Dv{wanted.lanes}_{'d' if wanted.dtype.bitwidth == 64 else 'f'}"
+            called = cgutils.get_or_insert_function(
+                builder.module, ir.FunctionType(kind, [kind] * count), mangled + "S_" * (count - 1)
+            )
+            called.calling_convention = "spir_func"
+            call = builder.call(called, vectors)
+            call.cconv = "spir_func"
+            return call
+
+        for operands_of in itertools.product((Vector, types.Any), repeat=3 if function is vfma else 1):
+            if Vector in operands_of:
+                lower(function, *operands_of)(lowered_function)
+
+    @type_callable(splat)
+    def typed_splat(context: Any) -> Any:
+        return lambda value: Vector(types.unliteral(value), LANES) if isinstance(value, scalar) else None
+
+    @lower(splat, types.Any)
+    def lowered_splat(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return spread(context, builder, arguments[0], signature.args[0], signature.return_type)
+
+    @type_callable(places)
+    def typed_places(context: Any) -> Any:
+        return lambda zero: Vector(zero, LANES) if isinstance(zero, types.Integer) else None
+
+    @lower(places, types.Integer)
+    def lowered_places(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return ir.Constant(context.get_value_type(signature.return_type), list(range(LANES)))
+
+    @type_callable(choose)
+    def typed_choose(context: Any) -> Any:
+        def typer(condition: Any, yes: Any, no: Any) -> Any:
+            return common(yes, no) if isinstance(condition, Vector) else None
+
+        return typer
+
+    @lower(choose, Vector, types.Any, types.Any)
+    def lowered_choose(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pairs = zip(arguments[1:], signature.args[1:], strict=True)
+        choices = [spread(context, builder, value, given, signature.return_type) for value, given in pairs]
+        return builder.select(arguments[0], *choices)
+
+    def address(context: Any, builder: Any, array: Any, given: Any, place: Any, lanes: int) -> Any:
+        view = context.make_array(given[0])(context, builder, array)
+        index = context.cast(builder, place, given[1], types.intp)
+        element = builder.gep(view.data, [index], inbounds=True)
+        kind = ir.VectorType(element.type.pointee, lanes)
+        return builder.bitcast(element, kind.as_pointer(element.type.addrspace)), element.type.pointee
+
+    def size_of(element: Any) -> int:
+        return {"float": 4, "double": 8}.get(str(element)) or max(element.width // 8, 1)
+
+    @type_callable(load_vector)
+    def typed_load(context: Any) -> Any:
+        return lambda array, place: Vector(array.dtype, LANES) if isinstance(place, types.Integer) else None
+
+    @lower(load_vector, USMNdArray, types.Integer)
+    def lowered_load(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer, element = address(context, builder, arguments[0], signature.args, arguments[1], LANES)
+        return builder.load(pointer, align=size_of(element))
+
+    @type_callable(store_vector)
+    def typed_store(context: Any) -> Any:
+        def typer(array: Any, place: Any, vector: Any) -> Any:
+            return types.void if isinstance(place, types.Integer) and isinstance(vector, Vector) else None
+
+        return typer
+
+    @lower(store_vector, USMNdArray, types.Integer, Vector)
+    def lowered_store(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array, _, given = signature.args
+        pointer, element = address(context, builder, arguments[0], signature.args, arguments[1], given.lanes)
+        value = converted(context, builder, arguments[2], given.dtype, array.dtype, given.lanes)
+        builder.store(value, pointer, align=size_of(element))
+        return context.get_dummy_value()
+
+    def converted(context: Any, builder: Any, vector: Any, given: Any, wanted: Any, lanes: int) -> Any:
+        if given == wanted:
+            return vector
+        kind = ir.VectorType(context.get_value_type(wanted), lanes)
+        if wanted.bitwidth > given.bitwidth:
+            return (builder.sext if given.signed else builder.zext)(vector, kind)
+        return builder.trunc(vector, kind)
+
+    for half, first in ((low, 0), (high, 1)):
+
+        @type_callable(half)
+        def typed_half(context: Any) -> Any:
+            def typer(vector: Any) -> Any:
+                if not isinstance(vector, Vector):
+                    return None
+                return vector.dtype if vector.lanes == 2 else Vector(vector.dtype, vector.lanes // 2)
+
+            return typer
+
+        @lower(half, Vector)
+        def lowered_half(context: Any, builder: Any, signature: Any, arguments: Any, first: int = first) -> Any:
+            (vector,), count = arguments, signature.args[0].lanes // 2
+            if count == 1:
+                return builder.extract_element(vector, ir.Constant(ir.IntType(32), first))
+            places = [first * count + lane for lane in range(count)]
+            mask = ir.Constant(ir.VectorType(ir.IntType(32), count), places)
+            return builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), mask)
+
+    known = (splat, places, load_vector, store_vector, choose, quotient, low, high, *_FUNCTIONS)
+    return SimpleNamespace(**{each.__name__: each for each in known})
