@@ -19,16 +19,17 @@ _HEAD = """% Made by tools/onnx_operators.py from the importers and the node tes
 
 # ONNX operators
 
-Models of opset 7 to 21 of ONNX's own operators are taken. The package `onnx` ships tests of its operators: {total:,}
-in version {version}. {passed:,} of them are within what is claimed here, and **all of these pass**: by the road that a
-user's model takes (read, import, rewrite, plan, run) on the CPU device, some of them on the FPGA emulator, too, and as
-networks evaluated by the host. A test of a newer opset counts where its operators are the same in opset 21 but for
-element types ({restamped:,} of them). In {known:,} tests nothing is left to run, since what is given is constants, or
+Models of opset {oldest} to {newest} of ONNX's own operators are taken. The package `onnx` ships tests of its operators:
+{total:,} in version {version}. {passed:,} of them are within what is claimed here, and **all of these pass**: by the
+road that a user's model takes (read, import, rewrite, plan, run) on the CPU device, some of them on the FPGA emulator,
+too, and as networks evaluated by the host. A test of an older opset counts where its operators are the same in opset
+{oldest} ({restamped:,} of them). In {known:,} tests nothing is left to run, since what is given is constants, or
 values that shapes follow from. Tolerances, relative and absolute: {tolerances};
 whole numbers and truth values must be equal.
 
 - **device**: operations of this project do it, on every SYCL device.
 - **beforehand**: it is done while the model is loaded: what it gives follows from shapes and constants.
+- **definition**: ONNX defines it by other operators, and these are done.
 - **host**: the host does it with onnx's own reference implementation, which is slow. Loading such a model warns
   (`HostOperatorWarning`) and says which nodes. Any other operator of ONNX's own that the reference implementation
   knows is done so, too, if the shapes of its results follow from the shapes of what it is given. Where they follow
@@ -70,6 +71,7 @@ def page() -> str:
 
     from syclsched.frontends.onnx.importing.control import LONGEST_LOOP
     from syclsched.frontends.onnx.limits import ModelLimits
+    from syclsched.frontends.onnx.reading import OPSETS
 
     tested: Counter[str] = Counter()
     on_host: defaultdict[str, Counter[bool]] = defaultdict(Counter)
@@ -97,6 +99,8 @@ def page() -> str:
         total=passed + sum(refused.values()),
         passed=passed,
         restamped=restamped,
+        oldest=OPSETS.start,
+        newest=OPSETS.stop - 1,
         known=known,
         tolerances=tolerances,
     )
@@ -122,9 +126,19 @@ def _table(tested: Counter[str], on_host: dict[str, Counter[bool]]) -> Iterator[
             how = "beforehand" + (", else host" if by[True] or operator in ("If", "Loop") else "")
         elif operator in ours:
             how = "device" + (", some forms host" if by[True] else "")
+        elif not by[True] and _defined(operator):
+            how = "definition"
         else:
             how = "host" if by[True] else "host, constants only"
         yield f"| {operator} | {how} | {tested[operator]} |"
+
+
+def _defined(operator: str) -> bool:
+    """Return whether ONNX defines an operator by others."""
+    import onnx
+
+    schema = onnx.defs.get_schema(operator)
+    return bool(schema.function_opset_versions or schema.context_dependent_function_opset_versions)
 
 
 _BEFOREHAND = frozenset({"Constant", "Shape", "Size", "Range", "Identity"})

@@ -14,8 +14,8 @@ from syclsched.frontends.onnx.graphs import read_graph
 from syclsched.frontends.onnx.limits import ModelLimits
 from syclsched.frontends.onnx.model import Model
 
-#: Versions of ONNX's own operators that are taken.
-OPSETS: Final = range(7, 22)
+#: Versions of ONNX's own operators that are taken: as many of them as the package onnx knows.
+OPSETS: Final = range(7, 28)
 #: What protobuf can hold in one message.
 _MESSAGE_BYTES = (1 << 31) - 1
 
@@ -60,11 +60,11 @@ def read_model(source: str | os.PathLike[str] | bytes | Any, *, limits: ModelLim
         raise ModelError(
             f"a model is given as a path, bytes or an onnx.ModelProto, not as {type(source).__name__}", where="model"
         )
-    opsets = _opsets(proto, where)
+    opsets = _opsets(onnx, proto, where)
     if proto.functions:
         check_functions(proto, where, limits.nodes)
         proto = _inlined(onnx, proto, where)
-        opsets = _opsets(proto, where)
+        opsets = _opsets(onnx, proto, where)
     graph = read_graph(onnx, proto.graph, opsets, where=where, folder=folder, limits=limits)
     name = proto.graph.name or (Path(where).stem if folder is not None else "") or "model"
     producer = f"{proto.producer_name} {proto.producer_version}".strip()
@@ -135,7 +135,7 @@ def _parse(onnx: Any, data: bytes, where: str) -> Any:
     return proto
 
 
-def _opsets(proto: Any, where: str) -> dict[str, int]:
+def _opsets(onnx: Any, proto: Any, where: str) -> dict[str, int]:
     found = {"" if item.domain == "ai.onnx" else item.domain: int(item.version) for item in proto.opset_import}
     used = _domains(proto.graph)
     if "" not in found and "" in used:
@@ -149,6 +149,13 @@ def _opsets(proto: Any, where: str) -> dict[str, int]:
             hint="Export it with a lower opset_version, or convert it with onnx.version_converter"
             if newer
             else "Export it with a newer opset_version, or convert it with onnx.version_converter",
+        )
+    known = onnx.defs.onnx_opset_version()
+    if version is not None and "" in used and version > known:
+        raise ModelError(
+            f"it uses opset {version}, and the package onnx {onnx.__version__} knows those up to {known}",
+            where=where,
+            hint="Install a newer onnx, or export it with a lower opset_version",
         )
     return found
 

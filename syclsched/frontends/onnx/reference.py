@@ -104,17 +104,24 @@ def _run(evaluator: Any, names: tuple[str, ...], results: tuple[str, ...], /, **
 def _evaluator(
     proto: bytes, opsets: tuple[tuple[str, int], ...], names: tuple[str, ...], results: tuple[str, ...]
 ) -> Any:
+    import numpy as np
     import onnx
-    from onnx import helper
+    from onnx import helper, numpy_helper
     from onnx.reference import ReferenceEvaluator
 
     node = onnx.NodeProto()
     node.ParseFromString(proto)
+    constants = []
+    if node.op_type == "Loop" and not node.input[1]:
+        # A condition that is left out is true. The reference implementation does no round then.
+        node.input[1] = "condition left out"
+        constants.append(numpy_helper.from_array(np.array(True), node.input[1]))
     graph = helper.make_graph(
         [node],
         "node",
         [onnx.ValueInfoProto(name=name) for name in names],
         [onnx.ValueInfoProto(name=name) for name in results],
+        constants,
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid(*each) for each in opsets])
     return ReferenceEvaluator(model)

@@ -83,6 +83,30 @@ def test_a_loop_ends_by_its_counter() -> None:
     assert imported(model).values["all"].shape == (3, 3)
 
 
+LARGEST = np.array(np.iinfo(np.int64).max)
+
+
+def test_a_loop_of_any_length_ends_by_its_counter() -> None:
+    constants = {"trips": LARGEST, "start": np.zeros(3, np.float32), "two": np.array(2)}
+    model = model_of([loop(node("Less", ["i", "two"], ["c1"]))], {"x": (3,)}, ["all"], constants)
+    assert imported(model).values["all"].shape == (3, 3)
+
+
+def test_a_loop_that_ends_by_its_values_is_done_by_the_host() -> None:
+    total = node("ReduceSum", ["v1"], ["n"], keepdims=0)
+    body = helper.make_graph(
+        [node("Add", ["v", "x"], ["v1"]), total, node("Less", ["n", "w"], ["d"])],
+        "body",
+        [helper.make_tensor_value_info(*each) for each in (("i", INT, ()), ("c", BOOL, ()), ("v", FLOAT, (3,)))],
+        [helper.make_tensor_value_info(*each) for each in (("d", BOOL, ()), ("v1", FLOAT, (3,)))],
+    )
+    looped = node("Loop", ["trips", "", "start"], ["y"], body=body)
+    constants = {"trips": LARGEST, "start": np.zeros(3, np.float32), "w": np.float32(9)}
+    network = imported(model_of([looped], {"x": (3,)}, ["y"], constants))
+    assert host_operators(network) == ("Loop 'Loop_y'",)
+    assert np.array_equal(evaluate(network, {"x": X})["y"], 5 * X)  # sums of 2, 4, 6, 8, 10
+
+
 def test_a_loop_whose_length_follows_from_values_says_from_which() -> None:
     model = model_of(
         [loop(node("Identity", ["c"], ["c1"]))],

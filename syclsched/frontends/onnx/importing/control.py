@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from syclsched.errors import ModelError
+from syclsched.frontends.onnx.importing.fallback import import_reference
 from syclsched.frontends.onnx.importing.meanings import Meaning
 from syclsched.frontends.onnx.importing.sequences import SEQUENCES
 from syclsched.frontends.onnx.model import ModelGraph, ModelNode
@@ -38,16 +40,17 @@ def import_loop(scope: Scope, node: ModelNode) -> Sequence[Meaning] | None:
     trips = scope.b.known(scope.tensor(trips_name)) if trips_name else None
     going = scope.b.known(scope.tensor(condition_name)) if condition_name else np.array(True)
     if (trips_name and trips is None) or going is None:
-        return None
-    limit = LONGEST_LOOP if trips is None else int(trips.reshape(-1)[0])
-    if limit > LONGEST_LOOP:
-        raise _too_long(scope, f"{limit:,}")
+        return _by_the_host(scope, node, body)
+    # Loops that end by their condition are given the largest number there is.
+    limit = math.inf if trips is None else int(trips.reshape(-1)[0])
     carried: list[Meaning] = [scope.meaning(name) if name else None for name in node.inputs[2:]]
     gathered: list[list[str]] = [[] for _ in body.outputs[1 + len(carried) :]]
     if len(body.inputs) != 2 + len(carried):
         raise scope.b.wrong(f"its body has {len(body.inputs)} inputs, expected {2 + len(carried)}")
     rounds = 0
     while rounds < limit and bool(going.reshape(-1)[0]):
+        if rounds == LONGEST_LOOP:
+            raise _too_long(scope, f"more than {LONGEST_LOOP:,}")
         counter, still = scope.b.constant(np.array(rounds, np.int64)), scope.b.constant(going.reshape(()))
         made = scope.inline(body, [counter, still, *carried], f"{node.name}/{rounds}/")
         carried = made[1 : 1 + len(carried)]
@@ -57,12 +60,10 @@ def import_loop(scope: Scope, node: ModelNode) -> Sequence[Meaning] | None:
             found.append(value)
         condition = made[0]
         known = scope.b.known(condition) if isinstance(condition, str) else None
-        if known is None:
-            return None  # how long it goes on follows from the inputs' values
+        if known is None:  # how long it goes on follows from the inputs' values
+            return _by_the_host(scope, node, body)
         going = known
         rounds += 1
-    if trips is None and rounds == LONGEST_LOOP:
-        raise _too_long(scope, f"more than {LONGEST_LOOP:,}")
     scope.b.begin(scope.prefixed(node.name), node.label)
     stacked: list[Meaning] = []
     for values in gathered:
@@ -71,6 +72,19 @@ def import_loop(scope: Scope, node: ModelNode) -> Sequence[Meaning] | None:
         rows = [scope.b.reshape(value, (1, *scope.b.shape(value))) for value in values]
         stacked.append(rows[0] if len(rows) == 1 else scope.b.emit("concat", rows, axis=0))
     return [*carried, *stacked]
+
+
+def _by_the_host(scope: Scope, node: ModelNode, body: ModelGraph) -> Sequence[Meaning] | None:
+    """Leave a loop to the host; shapes are known if its body declares that what is carried keeps its shape."""
+    b = scope.b
+    if len(node.outputs) != len(node.inputs) - 2 or "" in (*node.inputs[2:], *node.outputs):
+        return None
+    carried = [scope.tensor(name) for name in node.inputs[2:]]
+    if any(out.dimensions != b.shape(each) for out, each in zip(body.outputs[1:], carried, strict=True)):
+        return None
+    b.begin(scope.prefixed(node.name), node.label)
+    inputs = [scope.tensor(name) if name else None for name in node.inputs]
+    return import_reference(b, node, inputs, scope, made=[(b.shape(each), b.dtype(each)) for each in carried])
 
 
 def _too_long(scope: Scope, rounds: str) -> ModelError:

@@ -26,7 +26,14 @@ class Names(Protocol):
         """Return whether a name stands for something."""
 
 
-def import_reference(b: Builder, node: ModelNode, inputs: Sequence[str | None], scope: Names) -> Sequence[str | None]:
+def import_reference(
+    b: Builder,
+    node: ModelNode,
+    inputs: Sequence[str | None],
+    scope: Names,
+    *,
+    made: Sequence[Made] | None = None,
+) -> Sequence[str | None]:
     """Add a node that the host does; or do it at once if all it needs is known.
 
     Parameters
@@ -39,6 +46,8 @@ def import_reference(b: Builder, node: ModelNode, inputs: Sequence[str | None], 
         Values.
     scope : Names
         For values of the graphs around those that the node holds.
+    made : sequence of (shape, dtype), optional
+        Of its results, where that is known; by default what onnx's shape inference finds.
 
     Returns
     -------
@@ -61,7 +70,7 @@ def import_reference(b: Builder, node: ModelNode, inputs: Sequence[str | None], 
     results = tuple(name for name in node.outputs if name)
     if all(value in b.constants for value in given.values()) and node.operator not in RANDOM:
         return _computed(b, node, given, results)
-    made = _shapes(b, node, given, results)
+    made = _shapes(b, node, given, results) if made is None else made
     values = b.emit_all(
         "reference",
         list(given.values()),
@@ -125,7 +134,8 @@ def _shapes(b: Builder, node: ModelNode, given: dict[str, str], results: tuple[s
         kind = value.type.WhichOneof("value")
         if kind not in (None, "tensor_type"):
             raise b.wrong(
-                f"its result {value.name!r} is a {kind.removesuffix('_type')}, and only tensors are supported"
+                f"its result {value.name!r} is a {kind.removesuffix('_type')}, and only tensors are supported",
+                hint="Export it with options={'zipmap': False}" if node.operator == "ZipMap" else None,
             )
         tensor = value.type.tensor_type
         dtype = DTYPES.get(tensor.elem_type)

@@ -55,11 +55,14 @@ def quantize(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Seque
 def dequantize(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
     """Import DequantizeLinear."""
     x, scale, zero = given(b, inputs, 0, "x"), given(b, inputs, 1, "x_scale"), optional(inputs, 2)
-    dtype = b.dtype(scale)
+    dtype, number = b.dtype(scale), node.integer("output_dtype")
+    if number and number not in DTYPES:
+        raise b.wrong(f"elements of type {described(number)}, which is not supported")
     values = [x, _along(b, node, x, scale)]
     # Differences of 32-bit numbers may be larger than such: as 64-bit ones they are exact.
     whole: Any = ("cast", "int64", 0)
     if zero is not None:
         values.append(_along(b, node, x, zero))
         whole = ("sub", whole, ("cast", "int64", 2))
-    return [b.elementwise(("mul", ("cast", dtype, whole), 1), *values, shape=b.shape(x))]
+    product = ("mul", ("cast", dtype, whole), 1)
+    return [b.cast(b.elementwise(product, *values, shape=b.shape(x)), DTYPES[number] if number else dtype)]
