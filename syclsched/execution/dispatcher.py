@@ -29,6 +29,7 @@ from syclsched.execution.records import Counts, Outcome, Record
 from syclsched.execution.room import Room
 from syclsched.execution.statuses import statuses_behind
 from syclsched.execution.stuck import Followed
+from syclsched.execution.thread_pool import THREADS, Lease
 from syclsched.execution.waiting import wait_flag
 from syclsched.execution.work import Work, compile_work
 
@@ -106,13 +107,13 @@ class Dispatcher(Followed):
         self._signals_due = 0
         self._paced = 0
         self._lanes: LaneSet | None = None
-        self._thread = threading.Thread(target=self._run, name=f"syclsched {program.plan.name}", daemon=True)
+        self._thread: Lease | None = None
 
     # --- for other threads ------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Begin, on a thread of its own."""
+        self._thread = THREADS.start(self._run, f"syclsched {self.program.plan.name}")
 
     def cancel(self) -> None:
         """Submit nothing more; what was submitted ends. Returns at once."""
@@ -174,8 +175,9 @@ class Dispatcher(Followed):
         self._inbox.put("overdue")
 
     def join(self, timeout_s: float | None = None) -> None:
-        """Wait for the thread to end."""
-        self._thread.join(timeout_s)
+        """Wait for the thread to be done."""
+        if self._thread is not None:
+            self._thread.join(timeout_s)
 
     # --- the thread -------------------------------------------------------------------------------
 

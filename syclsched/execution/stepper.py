@@ -24,6 +24,7 @@ from syclsched.execution.program import Buffer, Node, Program
 from syclsched.execution.records import Counts, Record
 from syclsched.execution.statuses import failed_status, statuses_behind
 from syclsched.execution.stuck import Followed, Position
+from syclsched.execution.thread_pool import THREADS, Lease
 from syclsched.execution.waiting import SLICE_S
 from syclsched.execution.work import Work, compile_work
 from syclsched.model.plan import Instruction
@@ -76,13 +77,13 @@ class Stepper(Followed):
         self._through = False
         self._lanes: LaneSet | None = None
         self._reports: queue.SimpleQueue[Completion] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name=f"syclsched {program.plan.name} steps", daemon=True)
+        self._thread: Lease | None = None
 
     # --- for other threads ------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Begin, on a thread of its own."""
+        self._thread = THREADS.start(self._run, f"syclsched {self.program.plan.name} steps")
 
     def cancel(self) -> None:
         """Begin nothing more. Returns at once."""
@@ -90,8 +91,9 @@ class Stepper(Followed):
             self.cancelled = True
 
     def join(self, timeout_s: float | None = None) -> None:
-        """Wait for the thread to end."""
-        self._thread.join(timeout_s)
+        """Wait for the thread to be done."""
+        if self._thread is not None:
+            self._thread.join(timeout_s)
 
     def wait_submitted(self, number: int, timeout_s: float | None) -> bool:
         """Wait until an instruction has completed or the run has ended; return False if the time was up first."""

@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import queue
-import threading
 from collections.abc import Callable
+
+from syclsched.execution.thread_pool import THREADS, Lease
 
 Job = Callable[[], None]
 
 
 class Worker:
-    """One thread with a queue of jobs; started at the first job.
+    """One thread with a queue of jobs; taken at the first job.
 
     Jobs report for themselves and must not raise.
 
@@ -24,27 +25,21 @@ class Worker:
     def __init__(self, name: str) -> None:
         self._name = name
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._thread: Lease | None = None
 
     def post(self, job: Job) -> None:
         """Have a job done after those posted before."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            self._thread.start()
+            self._thread = THREADS.start(self._run, self._name)
         self._jobs.put(job)
 
     def stop(self) -> None:
-        """Let the thread end after the jobs posted so far, and wait for it."""
+        """Let the thread go after the jobs posted so far, and wait for it."""
         if self._thread is not None:
             self._jobs.put(None)
-            if self._thread is not threading.current_thread():  # whoever drops a runner last may be a job of its own
+            if not self._thread.is_current:  # whoever drops a runner last may be a job of its own
                 self._thread.join()
             self._thread = None
-
-    @property
-    def ident(self) -> int | None:
-        """Identity of the thread, if it runs."""
-        return None if self._thread is None else self._thread.ident
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:

@@ -122,3 +122,22 @@ def test_awaiting_can_be_given_a_limit_and_the_run_goes_on() -> None:
             return run.result("y")
 
     np.testing.assert_array_equal(asyncio.run(one()), np.ones(SIZE, DTYPE))
+
+
+def test_runs_that_are_dispatched_use_the_threads_of_those_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, live = live_on(None)
+    graph, plan, expected = work(1, on_host=True)
+    started: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def counting(thread: threading.Thread) -> None:
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", counting)
+    for _ in range(20):
+        with execute(plan, graph, live) as run:
+            check({"a0": run.result("a0")}, expected)
+        run._resources.engine.join(60)
+    # The dispatcher, of each lane two, one lent to each device, the host's, and memory's: so many at once at most.
+    assert len(started) <= 1 + 2 * len(plan.lanes) + 2 + 1 + 1

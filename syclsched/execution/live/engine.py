@@ -37,6 +37,7 @@ from syclsched.execution.live.tasks import TaskWork
 from syclsched.execution.records import Counts, Record
 from syclsched.execution.statuses import failed_status
 from syclsched.execution.stuck import Position
+from syclsched.execution.thread_pool import THREADS, Lease
 from syclsched.execution.waiting import wait_flag
 from syclsched.execution.work import Work
 from syclsched.model.plan import Instruction, Plan
@@ -122,13 +123,13 @@ class LiveEngine:
         self._held: list[tuple[int, int]] = []
         self._left = len(layout.tasks)
         self._began_ns = 0
-        self._thread = threading.Thread(target=self._run, name=f"syclsched {layout.graph.name}", daemon=True)
+        self._thread: Lease | None = None
 
     # --- for other threads ------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Begin, on a thread of its own."""
+        self._thread = THREADS.start(self._run, f"syclsched {self._layout.graph.name}")
 
     def cancel(self) -> None:
         """Submit nothing more; what was submitted ends. Returns at once."""
@@ -140,8 +141,9 @@ class LiveEngine:
             self._inbox.put("cancel")
 
     def join(self, timeout_s: float | None = None) -> None:
-        """Wait for the thread to end."""
-        self._thread.join(timeout_s)
+        """Wait for the thread to be done."""
+        if self._thread is not None:
+            self._thread.join(timeout_s)
 
     def wait_submitted(self, number: int, timeout_s: float | None) -> bool:
         """Wait until a task, by its index, has been submitted or the run has ended."""

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Threads that are used again: they keep nothing of what they did, and end with the process."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+import weakref
+
+import pytest
+
+from syclsched.execution.thread_pool import IDLE, ThreadPool
+from syclsched.execution.worker import Worker
+
+
+def idents(pool: ThreadPool, count: int) -> set[int]:
+    """Return the threads that functions are called on, one after another."""
+    found: set[int] = set()
+    for _ in range(count):
+        pool.start(lambda: found.add(threading.get_ident()), "test").join()
+    return found
+
+
+def test_one_thread_does_what_comes_one_after_another() -> None:
+    pool = ThreadPool()
+    assert len(idents(pool, 20)) == 1
+    pool.stop()
+
+
+def test_what_goes_on_at_once_has_threads_of_its_own_that_are_used_again() -> None:
+    pool, go, found = ThreadPool(), threading.Event(), set()
+
+    def wait() -> None:
+        found.add(threading.get_ident())
+        go.wait(60)
+
+    leases = [pool.start(wait, "test") for _ in range(5)]
+    leases[0].join(0.01)
+    assert all(not lease.is_current for lease in leases)
+    go.set()
+    for lease in leases:
+        lease.join()
+    assert len(found) == 5
+    assert idents(pool, 5) <= found
+    pool.stop()
+
+
+def test_a_thread_has_the_name_of_what_it_does() -> None:
+    pool, names = ThreadPool(), []
+    pool.start(lambda: names.append(threading.current_thread()), "of a lane").join()
+    assert names[0].name == IDLE
+    pool.start(lambda: names.append(threading.current_thread().name), "of another").join()
+    assert names[1] == "of another"
+    pool.stop()
+
+
+def test_nothing_of_what_was_done_is_kept() -> None:
+    class Run:
+        def do(self) -> None:
+            pass
+
+    pool, run = ThreadPool(), Run()
+    gone = weakref.ref(run)
+    pool.start(run.do, "test").join()
+    del run
+    assert gone() is None
+    pool.stop()
+
+
+def test_what_raises_ends_its_thread_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    reported: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", reported.append)
+    pool, threads = ThreadPool(), []
+
+    def fail() -> None:
+        threads.append(threading.current_thread())
+        raise ZeroDivisionError
+
+    pool.start(fail, "test").join()
+    threads[0].join(60)
+    assert [each.exc_type for each in reported] == [ZeroDivisionError]
+    assert len(idents(pool, 3)) == 1
+    pool.stop()
+
+
+def test_a_pool_that_is_stopped_has_no_threads_left_and_starts_others_that_end() -> None:
+    pool, threads = ThreadPool(), []
+    pool.start(lambda: threads.append(threading.current_thread()), "test").join()
+    pool.stop()
+    assert not threads[0].is_alive()
+    pool.start(lambda: threads.append(threading.current_thread()), "test").join()
+    threads[1].join(60)
+    assert not threads[1].is_alive()
+
+
+def test_more_idle_threads_than_are_kept_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("syclsched.execution.thread_pool._MOST_IDLE", 2)
+    pool, go, threads = ThreadPool(), threading.Event(), []
+
+    def wait() -> None:
+        threads.append(threading.current_thread())
+        go.wait(60)
+
+    leases = [pool.start(wait, "test") for _ in range(6)]
+    go.set()
+    for lease in leases:
+        lease.join()
+    left = [thread for thread in threads if thread.name == IDLE]
+    pool.stop()
+    for thread in threads:
+        thread.join(60)
+    assert len(left) >= 2
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def test_a_worker_stopped_by_a_job_of_its_own_does_not_wait_for_itself() -> None:
+    worker, done = Worker("test"), threading.Event()
+    worker.post(lambda: (worker.stop(), done.set()))
+    assert done.wait(60)
+
+
+def test_garbage_may_start_threads_while_others_start() -> None:
+    pool, ran = ThreadPool(), threading.Event()
+
+    class Dropped:
+        def __init__(self) -> None:
+            self.me = self
+
+        def __del__(self) -> None:
+            pool.start(ran.set, "of garbage")
+
+    Dropped()
+    gc.collect()
+    assert ran.wait(60)
+    pool.stop()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_process_starts_threads_of_its_own() -> None:
+    program = """
+import os, threading
+from syclsched.execution.thread_pool import THREADS
+THREADS.start(lambda: None, "before").join()
+child = os.fork()
+if child == 0:
+    ran = threading.Event()
+    THREADS.start(ran.set, "after")
+    os._exit(0 if ran.wait(30) else 1)
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=120).returncode == 0
