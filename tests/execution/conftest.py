@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,3 +17,20 @@ def live() -> tuple[Platform, Any]:
     from opened import live_on
 
     return live_on(None)
+
+
+@pytest.fixture
+def release_when_late(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
+    """Has an injection let go of what hangs once the watchdog has found something late."""
+    from syclsched.execution.watchdog import Watch
+
+    fail = Watch._fail
+
+    def release(injection: Any) -> None:
+        def failing(*arguments: Any) -> None:
+            fail(*arguments)
+            injection.release()
+
+        monkeypatch.setattr(Watch, "_fail", failing)
+
+    return release

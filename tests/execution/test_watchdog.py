@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -218,27 +217,15 @@ def busy_threads() -> int:
     return sum(thread.name != IDLE for thread in threading.enumerate())
 
 
-def release_when_late(run: Any, injection: Any) -> None:
-    """Let go of what hangs once the watchdog has found it late."""
-
-    def wait() -> None:
-        engine = run._resources.engine
-        while not getattr(engine, "_overdue", engine.failures.first):
-            time.sleep(0.01)
-        injection.release()
-
-    threading.Thread(target=wait, daemon=True).start()
-
-
 @pytest.fixture
 def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resources_module, "GRACE_S", 0.3)
 
 
 @pytest.mark.sycl
-def test_a_late_task_fails_its_descendants_are_cancelled_and_the_rest_is_done() -> None:
+def test_a_late_task_fails_its_descendants_are_cancelled_and_the_rest_is_done(release_when_late: Any) -> None:
     with faults.inject(faults.hang(DEVICE, after=COPIES)) as injection, started(graph_with_deadline(0.1)) as run:
-        release_when_late(run, injection)
+        release_when_late(injection)
         with pytest.raises(DeadlineError, match=r"task 'a'.*its deadline is 0\.1 s") as found:
             run.wait(60)
         assert found.value.task == "a"
@@ -306,7 +293,7 @@ def test_the_deadline_of_a_run_ends_it() -> None:
 
 
 @pytest.mark.sycl
-def test_a_bound_plan_has_deadlines_too() -> None:
+def test_a_bound_plan_has_deadlines_too(release_when_late: Any) -> None:
     platform, live = live_on(None)
     graph = TaskGraph("bound")
     x, y = graph.array("x", data=np.ones(SIZE, DTYPE)), graph.array("y", data=np.ones(SIZE, DTYPE))
@@ -319,7 +306,7 @@ def test_a_bound_plan_has_deadlines_too() -> None:
                 assert runner({})["y"][0] == 1 + 3 * (1 + 3)
                 continue
             with faults.inject(faults.hang(DEVICE, after=2 * COPIES)) as injection, runner.run() as run:
-                release_when_late(run, injection)
+                release_when_late(injection)
                 with pytest.raises(DeadlineError, match="task 'first'"):
                     run.wait(60)
 
@@ -366,7 +353,7 @@ def test_a_host_function_has_a_deadline() -> None:
 
 
 @pytest.mark.sycl
-def test_a_run_that_decides_as_it_goes_has_deadlines_too() -> None:
+def test_a_run_that_decides_as_it_goes_has_deadlines_too(release_when_late: Any) -> None:
     platform, live = live_on(None)
     graph = TaskGraph("live")
     y, z, other = graph.array("y", data=np.ones(1, DTYPE)), graph.array("z", (1,), DTYPE), graph.array("other", (4,))
@@ -375,7 +362,7 @@ def test_a_run_that_decides_as_it_goes_has_deadlines_too() -> None:
     graph.host(lambda other: other.fill(1.0), other=other.write(), name="c")
     hangs = [faults.hang(d.name, after=COPIES) for d in platform.compute_devices]
     with faults.inject(*hangs) as injection, run_dynamically(graph, live, "eager") as run:
-        release_when_late(run, injection)
+        release_when_late(injection)
         with pytest.raises(DeadlineError, match=r"task 'a'.*its deadline is 0\.1 s"):
             run.wait(60)
         assert run.result("other")[0] == 1.0

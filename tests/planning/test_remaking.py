@@ -122,6 +122,16 @@ def test_a_full_host_is_no_hindrance_where_values_can_be_made_again() -> None:
         build_plan(once, tight, Schedule("by hand", tuple(assigned)), dict.fromkeys((a.task for a in assigned), 1.0))
 
 
+def test_values_of_the_hosts_own_tasks_are_made_again_where_its_memory_is_short() -> None:
+    graph, schedule, durations = there_and_back(6)
+    assigned = tuple(replace(a, device=HOST, implementation="host") for a in schedule.assignments)
+    plan = build_plan(graph, gpu(32, host_bytes=32), replace(schedule, assignments=assigned), durations)
+    verify(plan, graph)
+    symbolic.check(plan, graph, random.Random(1))
+    assert again(plan)
+    assert plan.peak_bytes[HOST] <= 32
+
+
 def impure(graph: TaskGraph, names: tuple[str, ...]) -> None:
     for first, second in combinations(names, 2):
         graph.edge(first, second)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import threading
-import time
 import weakref
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,6 +20,7 @@ from opened import REFUSED
 from running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, sequential
 
 from syclsched.errors import RunCancelledError, TaskFailedError, WaitTimeoutError
+from syclsched.execution.lanes import HostLane
 from syclsched.execution.live.lookahead import Lookahead
 from syclsched.execution.resources import unfinished
 from syclsched.model.access import AccessMode
@@ -210,14 +210,22 @@ def test_a_cancelled_run_ends_and_says_so(live: tuple[Platform, Any]) -> None:
 
 @pytest.mark.parametrize("policy", ["eager", "anywhere"])
 def test_a_host_function_that_raises_after_the_run_was_cancelled_holds_nothing_up(
-    live: tuple[Platform, Any], policy: str
+    live: tuple[Platform, Any], policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entered, opened = threading.Event(), threading.Event()
+    entered, opened, ahead = threading.Event(), threading.Event(), threading.Event()
+    begin = HostLane.start
 
     def gate(y: Any) -> None:
         entered.set()
         assert opened.wait(60)
         raise ValueError("no good")
+
+    def starts(lane: HostLane, node: Any, *others: Any) -> None:
+        begin(lane, node, *others)
+        if node.instruction.task != "gate":
+            ahead.set()
+
+    monkeypatch.setattr(HostLane, "start", starts)
 
     graph = TaskGraph("cancelled")
     graph.kernel(with_host(gate), name="gate", y=graph.array("y", data=np.arange(50, dtype=DTYPE)))
@@ -225,7 +233,7 @@ def test_a_host_function_that_raises_after_the_run_was_cancelled_holds_nothing_u
         graph.kernel(with_host(lambda y: None), name=f"t{i}", y=graph.array(f"y{i}", data=np.arange(50, dtype=DTYPE)))
     run = start(graph, live[1], policy)
     assert entered.wait(60)
-    time.sleep(0.1)  # the others are given to the thread meanwhile
+    assert ahead.wait(60)
     run.cancel()
     opened.set()
     with pytest.raises((RunCancelledError, TaskFailedError)):

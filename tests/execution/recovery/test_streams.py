@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
 from typing import Any
 
 import numpy as np
@@ -122,7 +120,9 @@ def test_a_fault_in_an_asynchronous_stream_changes_no_bit() -> None:
 
 @pytest.mark.parametrize("of", ["task", "run"])
 @pytest.mark.parametrize("replayed", [True, False])
-def test_a_generation_that_is_late_fails_at_its_place_and_the_others_do_not(of: str, replayed: bool) -> None:
+def test_a_generation_that_is_late_fails_at_its_place_and_the_others_do_not(
+    of: str, replayed: bool, release_when_late: Any
+) -> None:
     platform, devices = live_on(None)
     graph = TaskGraph("late")
     x, y = graph.array("x", (64,), DTYPE), graph.array("y", (64,), DTYPE)
@@ -138,18 +138,13 @@ def test_a_generation_that_is_late_fails_at_its_place_and_the_others_do_not(of: 
         assert runner.replayed == replayed
         assert len(list(runner.stream(inputs, in_flight=1))) == 4
         with faults.inject(faults.hang("cpu", after=2)) as injection:
-            threading.Thread(target=_release_later, args=(injection,), daemon=True).start()
+            release_when_late(injection)
             found = list(runner.stream(inputs, in_flight=1, return_exceptions=True))
         late = [isinstance(each, DeadlineError) for each in found]
         assert any(late) and not all(late), found
         assert "generation" in str(next(each for each in found if isinstance(each, DeadlineError)))
         for each, wrong in zip(found, late, strict=True):
             assert wrong or isinstance(each, dict)
-
-
-def _release_later(injection: Any) -> None:
-    time.sleep(0.6)
-    injection.release()
 
 
 def test_work_behind_another_generations_is_not_late_for_it() -> None:
