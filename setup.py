@@ -22,7 +22,14 @@ setup(
             "syclsched.devices._submit",
             [
                 f"syclsched/devices/{name}.c"
-                for name in ("_submit", "_submit_apart", "_submit_dpctl", "_submit_opencl", "_submit_perform")
+                for name in (
+                    "_submit",
+                    "_submit_apart",
+                    "_submit_dpctl",
+                    "_submit_opencl",
+                    "_submit_perform",
+                    "_submit_threads",
+                )
             ],
             depends=["syclsched/devices/_submit.h"],
             extra_compile_args=["-O2", "-Wall", "-Wextra", "-pthread"],

@@ -139,24 +139,36 @@ void syclsched_wait(const struct event *events, int64_t count)
             events[i].lane->way->wait(events[i].lane, events[i].event);
 }
 
-/* Return how many of some things of one lane, by slot and in order, have completed, with their times; in order, so that
- * none after the first that has not is looked at. *failed is set if the one after them has failed.
+/* Find what has completed of what was given to lanes; in order, so that nothing behind what has not is looked at.
+ *
+ * flight: by lane and place there, slots; a row has `room` places. Those without events are the host's and end a row.
+ * done, given: by lane, from where and to where to look.
+ * counts: set, by lane, to how many have completed. Returns their sum.
+ * start_ns, end_ns: set by slot. *failed is set to the code of one that has failed, which is not counted.
  */
-int64_t syclsched_completed(const struct event *events, const int64_t *slots, int64_t count, int64_t *start_ns,
-                            int64_t *end_ns, int32_t *failed)
+int64_t syclsched_completed(const struct event *events, const int64_t *flight, int64_t room, const int64_t *done,
+                            const int64_t *given, int64_t lanes, int64_t *counts, int64_t *start_ns, int64_t *end_ns,
+                            int32_t *failed)
 {
+    int64_t all = 0;
     *failed = 0;
-    for (int64_t i = 0; i < count; ++i) {
-        const struct event *event = &events[slots[i]];
-        int32_t status = syclsched_status(event);
-        if (status <= 0) {
-            *failed = status;
-            return i;
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+        counts[lane] = 0;
+        for (int64_t place = done[lane]; place < given[lane]; ++place) {
+            int64_t slot = flight[lane * room + place];
+            const struct event *event = &events[slot];
+            int32_t status = event->event ? syclsched_status(event) : 0;
+            if (status <= 0) {
+                *failed = status < 0 ? status : *failed;
+                break;
+            }
+            start_ns[slot] = (int64_t)event->lane->way->start_ns(event->lane, event->event);
+            end_ns[slot] = (int64_t)event->lane->way->end_ns(event->lane, event->event);
+            ++counts[lane];
+            ++all;
         }
-        start_ns[i] = (int64_t)event->lane->way->start_ns(event->lane, event->event);
-        end_ns[i] = (int64_t)event->lane->way->end_ns(event->lane, event->event);
     }
-    return count;
+    return all;
 }
 
 /* Return the first event from `begin` on whose command failed, or -1. */
@@ -194,4 +206,4 @@ void syclsched_wake(ref event, int32_t status, void *descriptor)
 }
 
 /* Raised whenever a structure or function here changes, so that an older build is never called. */
-const int64_t syclsched_submit_version = 8;
+const int64_t syclsched_submit_version = 9;

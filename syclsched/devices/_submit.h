@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the submission loop and its two ways to a queue share: dpctl's C interface for any SYCL queue, and OpenCL for the
- * native queue behind one. Neither needs a header or a library to build: functions are found in the running process and
+ * What the submission loop and its ways to a queue share: dpctl's C interface for any SYCL queue, OpenCL for the native
+ * queue behind one, and threads of our own for lanes that are cores of the host. None needs a header or a library to build: functions are found in the running process and
  * passed in tables.
  */
 #ifndef SYCLSCHED_SUBMIT_H
 #define SYCLSCHED_SUBMIT_H
 
+#include <pthread.h>
+#include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -79,8 +81,18 @@ struct event {
  * SYCL event it was given, if it was given one. */
 int32_t syclsched_call(const struct command *command, ref event, int *assigned);
 
+/* Let a while pass, by how often was looked before: first a turn of the processor, then what else there is to run. */
+void syclsched_pause(int64_t look);
+
+/* Begin the n-th thread on a core that nobody of us has, which is not the one called `here` (-1 for none): lanes that wait
+ * for each other look like one load to the system, which may leave them on one core for as long as a run takes. The
+ * function is to allow all cores again. Returns 0 if there can be none. */
+int syclsched_begin_on(pthread_t *id, const cpu_set_t *allowed, int64_t number, int here, void *(*function)(void *),
+                       void *argument);
+
 extern const struct way syclsched_way_dpctl;
 extern const struct way syclsched_way_opencl;
 extern const struct way syclsched_way_apart;
+extern const struct way syclsched_way_threads;
 
 #endif

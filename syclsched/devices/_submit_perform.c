@@ -36,9 +36,22 @@ struct thread {
     int begun;
 };
 
-/* Looks before a waiting lane lets others have its core, and before it sleeps. Few: it may sit on the same core as the
- * lane it waits for. */
+/* Looks before who waits for a lane lets others have its core, and before it sleeps. Few: it may sit on the same core as
+ * the lane it waits for. */
 enum { SPINS = 100, YIELDS = 2000 };
+
+void syclsched_pause(int64_t look)
+{
+    static const struct timespec nap = {0, 50000};
+    if (look < SPINS) {
+#if defined(__x86_64__) || defined(__i386__)
+        __builtin_ia32_pause();
+#endif
+    } else if (look < SPINS + YIELDS)
+        sched_yield();
+    else
+        nanosleep(&nap, NULL);
+}
 
 static int64_t now_ns(void)
 {
@@ -60,18 +73,10 @@ static int is_done(const struct performance *whole, int64_t slot)
 /* Returns 0 if the end came first. */
 static int wait_for(const struct performance *whole, int64_t slot)
 {
-    static const struct timespec nap = {0, 50000};
     for (int64_t look = 0; !is_done(whole, slot); ++look) {
         if (over(whole))
             return 0;
-        if (look < SPINS) {
-#if defined(__x86_64__) || defined(__i386__)
-            __builtin_ia32_pause();
-#endif
-        } else if (look < SPINS + YIELDS)
-            sched_yield();
-        else
-            nanosleep(&nap, NULL);
+        syclsched_pause(look);
     }
     return 1;
 }
@@ -108,24 +113,24 @@ static void *perform_there(void *argument)
     return perform(argument);
 }
 
-/* Begin a thread on a core that nobody of us has: lanes that wait for each other look like one load to the system, which
- * may leave them on one core for as long as a run takes. Afterwards it may go where it likes. */
-static int begin(struct thread *thread, int64_t number, int here)
+int syclsched_begin_on(pthread_t *id, const cpu_set_t *allowed, int64_t number, int here, void *(*function)(void *),
+                       void *argument)
 {
     pthread_attr_t attributes;
     cpu_set_t there;
-    int cores = CPU_COUNT(thread->allowed), wanted = (int)(number % (cores > 1 ? cores - 1 : 1));
+    int cores = CPU_COUNT(allowed), others = here >= 0 && cores > 1 ? cores - 1 : cores;
+    int wanted = (int)(number % (others > 0 ? others : 1));
     pthread_attr_init(&attributes);
     for (int core = 0; cores > 1 && core < CPU_SETSIZE; ++core)
-        if (core != here && CPU_ISSET(core, thread->allowed) && wanted-- == 0) {
+        if (core != here && CPU_ISSET(core, allowed) && wanted-- == 0) {
             CPU_ZERO(&there);
             CPU_SET(core, &there);
             pthread_attr_setaffinity_np(&attributes, sizeof there, &there);
             break;
         }
-    thread->begun = pthread_create(&thread->id, &attributes, perform_there, thread) == 0;
+    int begun = pthread_create(id, &attributes, function, argument) == 0;
     pthread_attr_destroy(&attributes);
-    return thread->begun;
+    return begun;
 }
 
 /* Do everything: the first lane's commands on the calling thread, the others' each on one of its own. Returns when no
@@ -140,7 +145,7 @@ int32_t syclsched_perform(const struct performer *performers, int64_t count, int
     for (int64_t i = 0; i < count; ++i)
         threads[i] = (struct thread){&whole, &performers[i], &allowed, 0, 0};
     for (int64_t i = 1; i < count && all; ++i)
-        all = begin(&threads[i], i - 1, here);
+        all = threads[i].begun = syclsched_begin_on(&threads[i].id, &allowed, i - 1, here, perform_there, &threads[i]);
     if (!all) /* too few threads: nothing is lost, the caller submits instead */
         __atomic_store_n(&whole.failed, 1, __ATOMIC_RELAXED);
     if (count > 0)

@@ -22,6 +22,9 @@ _CALL_WORDS = 6
 #: With more unfinished events than this, a kernel goes behind a fence instead of taking a long list.
 LONGEST_LIST = 8
 
+#: Where a kernel can wait for any number of events.
+NO_LIMIT = 1 << 62
+
 _FENCE, _RANGE, _ND_RANGE, _COPY, _CALL = range(5)
 
 # DPCTLKernelArgType of dpctl 0.17.
@@ -106,7 +109,8 @@ class CommandMaker:
         self._made: list[tuple[int, int, Any]] = []
         self._native: NativeOpenCL | None = None
         self._native_queues: dict[int, int] = {}
-        self._native_kernels: dict[int, int] = {}
+        #: By the lane whose own it is, None for those of all, and SYCL's kernel.
+        self._native_kernels: dict[tuple[int | None, int], int] = {}
         self._adopted: list[int] = []
         self._own_kernels = self._has_adopted = self._timed = self._parted = False
         self._own: WeakValueDictionary[Hashable, _OwnKernel] = WeakValueDictionary()
@@ -139,7 +143,7 @@ class CommandMaker:
                 self._native_queues[index] = handle
                 lane = self._lanes[index]
                 lane.way, lane.functions, lane.queue = self._library.opencl_way, functions, handle
-                lane.longest_list = _NO_LIMIT
+                lane.longest_list = NO_LIMIT
 
     def stop(self) -> None:
         """Let the loop end before its next submission; for other threads."""
@@ -339,15 +343,23 @@ class CommandMaker:
 
     def _kernel_on(self, lane: int, kernel: Any) -> int:
         """Return what the way of a lane takes for a kernel."""
-        reference = int(kernel.addressof_ref())
         if self._native is None or lane not in self._native_queues:
-            return reference
-        if reference not in self._native_kernels:
+            return int(kernel.addressof_ref())
+        return self._native_kernel(None, lane, kernel)
+
+    def kernel_of_lane(self, lane: int, kernel: Any) -> int:
+        """Return a native kernel that is one lane's own: threads that submit to several lanes may set its arguments."""
+        return self._native_kernel(lane, lane, kernel)
+
+    def _native_kernel(self, owner: int | None, lane: int, kernel: Any) -> int:
+        assert self._native is not None
+        key = (owner, int(kernel.addressof_ref()))
+        if key not in self._native_kernels:
             try:
-                self._native_kernels[reference] = self._native.kernel(kernel)
+                self._native_kernels[key] = self._native.kernel(kernel)
             except OSError as error:
                 raise ExecutionError(str(error), where=f"lane {lane}") from error
-        return self._native_kernels[reference]
+        return self._native_kernels[key]
 
     def _own_kernel(self, lane: int, submission: KernelSubmission, values: Any) -> _OwnKernel | None:
         """Return a kernel that has its arguments, one for equal ones; None if it refuses them, or SYCL's is used."""
@@ -400,10 +412,6 @@ class _OwnKernel:
 
     def __del__(self) -> None:
         self._release(self.handle)
-
-
-#: Of a list of events.
-_NO_LIMIT = 1 << 62
 
 
 def _three(extents: Sequence[int]) -> Any:

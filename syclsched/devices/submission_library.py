@@ -14,7 +14,7 @@ from syclsched.oneapi.built import find_submission_loop
 SWITCH = "SYCLSCHED_NATIVE"
 
 #: Of the structures and functions, as the C sources have it.
-VERSION = 8
+VERSION = 9
 
 #: As dpctl's own modules load it.
 _INTERFACE = "libDPCTLSyclInterface.so.0"
@@ -56,6 +56,7 @@ class Library:
         self.dpctl_way = _address_in(loaded, "syclsched_way_dpctl")
         self.apart_way = _address_in(loaded, "syclsched_way_apart")
         self.opencl_way = _address_in(loaded, "syclsched_way_opencl")
+        self.threads_way = _address_in(loaded, "syclsched_way_threads")
         #: Given to OpenCL as an event's callback, with an eventfd to add to.
         self.wake = _address_in(loaded, "syclsched_wake")
         pointer, count = ctypes.c_void_p, ctypes.c_int64
@@ -68,6 +69,22 @@ class Library:
         self.perform = loaded.syclsched_perform
         self.perform.restype = ctypes.c_int32
         self.perform.argtypes = [pointer, count, pointer, ctypes.c_int32, pointer]
+        self.thread_begin = loaded.syclsched_thread_begin
+        self.thread_begin.restype = pointer
+        self.thread_begin.argtypes = [pointer, count, count, pointer]
+        self.thread_end = loaded.syclsched_thread_end
+        self.thread_end.restype = None
+        self.thread_end.argtypes = [pointer]
+        self.bell_new = loaded.syclsched_bell_new
+        self.bell_new.restype = pointer
+        self.bell_new.argtypes = []
+        self.bell_ring = ctypes.PYFUNCTYPE(None, pointer)(_address_in(loaded, "syclsched_bell_ring"))
+        self.bell_wait = loaded.syclsched_bell_wait
+        self.bell_wait.restype = count
+        self.bell_wait.argtypes = [pointer, count, count]
+        self.bell_delete = loaded.syclsched_bell_delete
+        self.bell_delete.restype = None
+        self.bell_delete.argtypes = [pointer]
         self.times = loaded.syclsched_times
         self.times.restype = None
         self.times.argtypes = [pointer, count, pointer, pointer]
@@ -77,7 +94,7 @@ class Library:
         self.next_failed = loaded.syclsched_next_failed
         self.next_failed.restype = count
         self.next_failed.argtypes = [pointer, count, count]
-        self.completed = ctypes.PYFUNCTYPE(count, pointer, pointer, count, *[pointer] * 3)(
+        self.completed = ctypes.PYFUNCTYPE(count, pointer, pointer, count, pointer, pointer, count, *[pointer] * 4)(
             _address_in(loaded, "syclsched_completed")
         )
         # Asked too often to give up the GIL for it.

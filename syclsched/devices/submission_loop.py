@@ -14,6 +14,7 @@ from syclsched.devices import faultpoints
 from syclsched.devices.command_maker import CommandMaker, Event, Lane
 from syclsched.devices.commands import Batch, Command
 from syclsched.devices.native_opencl import sycl_event_at
+from syclsched.devices.submission_library import Library
 from syclsched.errors import DeviceError, ExecutionError
 
 #: The status of what was said to have failed by `SubmissionLoop.fail`: OpenCL's CL_OUT_OF_RESOURCES.
@@ -55,7 +56,9 @@ class SubmissionLoop(CommandMaker):
         """Return room for so many events, for `submit_listed`."""
         return (Event * count)()
 
-    def submit_listed(self, pointers: Any, submit_ns: Any, made: Any, begin: int, count: int) -> tuple[int, int]:
+    def submit_listed(
+        self, pointers: Any, submit_ns: Any, made: Any, begin: int, count: int, lanes: Any = None
+    ) -> tuple[int, int]:
         """Submit some of many commands, without the GIL; see `syclsched.devices.command_list`.
 
         Parameters
@@ -66,6 +69,8 @@ class SubmissionLoop(CommandMaker):
             From `room_for_events`, twice as long. What is made of the n-th command comes no earlier than at 2 n.
         begin, count : int
             Which to submit.
+        lanes : ctypes array of Lane, optional
+            Others than the loop's own, from `LaneThreads`.
 
         Returns
         -------
@@ -74,19 +79,21 @@ class SubmissionLoop(CommandMaker):
         """
         made_count = ctypes.c_int64()
         at = 2 * begin
-        done = self._submit(pointers, begin, count, submit_ns, made, made_count)
-        self._made.append((ctypes.addressof(made) + at * ctypes.sizeof(Event), made_count.value, made))
+        done = self._submit(pointers, begin, count, submit_ns, made, made_count, lanes)
+        self._made.append((ctypes.addressof(made) + at * ctypes.sizeof(Event), made_count.value, (made, lanes)))
         return done, made_count.value
 
-    def _submit(self, pointers: Any, begin: int, count: int, submit_ns: Any, made: Any, made_count: Any) -> int:
+    def _submit(
+        self, pointers: Any, begin: int, count: int, submit_ns: Any, made: Any, made_count: Any, lanes: Any = None
+    ) -> int:
         """Call the loop in C for commands from ``begin`` on; their events go where twice as many commands end."""
         times = ctypes.addressof(submit_ns) + begin * ctypes.sizeof(ctypes.c_int64)
         events = ctypes.addressof(made) + 2 * begin * ctypes.sizeof(Event)
 
         def call(commands: Any, count: int, times: int, events: int, made_count: Any) -> int:
-            lanes, stop = self._lanes, ctypes.byref(self._stop)
+            here, stop = self._lanes if lanes is None else lanes, ctypes.byref(self._stop)
             found = self._library.submit(
-                lanes, len(lanes), commands, count, self._events, times, events, made_count, stop
+                here, len(here), commands, count, self._events, times, events, made_count, stop
             )
             return int(found)
 
@@ -242,8 +249,10 @@ class SubmissionLoop(CommandMaker):
         self._has_adopted = True
 
     def event(self, slot: int) -> Any:
-        """Return the event of a slot as ``dpctl.SyclEvent``."""
+        """Return the event of a slot as ``dpctl.SyclEvent``; of lanes that are not the loop's own as `OwnEvent`."""
         held = self._events[self._held_at(slot)]
+        if not 0 <= held.lane - ctypes.addressof(self._lanes) < ctypes.sizeof(self._lanes):
+            return OwnEvent(self._library, Event(held.event, held.lane, slot))
         lane = (held.lane - ctypes.addressof(self._lanes)) // ctypes.sizeof(Lane)
         if self._native is not None and lane in self._native_queues:
             return self._native.sycl_event(held.event, self._queues[lane])
@@ -266,31 +275,17 @@ class SubmissionLoop(CommandMaker):
         found = int(self._library.status(self._address(slot)))
         return INJECTED if self._injected and found == 1 and slot in self._injected else found
 
-    def completed(self, slots: Any, start_ns: Any, end_ns: Any) -> tuple[int, int]:
-        """Return how many of some that were submitted to one lane in this order have completed.
+    def watch(self, flight: Any, done: Any, given: Any) -> Watch:
+        """Return what finds out what has completed of what was given to lanes.
 
         Parameters
         ----------
-        slots : ndarray of int64, shape (count,)
-            All of them have events.
-        start_ns, end_ns : ndarray of int64, shape (count,)
-            Get when those that have completed started and ended, on their device's clock.
-
-        Returns
-        -------
-        (int, int)
-            And the error code of the next, 0 if it has not failed.
+        flight : ndarray of int64, shape (L, S)
+            By lane and place there, slots. Those without events are not this loop's, and end a row.
+        done, given : ndarray of int64, shape (L,)
+            From where and to where to look; changed by the caller from one time to the next.
         """
-        code = ctypes.c_int32()
-        done = self._library.completed(
-            ctypes.addressof(self._events),
-            slots.ctypes.data,
-            len(slots),
-            start_ns.ctypes.data,
-            end_ns.ctypes.data,
-            ctypes.byref(code),
-        )
-        return int(done), int(code.value)
+        return Watch(self._library, self._events, flight, done, given)
 
     def failed(self) -> dict[int, int]:
         """Return the runtime's error codes of those slots whose command failed on its device.
@@ -347,6 +342,58 @@ class SubmissionLoop(CommandMaker):
                 for handle in handles:
                     release(handle)
             self._native = None
+
+
+class Watch:
+    """Finds what has completed of what was given to lanes; see `SubmissionLoop.watch`.
+
+    Attributes
+    ----------
+    counts : ndarray of int64, shape (L,)
+        After `look`: how many more of each lane have completed.
+    start_ns, end_ns : ndarray of int64, shape (S,)
+        By slot, when those that have completed started and ended, on their device's clock.
+    """
+
+    def __init__(self, library: Library, events: Any, flight: Any, done: Any, given: Any) -> None:
+        lanes, things = flight.shape
+        self.counts = np.zeros(lanes, np.int64)
+        self.start_ns, self.end_ns = np.zeros(things, np.int64), np.zeros(things, np.int64)
+        self._code = ctypes.c_int32()
+        self._library = library
+        self._kept = (events, flight, done, given)
+        self._arguments = (
+            ctypes.addressof(events), flight.ctypes.data, things, done.ctypes.data, given.ctypes.data, lanes,
+            self.counts.ctypes.data, self.start_ns.ctypes.data, self.end_ns.ctypes.data, ctypes.addressof(self._code),
+        )  # fmt: skip
+
+    def look(self) -> int:
+        """Return how many have completed since `done` was changed last."""
+        return int(self._library.completed(*self._arguments))
+
+    @property
+    def code(self) -> int:
+        """The error code of one that comes next and has failed; 0 if none has."""
+        return int(self._code.value)
+
+
+class OwnEvent:
+    """An event that SYCL knows nothing of, as far as who waits for it needs to know one.
+
+    Parameters
+    ----------
+    library : Library
+        The C part.
+    held : Event
+        It, and its lane.
+    """
+
+    def __init__(self, library: Library, held: Event) -> None:
+        self._library, self._held = library, held
+
+    def wait(self) -> None:
+        """Wait for it, without the GIL."""
+        self._library.wait(ctypes.byref(self._held), 1)
 
 
 # --- inside ---------------------------------------------------------------------------------------

@@ -312,9 +312,7 @@ class LiveEngine:
         )
         for index, lane in enumerate(layout.lanes):
             if lane.kind == "host":
-                self._hosts[index] = HostLane(
-                    lane.name, self._table, self._inbox.put, lambda: self._ending, self.counts
-                )
+                self._hosts[index] = HostLane(lane.name, self._table, self._hear, lambda: self._ending, self.counts)
         for item, space in enumerate(layout.problem.tables.item_space.tolist()):
             if space != NOTHING:
                 self._state.where[item][space] = 0.0
@@ -344,8 +342,13 @@ class LiveEngine:
 
     def _go_express(self, express: Express, carrier: Carrier) -> bool:
         """Run it all in one space; return False after something went wrong, with all that was done taken over."""
+        threads = None if self._submitter is None else self._submitter.threads
 
         def nap(times: int) -> _Message | None:
+            if threads is not None:
+                threads.wait(LONGEST_NAP_S)
+            if threads is not None or not times:
+                return None
             try:
                 return self._inbox.get(timeout=min(LONGEST_NAP_S, SHORTEST_NAP_S * 2.0 ** min(times, 10)))
             except queue.Empty:
@@ -360,6 +363,7 @@ class LiveEngine:
         if express.run(lambda: (now_ns() - self._began_ns) * 1e-9, cancelled, nap):
             self._left = 0
             return True
+        express.settle(lambda: self.cancelled)
         for entry in express.entries():
             task, processor = entry.task, entry.lane
             while task not in self._state.ready:
@@ -370,9 +374,16 @@ class LiveEngine:
                 carrier.expect(given, *express.given_to_host[task])
             self._note_ahead(carrier, processor)
         self._express = None
+        self._poll(carrier)
         if express.troubled is not None:
             self._handle(carrier, express.troubled)
         return False
+
+    def _hear(self, message: _Message) -> None:
+        """Take what the host's thread reports, on that thread."""
+        self._inbox.put(message)
+        if self._submitter is not None and self._submitter.threads is not None:
+            self._submitter.threads.ring()
 
     def _anchor(self) -> None:
         """Read the device clocks; the second reading replaces the end of each map."""

@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from syclsched.compiled import lean
 from syclsched.devices import faultpoints
-from syclsched.devices.commands import CommandSequence, CommandStructure
+from syclsched.devices.commands import Command, CommandSequence, CommandStructure
+from syclsched.devices.executables import KernelSubmission
 from syclsched.execution.batches import command_of
 from syclsched.execution.buffers import BufferTable
-from syclsched.execution.clock import now_ns
 from syclsched.execution.lanes import Completion, HostLane
 from syclsched.execution.live.carrier import COPY_SLOTS, Carrier
 from syclsched.execution.live.coherence import Stamp
@@ -33,11 +34,12 @@ from syclsched.execution.live.tasks import TaskWork
 from syclsched.execution.program import Node
 from syclsched.execution.records import Record
 from syclsched.execution.stuck import Position
-from syclsched.scheduling.dynamic.board import CENTRAL, HYBRID, LOCALITY, STARTED, STEALING, advance, begin, complete
+from syclsched.scheduling.dynamic.board import CENTRAL, HYBRID, LOCALITY, STEALING, Flags, begin, complete, turn
 from syclsched.scheduling.dynamic.board import new_board as make_board
 from syclsched.scheduling.dynamic.family import DYNAMIC_POLICIES
 from syclsched.scheduling.dynamic.hybrid import Hybrid
 from syclsched.scheduling.dynamic.state import DynamicPolicy, Known
+from syclsched.scheduling.tables import Ints
 
 #: Spaces of unknown size are believed to hold this much, and others this share of what they hold.
 _UNKNOWN_BYTES, _SHARE = 1 << 30, 0.25
@@ -45,8 +47,13 @@ _UNKNOWN_BYTES, _SHARE = 1 << 30, 0.25
 #: The compiled form of each policy.
 _COMPILED = {"eager": CENTRAL, "priority": CENTRAL, "dmdas": LOCALITY, "stealing": STEALING, "hybrid": HYBRID}
 
+#: How often threads of our own are looked at that have something to end.
+_LOOK_EVERY_S = 1e-3
+
 _WORDS = ctypes.sizeof(CommandStructure) // 8
-_LANE, _WAITS, _COUNT = (getattr(CommandStructure, name).offset // 8 for name in ("lane", "waits", "waits_count"))
+_LANE, _WAITS, _COUNT, _KERNEL = (
+    getattr(CommandStructure, name).offset // 8 for name in ("lane", "waits", "waits_count", "kernel")
+)
 
 
 def one_space(
@@ -135,9 +142,9 @@ class Express:
         self._submit_ns = (ctypes.c_int64 * (self.tasks + 1))()
         self._made = self._loop.room_for_events(2 * (self.tasks + 1))
         self._handed = self._submitted = 0
-        #: Tasks in the order of their submission to devices.
-        self._by_submission: list[Any] = []
-        self._times = np.zeros((2, self.tasks), np.int64)
+        self._ended = self._loop.watch(self.board.flight, self.board.done, self.board.given)
+        #: By lane: that one more of its tasks has completed.
+        self._one = np.eye(len(layout.lanes), dtype=np.int64)
         self._reports: dict[int, Completion] = {}
         #: What the host's thread was given, by task.
         self.given_to_host: dict[int, tuple[Node, Any, Any]] = {}
@@ -167,41 +174,49 @@ class Express:
                 carrier.allocate((array, space), 0)
         address, step = self._commands.ctypes.data, 8 * _WORDS
         waits = self.board.waits
+        apart = self._submitter.begin_threads()
         for task in range(self.tasks):
-            made: dict[int, Any] = {}
+            made: dict[int, tuple[Command, Any] | None] = {}
             for lane in range(self._processors):
                 device = layout.lanes[lane].number
                 if lane in self._hosts or not np.isfinite(layout.problem.tables.seconds[task, device]):
                     continue
                 if device not in made:
                     made[device] = self._command(task, lane, device)
-                    if made[device] is None:
-                        return False
-                ctypes.memmove(address + (task * self._processors + lane) * step, made[device].address, step)
+                found = made[device]
+                if found is None:
+                    return False
+                command, kernel = found
+                ctypes.memmove(address + (task * self._processors + lane) * step, command.address, step)
+                if apart and kernel is not None:
+                    self._commands[task, lane, _KERNEL] = self._loop.kernel_of_lane(lane, kernel)
         self._commands[:, :, _LANE] = np.arange(self._processors)
         self._commands[:, :, _WAITS] = waits.ctypes.data + np.arange(self.tasks)[:, None] * waits.strides[0]
         return True
 
-    def _command(self, task: int, lane: int, device: int) -> Any:
+    def _command(self, task: int, lane: int, device: int) -> tuple[Command, Any] | None:
+        """Return the command of a task, and its kernel if it has one; None if it is not one command."""
         work = self._work.work(task, device, (self._space,) * len(self._layout.touches[task]))
         executable = self._work.executable(task, device)
+        kernel = None
         if work is None or executable is None or work.writes_nothing:
-            command: Any = self._loop.fence(task, lane, ())
+            command: Command | None = self._loop.fence(task, lane, ())
         else:
             if work.status is not None:
                 self._carrier.pieces_of_work[task] = work
             queue_here = self._submitter.queue(lane)
             submission = executable.bind(work.bound(lane, queue_here, self._table.__getitem__))
             command = command_of(self._loop, task, lane, (), submission, queue_here)
+            kernel = submission.kernel if isinstance(submission, KernelSubmission) else None
         if command is None or isinstance(command, CommandSequence):
             return None
         self._kept.append(command)
-        return command
+        return command, kernel
 
     # --- the run ----------------------------------------------------------------------------------
 
     def run(self, now_s: Callable[[], float], cancelled: Callable[[], bool], nap: Callable[[int], Any]) -> bool:
-        """Do the whole run; return False if the engine has to go on, as something went wrong.
+        """Do the whole run; return False if the engine has to go on, after `settle`, as something went wrong.
 
         Parameters
         ----------
@@ -224,28 +239,40 @@ class Express:
         self._now = now_s
         self._copy_inputs()
         begin(board)
-        idle = 0
+        ended, idle, changed = self._ended, 0, True
         while not cancelled():
-            started = advance(board, self._policy, now_s())
-            fresh = started > self._handed
-            if fresh and not self._hand_on(started):
-                return False
-            if started == self.tasks and (board.done == board.given).all():
-                return True
-            progress = self._poll()
-            if progress is None:
-                return False
-            if self._replanner is not None:
-                self._replanner.turn()
-            idle = 0 if fresh or progress or not self._inbox.empty() else idle + 1
-            message = nap(idle) if idle else None
-            while message is not None or not self._inbox.empty():
-                message = self._inbox.get() if message is None else message
+            # Until something changes what was decided stands; but for lanes that overrun their estimates.
+            if changed or idle > 1:
+                started = turn(board, self._policy, ended.counts, ended.start_ns, ended.end_ns, now_s())
+                ended.counts.fill(0)
+                changed |= started > self._handed
+                if started > self._handed and not self._hand_on(started):
+                    return False
+                if started == self.tasks and (board.done == board.given).all():
+                    return True
+            idle = 0 if changed else idle + 1
+            message = nap(idle) if self._inbox.empty() else self._inbox.get()
+            changed = False
+            while message is not None:
                 if message != "cancel" and not (isinstance(message, Completion) and self._report(message)):
                     self.troubled = message
                     return False
-                message = None
+                changed, message = True, None if self._inbox.empty() else self._inbox.get()
+            changed |= ended.look() > 0
+            if ended.code:
+                complete(board, ended.counts, ended.start_ns, ended.end_ns, now_s())
+                return False
+            changed |= self._replanner is not None and self._replanner.turn()
         return False
+
+    def settle(self, given_up: Callable[[], bool]) -> None:
+        """Wait until our own threads have done all they were handed: what others submit is not ordered behind that."""
+        threads, board = self._submitter.threads, self.board
+        if threads is None:
+            return
+        slots = [s for row, a, b in zip(board.flight, board.done, board.given, strict=True) for s in row[a:b].tolist()]
+        while any(self._loop.is_pending(slot) for slot in slots) and not given_up():
+            threads.wait(_LOOK_EVERY_S)
 
     def _copy_inputs(self) -> None:
         layout, carrier, board = self._layout, self._carrier, self.board
@@ -260,29 +287,21 @@ class Express:
 
     def _hand_on(self, started: int) -> bool:
         """Submit the tasks that were started since the last time; return False if one was refused."""
-        board, processors = self.board, self._processors
-        tasks = board.started[self._handed : started]
+        board, begin_at, handed = self.board, self._submitted, self._handed
         self._handed = started
-        lanes = board.lane[tasks]
-        on_host = board.is_host[lanes]
-        here = tasks[~on_host] if self._hosts and on_host.any() else tasks
-        lanes_here = board.lane[here]
-        self._commands[here, lanes_here, _COUNT] = board.waits_count[here]
-        begin_at, count = self._submitted, len(here)
-        self._pointer_view[begin_at : begin_at + count] = (
-            self._commands.ctypes.data + (here * processors + lanes_here) * 8 * _WORDS
-        )
-        self._by_submission.append(here)
+        count = _line_up(
+            board.started, board.lane, board.waits_count, board.is_host, handed, started,
+            self._commands, self._commands.ctypes.data, self._pointer_view, begin_at,
+        )  # fmt: skip
         if count:
-            begun_ns = now_ns()
-            done, events = self._loop.submit_listed(self._pointers, self._submit_ns, self._made, begin_at, count)
-            self._carrier.counts.submission_ns += now_ns() - begun_ns
+            done = self._submitter.submit_listed(self._pointers, self._submit_ns, self._made, begin_at, count)
             self._submitted += done
-            self._submitter.lend(self._made, 2 * begin_at, events)
             if done < count:
                 return False
-        for task in tasks[on_host].tolist() if here is not tasks else ():
-            self._give_to_host(task, int(board.lane[task]))
+        if count < started - handed:
+            for task in board.started[handed:started].tolist():
+                if board.is_host[board.lane[task]]:
+                    self._give_to_host(task, int(board.lane[task]))
         return True
 
     def _give_to_host(self, task: int, lane: int) -> None:
@@ -295,35 +314,16 @@ class Express:
         self.given_to_host[task] = node, work, executable
         self._hosts[lane].start(node, work, executable, events)
 
-    def _poll(self) -> bool | None:
-        """Note what has completed; return whether anything has, None if something failed."""
-        board, progress = self.board, False
-        for lane in np.flatnonzero(board.given > board.done).tolist():
-            if lane in self._hosts:
-                continue
-            slots = board.flight[lane, board.done[lane] : board.given[lane]]
-            start_ns, end_ns = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
-            done, code = self._loop.completed(slots, start_ns, end_ns)
-            if done:
-                finished = slots[:done]
-                if finished[0] < self.tasks:
-                    self._times[0, finished], self._times[1, finished] = start_ns[:done], end_ns[:done]
-                complete(board, lane, done, start_ns, end_ns, self._now())
-                progress = True
-            if code:
-                return None
-        return progress
-
     def _report(self, completion: Completion) -> bool:
         """Note what the host's thread reports; return False if it failed, or was not tried."""
-        lane, task = completion.node.lane, completion.node.id
+        lane, task, ended = completion.node.lane, completion.node.id, self._ended
         if completion.error is not None or completion.returned or completion.start_ns is None:
             return False
         self._reports[task] = completion
         for _ in self._hosts[lane].take_returned(completion):
             return False
-        times = np.array([completion.start_ns]), np.array([completion.finish_ns])
-        complete(self.board, lane, 1, *times, self._now())
+        ended.start_ns[task], ended.end_ns[task] = completion.start_ns, completion.finish_ns
+        complete(self.board, self._one[lane], ended.start_ns, ended.end_ns, self._now())
         return True
 
     # --- afterwards -------------------------------------------------------------------------------
@@ -364,17 +364,20 @@ class Express:
     @property
     def started(self) -> list[int]:
         """The tasks that were started and given to their lanes, in order."""
-        there = set(np.concatenate(self._by_submission)[: self._submitted].tolist()) if self._by_submission else set()
-        there |= self.given_to_host.keys()
-        every = self.board.started[: int(self.board.counters[STARTED])].tolist()
-        return [task for task in every if task in there]
+        there = set(self._given_to_devices.tolist()) | self.given_to_host.keys()
+        return [task for task in self.board.started[: self._handed].tolist() if task in there]
+
+    @property
+    def _given_to_devices(self) -> Any:
+        """The tasks that were submitted, in order."""
+        handed = self.board.started[: self._handed]
+        return handed[~self.board.is_host[self.board.lane[handed]]][: self._submitted]
 
     def entries(self) -> list[Entry]:
         """Return what was done after the inputs had been copied, for the log; once the run is over."""
         board, layout = self.board, self._layout
         ordered = [[0] * len(layout.lanes) for _ in layout.lanes]
-        submitted = np.concatenate(self._by_submission) if self._by_submission else np.zeros(0, np.int64)
-        submit_ns = dict(zip(submitted.tolist(), list(self._submit_ns), strict=False))
+        submit_ns = dict(zip(self._given_to_devices.tolist(), list(self._submit_ns), strict=False))
         found = []
         for task in self.started:
             lane = int(board.lane[task])
@@ -392,7 +395,7 @@ class Express:
         board, layout = self.board, self._layout
         report = self._reports.get(task)
         if report is None:
-            times = (int(self._times[0, task]), int(self._times[1, task]))
+            times = (int(self._ended.start_ns[task]), int(self._ended.end_ns[task]))
             record = Record(submit_ns.get(task, 0), device_ns=times if self.is_done(task) else None)
         else:
             start_ns = report.start_ns or 0
@@ -412,3 +415,18 @@ class Express:
             record,
             layout.lanes[lane].number,
         )
+
+
+@lean
+def _line_up(
+    started: Ints, lane: Ints, waits_count: Ints, is_host: Flags, begin: int, end: int, words: Any, address: int,
+    pointers: Ints, at: int,
+) -> int:  # fmt: skip
+    """Complete the commands of started tasks and point to them; return how many: those of the host's are left out."""
+    count = 0
+    for task in started[begin:end]:
+        if not is_host[lane[task]]:
+            words[task, lane[task], _COUNT] = waits_count[task]
+            pointers[at + count] = address + (task * words.shape[1] + lane[task]) * words.shape[2] * 8
+            count += 1
+    return count

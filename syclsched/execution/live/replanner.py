@@ -35,25 +35,22 @@ class Replanner:
         self._planning = False
         self._made: tuple[Ints, Ints] | None = None
 
-    def turn(self) -> None:
-        """Take over a plan that is ready; have one made if it is time to."""
-        board = self._board
-        if self._planning:
-            made = self._made
-            if made is not None:
-                self._made, self._planning = None, False
-                follow(board, *made)
-                self._counts.replanned += 1
-            return
+    def turn(self) -> bool:
+        """Take over a plan that is ready; have one made if it is time to. Return whether another is followed."""
+        board, made = self._board, self._made
+        if self._planning and made is not None:
+            self._made, self._planning = None, False
+            follow(board, *made)
+            self._counts.replanned += 1
+            return True
         started = board.counters[STARTED]
-        if started < self._next or board.scalars[DEVIATION] <= board.scalars[BOUND]:
-            return
-        if len(board.waiting) - started <= len(board.device_of):
-            return
-        self._next = int(started) + self._step
-        self._planning = True
-        frontier = frontier_of(board)
-        self._worker.post(lambda: self._plan(frontier))
+        early = started < self._next or board.scalars[DEVIATION] <= board.scalars[BOUND]
+        if not (self._planning or early or len(board.waiting) - started <= len(board.device_of)):
+            self._next = int(started) + self._step
+            self._planning = True
+            frontier = frontier_of(board)
+            self._worker.post(lambda: self._plan(frontier))
+        return False
 
     def stop(self) -> None:
         """Let the thread end."""

@@ -10,6 +10,8 @@ from typing import Any
 
 from syclsched.devices.commands import Command
 from syclsched.devices.executables import Executable, needs_python
+from syclsched.devices.lane_threads import LaneThreads
+from syclsched.devices.performance import local_queues
 from syclsched.devices.submission_library import load_library
 from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.execution.batches import command_of
@@ -89,7 +91,9 @@ class Submitter:
         *,
         native: bool,
     ) -> None:
-        library = load_library()
+        self._library = library = load_library()
+        #: Who does what is submitted by `submit_listed`; None if the devices' queues do.
+        self.threads: LaneThreads | None = None
         self.loop = (
             None
             if library is None
@@ -197,7 +201,34 @@ class Submitter:
         """What was put back, or is yet to be submitted, in order."""
         return [order for order, _ in self._gathered]
 
-    def lend(self, made: Any, begin: int, count: int) -> None:
+    def begin_threads(self) -> bool:
+        """Have what is submitted by `submit_listed` done by threads of our own, if every lane is a core of the host.
+
+        What is submitted otherwise must come before, or after all of that has completed.
+        """
+        if self.loop is None or self._library is None or not self.loop.native:
+            return False
+        queues = local_queues(self._queues)
+        if queues is not None:
+            try:
+                self.threads = LaneThreads(self._library, self.loop, queues)
+            except OSError:
+                queues.close()
+        return self.threads is not None
+
+    def submit_listed(self, pointers: Any, submit_ns: Any, made: Any, begin: int, count: int) -> int:
+        """Submit some of many commands, as the loop's function of that name; return how many were submitted."""
+        loop = self.loop
+        assert loop is not None
+        begun_ns = now_ns()
+        lanes = None if self.threads is None else self.threads.lanes
+        done, events = loop.submit_listed(pointers, submit_ns, made, begin, count, lanes)
+        self._counts.submission_ns += now_ns() - begun_ns
+        if self.threads is None:
+            self._lend(made, 2 * begin, events)
+        return done
+
+    def _lend(self, made: Any, begin: int, count: int) -> None:
         """Lend a thread to the devices for what the loop has submitted: as many of its events, from one on."""
         loop = self.loop
         assert loop is not None
@@ -262,6 +293,8 @@ class Submitter:
 
     def close(self) -> None:
         """Give events back; everything has completed."""
+        if self.threads is not None:
+            self.threads.close()
         self._events.close()
         for lane in self._lanes.values():
             lane.release()

@@ -150,42 +150,49 @@ def advance(board: Board, policy: int, now_s: float) -> int:
     now_s : float
         The time.
     """
-    return _ADVANCE[policy](board, now_s)
+    return turn(board, policy, _NONE, _NONE, _NONE, now_s)
+
+
+def turn(board: Board, policy: int, counts: Ints, start_ns: Ints, end_ns: Ints, now_s: float) -> int:
+    """Do what `complete` does, then what `advance` does, in one call; parameters and result are theirs."""
+    return _TURN[policy](board, counts, start_ns, end_ns, now_s)
 
 
 @lean
-def complete(board: Board, lane: int, count: int, start_ns: Ints, end_ns: Ints, now_s: float) -> None:
-    """Note that the next things of a lane have completed, and when they began and ended.
+def complete(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_s: float) -> None:
+    """Note that the next things of each lane have completed, and when they began and ended.
 
     Parameters
     ----------
     board : Board
         Changed.
-    lane, count : int
-        How many on which.
-    start_ns, end_ns : ndarray of int64, shape (count,)
-        On the device's clock.
+    counts : ndarray of int64, shape (L,)
+        How many on which lane.
+    start_ns, end_ns : ndarray of int64, shape (S,)
+        By thing, on its device's clock; a thing that ended before it began was not measured.
     now_s : float
         The time.
     """
-    for n in range(count):
-        thing = board.flight[lane, board.done[lane]]
-        board.done[lane] += 1
-        if thing >= len(board.waiting):
-            continue
-        device = board.device_of[lane]
-        board.ahead_s[lane] -= board.estimate_s[thing]
-        if board.is_host[lane]:
-            _release(board, thing)
-        measured_s = (end_ns[n] - start_ns[n]) * 1e-9
-        if measured_s < 0.0:  # it was not measured
-            continue
-        board.scalars[DEVIATION] = note(
-            board.drift, board.kind[thing], device, measured_s, board.seconds[thing, device]
-        )
-    if board.done[lane] == board.given[lane]:
-        board.ahead_s[lane] = 0.0
-    board.until_s[lane] = now_s + board.ahead_s[lane] if board.ahead_s[lane] > 0.0 else 0.0
+    for lane in range(len(counts)):
+        if counts[lane]:
+            for _ in range(counts[lane]):
+                thing = board.flight[lane, board.done[lane]]
+                board.done[lane] += 1
+                if thing < len(board.waiting):
+                    _end(board, thing, lane, (end_ns[thing] - start_ns[thing]) * 1e-9)
+            if board.done[lane] == board.given[lane]:
+                board.ahead_s[lane] = 0.0
+            board.until_s[lane] = now_s + board.ahead_s[lane] if board.ahead_s[lane] > 0.0 else 0.0
+
+
+@lean
+def _end(board: Board, task: int, lane: int, measured_s: float) -> None:
+    device = board.device_of[lane]
+    board.ahead_s[lane] -= board.estimate_s[task]
+    if board.is_host[lane]:
+        _release(board, task)
+    if measured_s >= 0.0:
+        board.scalars[DEVIATION] = note(board.drift, board.kind[task], device, measured_s, board.seconds[task, device])
 
 
 # --- the policies ---------------------------------------------------------------------------------
@@ -372,7 +379,8 @@ def _first_to_take(board: Board, thief: int) -> tuple[int, int]:
 
 
 @lean
-def _advance_central(board: Board, now_s: float) -> int:
+def _turn_central(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_s: float) -> int:
+    complete(board, counts, start_ns, end_ns, now_s)
     board.scalars[NOW] = now_s
     while _from_central_queue(board):
         pass
@@ -380,7 +388,8 @@ def _advance_central(board: Board, now_s: float) -> int:
 
 
 @lean
-def _advance_locality(board: Board, now_s: float) -> int:
+def _turn_locality(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_s: float) -> int:
+    complete(board, counts, start_ns, end_ns, now_s)
     board.scalars[NOW] = now_s
     while _by_locality(board):
         pass
@@ -388,7 +397,8 @@ def _advance_locality(board: Board, now_s: float) -> int:
 
 
 @lean
-def _advance_stealing(board: Board, now_s: float) -> int:
+def _turn_stealing(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_s: float) -> int:
+    complete(board, counts, start_ns, end_ns, now_s)
     board.scalars[NOW] = now_s
     while _by_stealing(board):
         pass
@@ -396,7 +406,8 @@ def _advance_stealing(board: Board, now_s: float) -> int:
 
 
 @lean
-def _advance_hybrid(board: Board, now_s: float) -> int:
+def _turn_hybrid(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_s: float) -> int:
+    complete(board, counts, start_ns, end_ns, now_s)
     board.scalars[NOW] = now_s
     while _by_plan(board):
         pass
@@ -404,12 +415,10 @@ def _advance_hybrid(board: Board, now_s: float) -> int:
 
 
 #: By policy: compiled apart, as a run needs one of them.
-_ADVANCE = {
-    CENTRAL: _advance_central,
-    LOCALITY: _advance_locality,
-    STEALING: _advance_stealing,
-    HYBRID: _advance_hybrid,
-}
+_TURN = {CENTRAL: _turn_central, LOCALITY: _turn_locality, STEALING: _turn_stealing, HYBRID: _turn_hybrid}
+
+#: Nothing has completed.
+_NONE = np.zeros(0, np.int64)
 
 
 # --- the state ------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from syclsched.scheduling.dynamic.board import (
     begin,
     complete,
     new_board,
+    turn,
 )
 from syclsched.scheduling.dynamic.book import Book
 from syclsched.scheduling.dynamic.drift import KEPT, new_drift, note
@@ -121,7 +122,13 @@ def test_decides_what_the_policy_decides(which: str, problem: Problem, data: st.
         measured = [data.draw(st.sampled_from([0.25, 0.5, 1.0, 8.0])) for _ in range(count)]
         now_s += data.draw(st.sampled_from([0.0, 0.5, 2.0]))
         hand.complete(lane, count, measured, now_s)
-        complete(board, lane, count, np.zeros(count, np.int64), (np.array(measured) * 1e9).astype(np.int64), now_s)
+        counts, end_ns = np.zeros(lanes, np.int64), np.zeros(tasks, np.int64)
+        counts[lane] = count
+        end_ns[board.flight[lane, board.done[lane] :][:count]] = np.array(measured) * 1e9
+        if data.draw(st.booleans()):  # at once with the next decisions
+            turn(board, code, counts, np.zeros(tasks, np.int64), end_ns, now_s)
+        else:
+            complete(board, counts, np.zeros(tasks, np.int64), end_ns, now_s)
     assert int(board.counters[STARTED]) == tasks == len({task for task, _ in hand.started})
 
 

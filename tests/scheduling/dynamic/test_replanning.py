@@ -31,6 +31,13 @@ def board_of(problem: Problem, plan: Timetable, lookahead: tuple[int, int, float
     )  # fmt: skip
 
 
+def end(board: Board, lane: int, took_s: float, now_s: float) -> None:
+    """Let the next task of a lane end."""
+    counts, end_ns = np.zeros(len(board.given), np.int64), np.zeros(len(board.lane), np.int64)
+    counts[lane], end_ns[board.flight[lane, board.done[lane]]] = 1, took_s * 1e9
+    complete(board, counts, np.zeros(len(board.lane), np.int64), end_ns, now_s)
+
+
 @settings(max_examples=40, deadline=None)
 @given(problem=problems(channels=False), data=st.data())
 def test_every_task_is_started_once_where_it_can_run_whenever_plans_change(
@@ -52,8 +59,7 @@ def test_every_task_is_started_once_where_it_can_run_whenever_plans_change(
             continue
         lane = data.draw(st.sampled_from(busy))
         now_s += data.draw(st.sampled_from([0.0, 0.5, 2.0]))
-        took = np.array([data.draw(st.sampled_from([0.25, 1.0, 8.0]))]) * 1e9
-        complete(board, lane, 1, np.zeros(1, np.int64), took.astype(np.int64), now_s)
+        end(board, lane, data.draw(st.sampled_from([0.25, 1.0, 8.0])), now_s)
     order = board.started[: board.counters[STARTED]].tolist()
     assert sorted(order) == list(range(len(problem)))
     at = {task: place for place, task in enumerate(order)}
@@ -101,8 +107,7 @@ def makespan(problem: Problem, true_s: Any, *, anew: bool) -> float:
             assert started == len(problem)
             return max(free_s)
         now_s, lane, task = heapq.heappop(ends)
-        took = np.array([true_s[task, board.device_of[lane]] * 1e9])
-        complete(board, lane, 1, np.zeros(1, np.int64), took.astype(np.int64), now_s)
+        end(board, lane, true_s[task, board.device_of[lane]], now_s)
         if anew and board.scalars[DEVIATION] > board.scalars[BOUND]:
             follow(board, *plan_frontier(frontier_of(board)))
 

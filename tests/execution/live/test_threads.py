@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs that decide as they go on one-core lanes, done by threads of our own: order, errors and the end.
+
+That results are the same is tried with those of other lanes (test_live.py).
+"""
+
+from __future__ import annotations
+
+import threading
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from execution.live.starting import POLICIES, live_called, start
+from opened import REFUSED
+from running import DTYPE, MIX, SPIN, sequential
+
+from syclsched.devices.lane_threads import LaneThreads
+from syclsched.errors import RunCancelledError, TaskFailedError
+from syclsched.execution.live.express import Express
+from syclsched.model.access import AccessMode
+from syclsched.model.graph import TaskGraph
+from syclsched.model.operation import Implementation, Operation, Parameter, Work
+
+pytestmark = pytest.mark.sycl
+COMPILED = [policy for policy in POLICIES if policy != "anywhere"]
+
+
+@pytest.fixture(autouse=True)
+def _one_core_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The runtime has read it already; here it says which way is taken.
+    monkeypatch.setenv("CL_CONFIG_CPU_TBB_NUM_WORKERS", "1")
+
+
+@pytest.fixture
+def closed(monkeypatch: pytest.MonkeyPatch) -> list[LaneThreads]:
+    """The threads of runs that are over."""
+    seen: list[LaneThreads] = []
+    close = LaneThreads.close
+
+    def noted(threads: LaneThreads) -> None:
+        seen.append(threads)
+        close(threads)
+
+    monkeypatch.setattr(LaneThreads, "close", noted)
+    return seen
+
+
+def told(function: Any) -> Operation:
+    """An operation of one host function on one array."""
+    return Operation(
+        "told",
+        (Parameter("y", AccessMode.UPDATE),),
+        (Implementation("host", "host", lambda _: function),),
+        lambda _: Work(1e3, 1e3),
+    )
+
+
+@pytest.mark.parametrize("policy", COMPILED)
+def test_a_lane_does_one_thing_after_another_and_lanes_wait_for_each_other(
+    policy: str, closed: list[LaneThreads]
+) -> None:
+    graph = TaskGraph("spinning")
+    y = [graph.array(f"y{i}", data=np.ones(1, DTYPE)) for i in range(4)]
+    for step in range(6):
+        for i in range(4):
+            graph.kernel(SPIN, name=f"t{step}_{i}", y=y[i], turns=20_000 * (1 + i))
+        graph.barrier(name=f"step{step}")
+    with start(graph, live_called("cpu"), policy) as run:
+        run.wait(60)
+        spans = run.trace().spans
+    assert closed
+    by_lane: dict[str, list[Any]] = {}
+    for span in spans:
+        by_lane.setdefault(span.lane, []).append(span)
+    for lane in by_lane.values():
+        assert all(a.finish_s <= b.start_s for a, b in pairwise(sorted(lane, key=lambda s: (s.start_s, s.finish_s))))
+    at = {span.task: span for span in spans}
+    for step in range(5):
+        barrier = at[f"step{step}"]
+        assert max(at[f"t{step}_{i}"].finish_s for i in range(4)) <= barrier.finish_s
+        assert barrier.finish_s <= min(at[f"t{step + 1}_{i}"].start_s for i in range(4))
+
+
+def test_a_kernel_that_is_refused_when_its_turn_comes_fails_by_name_and_the_rest_is_done(
+    closed: list[LaneThreads],
+) -> None:
+    graph = TaskGraph("refused")
+    x, y, z = (graph.array(n, data=np.arange(100, dtype=DTYPE)) for n in "xyz")
+    for i in range(3):
+        graph.kernel(MIX, name=f"before{i}", x=x, y=z, a=i)
+    graph.kernel(REFUSED, name="refused", x=x, y=y, a=1)
+    graph.kernel(MIX, name="after", x=y, y=x, a=1)
+    for i in range(40):
+        graph.kernel(MIX, name=f"apart{i}", x=graph.array(f"w{i}", data=np.arange(100, dtype=DTYPE)), y=z, a=i)
+    part = TaskGraph("part")
+    u, v = (part.array(n, data=np.arange(100, dtype=DTYPE)) for n in "xz")
+    for i in range(3):
+        part.kernel(MIX, name=f"before{i}", x=u, y=v, a=i)
+    for i in range(40):
+        part.kernel(MIX, name=f"apart{i}", x=part.array(f"w{i}", data=np.arange(100, dtype=DTYPE)), y=v, a=i)
+    with start(graph, live_called("cpu"), "eager") as run:
+        with pytest.raises(TaskFailedError, match="refused") as caught:
+            run.wait(60)
+        assert caught.value.task == "refused"
+        with pytest.raises(TaskFailedError):
+            run.result("x")
+        np.testing.assert_array_equal(run.result("z"), sequential(part, part.data)["z"])
+    assert closed
+
+
+def test_host_functions_wait_for_threads_and_threads_for_them(closed: list[LaneThreads]) -> None:
+    def double(y: Any) -> None:
+        y *= 2
+
+    graph = TaskGraph("by turns")
+    x, y = (graph.array(n, data=np.arange(50, dtype=DTYPE)) for n in "xy")
+    expected = np.arange(50, dtype=DTYPE)
+    for i in range(8):
+        graph.kernel(MIX, name=f"mix{i}", x=x, y=y, a=i)
+        graph.kernel(told(double), name=f"double{i}", y=y)
+        expected = 2 * (i * np.arange(50) + 3 * expected + np.arange(50))
+    with start(graph, live_called("cpu"), "dmdas") as run:
+        run.wait(60)
+        np.testing.assert_array_equal(run.result("y"), expected)
+    assert closed
+
+
+def test_a_cancelled_run_ends_and_its_threads_with_it(
+    closed: list[LaneThreads], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handed = threading.Event()
+    hand_on = Express._hand_on
+
+    def noted(express: Express, started: int) -> bool:
+        found = hand_on(express, started)
+        handed.set()
+        return found
+
+    monkeypatch.setattr(Express, "_hand_on", noted)
+    graph = TaskGraph("cancelled")
+    y = graph.array("y", data=np.ones(1, DTYPE))
+    for i in range(200):
+        graph.kernel(SPIN, name=f"t{i}", y=y, turns=1_000_000)
+    run = start(graph, live_called("cpu"), "eager")
+    assert handed.wait(60)
+    run.cancel()
+    with pytest.raises(RunCancelledError):
+        run.wait(60)
+    run.close()
+    assert closed
