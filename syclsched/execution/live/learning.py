@@ -12,7 +12,7 @@ from syclsched.costs.history import HistoryKey, history_key
 from syclsched.errors import SyclschedError
 from syclsched.execution.live.layout import Layout
 from syclsched.execution.live.tasks import TaskWork
-from syclsched.scheduling.dynamic.drift import Drift
+from syclsched.scheduling.dynamic.drift import ENOUGH, KEPT, Drift
 from syclsched.scheduling.dynamic.state import Known
 
 #: Takes what was learnt: what was measured, and seconds.
@@ -27,7 +27,7 @@ def learnt(layout: Layout, work: TaskWork, known: Known, drift: Drift) -> list[t
     layout, work, known
         Of the run.
     drift : Drift
-        What was measured.
+        What was measured. Of what the host does the first does not count: its function may have imported something.
     """
     kinds = np.array(known.kind, np.int64)
     found = []
@@ -36,9 +36,26 @@ def learnt(layout: Layout, work: TaskWork, known: Known, drift: Drift) -> list[t
         made, implementation = work.tasks[task], work.implementation(task, device)
         if made.operation is None or made.signature is None or implementation is None:
             continue
-        key = history_key(layout.devices[device].key, made.operation, implementation, made.signature)
-        found.append((key, float(known.seconds[task][device] * drift.of_kind[kind, device])))
+        ratio = without_first(drift, kind, device) if layout.devices[device].is_host else drift.of_kind[kind, device]
+        if ratio is not None:
+            key = history_key(layout.devices[device].key, made.operation, implementation, made.signature)
+            found.append((key, float(known.seconds[task][device] * ratio)))
     return found
+
+
+def without_first(drift: Drift, kind: int, device: int) -> float | None:
+    """Return the median ratio of a kind on a device without its first, in which a function of the host may import.
+
+    Returns
+    -------
+    float or None
+        None if too few are left to be believed.
+    """
+    count = int(drift.counts[kind, device])
+    if count > KEPT:
+        return float(drift.of_kind[kind, device])  # the first is no longer among them
+    others = drift.ratios[kind, device, 1:count]
+    return float(np.median(others)) if len(others) >= ENOUGH else None
 
 
 def remember(measured: Sequence[tuple[HistoryKey, float]]) -> None:
