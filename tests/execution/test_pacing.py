@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from syclsched.execution.pacing import AHEAD_S, FEWEST_AHEAD, MOST_AHEAD, Pacing
 
 
-def submit_until_full(pacing: Pacing, duration_s: float) -> int:
-    count = 0
-    while pacing.has_room():
-        pacing.add(count, duration_s)
-        count += 1
-    return count
+def submit_until_full(pacing: Pacing, duration_s: float, first: int = 0) -> int:
+    for count in range(2 * MOST_AHEAD):
+        if not pacing.has_room():
+            return count
+        pacing.add(first + count, duration_s)
+    raise AssertionError("it runs ahead without end")
 
 
 @given(duration_s=st.floats(0, 10))
@@ -31,3 +31,12 @@ def test_what_has_completed_makes_room() -> None:
     assert pacing.half_way() == count // 2
     done.update(range(count // 2 + 1))
     assert pacing.has_room()
+
+
+def test_so_much_is_submitted_again_as_has_completed() -> None:
+    done: set[int] = set()
+    pacing = Pacing(done.__contains__)
+    count = submit_until_full(pacing, AHEAD_S / 128)
+    assert FEWEST_AHEAD < count == 128
+    done.update(range(50))
+    assert submit_until_full(pacing, AHEAD_S / 128, first=count) == 50

@@ -56,6 +56,10 @@ def test_scatter_is_not_taken_for_spikes() -> None:
     assert split_spikes([1.0, 1.5, 2.0, 2.5, 3.0]) == ([1.0, 1.5, 2.0, 2.5, 3.0], [])
 
 
+def test_samples_that_hardly_vary_have_no_spikes_within_a_tenth() -> None:
+    assert split_spikes([1.0] * 5 + [1.09, 1.11]) == ([1.0] * 5 + [1.09], [1.11])
+
+
 @given(SAMPLES, st.floats(0.5, 4.0))
 def test_mad_scales_with_the_samples(samples: list[float], factor: float) -> None:
     scaled = median_absolute_deviation([s * factor for s in samples])
