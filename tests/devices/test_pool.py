@@ -167,6 +167,17 @@ def test_no_more_is_kept_than_was_in_use_at_once_or_a_little() -> None:
     assert pool.info().reserved_bytes <= KEPT_BYTES + 3 * 100 * SLAB_BYTES
 
 
+def test_what_went_back_to_the_runtime_does_not_count_as_kept_any_more() -> None:
+    pool = MemoryPool(Runtime().allocate, "somewhere")
+    pool.take(KEPT_BYTES * 3 // 4).give_back()
+    assert pool.trim() == KEPT_BYTES * 3 // 4
+    pool.take(KEPT_BYTES // 2).give_back()
+    pool.take(KEPT_BYTES // 4).give_back()
+    assert pool.info().reserved_bytes == KEPT_BYTES * 3 // 4
+    pool.take(KEPT_BYTES // 2)
+    assert pool.info().allocations == 3
+
+
 def test_a_closed_pool_gives_nothing_and_memory_in_use_stays_until_it_is_dropped() -> None:
     runtime = Runtime()
     pool = MemoryPool(runtime.allocate, "somewhere")
