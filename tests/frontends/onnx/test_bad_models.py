@@ -219,6 +219,29 @@ def test_sparse_tensors_are_checked_and_filled() -> None:
     assert "sparse" in refusal(lambda: read_model(model)) or "memory" in refusal(lambda: read_model(model))
 
 
+@pytest.mark.parametrize("place", [[[0, 3], [1, 0]], [[-1, 0], [1, 0]]])
+def test_an_index_of_a_sparse_tensor_lies_within_every_axis(place: list[list[int]]) -> None:
+    values = numpy_helper.from_array(np.array([2.0, 3.0], np.float32), "w")
+    indices = numpy_helper.from_array(np.array(place, np.int64))
+    model = model_of([node("Add", ["x", "w"], ["y"])], {"x": (2, 3)}, ["y"])
+    model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [2, 3]))
+    assert "lies outside it" in refusal(lambda: read_model(model))
+
+
+@pytest.mark.parametrize("count", [3, 5])
+def test_data_of_another_length_than_the_shape_says_are_refused(count: int) -> None:
+    model = model_of([node("Add", ["x", "w"], ["y"])], {"x": (4,)}, ["y"])
+    raw = np.zeros(count, np.float32).tobytes()
+    model.graph.initializer.append(TensorProto(name="w", data_type=1, dims=[4], raw_data=raw))
+    assert f"{4 * count} bytes of data, expected 16 for float32 (4,)" in refusal(lambda: read_model(model))
+
+
+@pytest.mark.parametrize(("axes", "said"), [([1, -1], "an axis stands twice in [1, 1]"), ([2], "there is no axis 2")])
+def test_axes_are_there_and_stand_once(axes: list[int], said: str) -> None:
+    model = model_of([node("ReduceMean", ["x"], ["y"], axes=axes)], {"x": (2, 3)}, ["y"], opset=13)
+    assert said in refusal(lambda: imported(model))
+
+
 # --- external data ------------------------------------------------------------------------------------
 
 

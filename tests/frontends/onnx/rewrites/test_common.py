@@ -2,7 +2,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from networks import Builder, kinds, rewritten
+
+from syclsched.frontends.onnx.rewrites import rewrite
 
 
 def test_the_same_is_computed_once() -> None:
@@ -19,12 +22,20 @@ def test_what_differs_in_an_attribute_is_not_the_same() -> None:
     assert len(rewritten(made, "common").nodes) == 3
 
 
-def test_one_and_true_are_not_the_same() -> None:
+def test_what_draws_random_numbers_is_drawn_twice() -> None:
+    made = Builder(dtype="float64")
+    drawn = [made.add("reference", (), (3,), node=b"", opsets=(), names=(), results=("y",)) for _ in range(2)]
+    made.elementwise(("add", 0, 1), *drawn)
+    network = rewrite(made.network(str(made.nodes[-1].outputs[0])), passes=("common",)).network
+    assert kinds(network) == ["reference", "reference", "elementwise"]
+
+
+@pytest.mark.parametrize("other", [1.0, True, -1.0])
+def test_one_and_what_equals_it_are_not_the_same(other: float) -> None:
     made = Builder(dtype="float64")
     x = made.input("x", (3, 3))
-    one = made.elementwise(("cast", "float64", ("const", 1)), x)
-    other = made.elementwise(("cast", "float64", ("const", 1.5)), x)
-    made.elementwise(("add", 0, 1), one, other)
+    two = [made.elementwise(("cast", "float64", ("const", value)), x) for value in (1, other)]
+    made.elementwise(("add", 0, 1), *two)
     assert len(rewritten(made, "common").nodes) == 3
 
 

@@ -18,11 +18,9 @@ def test_one_that_others_read_stays() -> None:
     x = made.input("x", (2, 3))
     first = made.concat(1, x, x)
     second = made.concat(1, first, x)
-    assert kinds(rewritten(made, "concats", outputs=(second, made.softmax(first, 1)))) == [
-        "concat",
-        "concat",
-        "softmax",
-    ]
+    network = rewritten(made, "concats", outputs=(second, made.softmax(first, 1)))
+    assert kinds(network) == ["concat", "concat", "softmax"]
+    assert network.nodes[1].inputs == (first, x)
 
 
 def test_a_slice_of_one_part_is_a_slice_of_that_part() -> None:

@@ -37,6 +37,15 @@ def test_what_changes_nothing_goes(kind: str) -> None:
     assert kinds(rewritten(made, "identities")) == ["elementwise", "softmax"]
 
 
+def test_a_resize_that_crops_to_the_same_size_stays() -> None:
+    made = Builder(dtype="float64")
+    x = made.input("x", (2, 3, 4, 5))
+    how = {"mode": "nearest", "nearest": "floor", "coordinates": "tf_crop_and_resize", "extrapolation": 0.0}
+    roi = (0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.5, 1.0)
+    made.softmax(made.add("resize", (x,), made.shape(x), scales=(1.0,) * 4, roi=roi, **how), 1)
+    assert kinds(rewritten(made, "identities")) == ["resize", "softmax"]
+
+
 def test_what_makes_an_output_of_the_network_gives_its_name_to_what_was_before() -> None:
     made = Builder(dtype="float64")
     last = made.elementwise(0, made.softmax(made.input("x", (2, 3)), 1))
@@ -54,6 +63,12 @@ def test_an_output_that_is_an_input_stays_a_copy() -> None:
 def test_a_transposition_that_moves_axes_of_one_element_is_a_reshape() -> None:
     made = Builder(dtype="float64")
     made.softmax(made.transpose(made.input("x", (1, 3, 1, 5)), 1, 0, 3, 2), 1)
+    assert kinds(rewritten(made, "identities")) == ["reshape", "softmax"]
+
+
+def test_a_transposition_of_nothing_is_a_reshape() -> None:
+    made = Builder(dtype="float64")
+    made.softmax(made.transpose(made.input("x", (3, 0, 2)), 2, 1, 0), 0)
     assert kinds(rewritten(made, "identities")) == ["reshape", "softmax"]
 
 

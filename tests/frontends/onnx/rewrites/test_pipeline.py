@@ -3,7 +3,9 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from networks import Builder, assert_same, assert_whole, networks
+from networks import Builder, assert_same, assert_whole, kinds, networks
+from onnx import helper
+from small_models import imported, model_of
 
 from syclsched.errors import ArgumentError
 from syclsched.frontends.onnx.rewrites import DEFAULT_PASSES, PASSES, rewrite
@@ -20,6 +22,14 @@ def test_every_pass_alone_keeps_what_a_network_gives(name: str) -> None:
         assert_same(network, rewritten, made.given())
 
     check()
+
+
+@pytest.mark.parametrize("passes", [("constant_folding",), DEFAULT_PASSES])
+def test_what_draws_random_numbers_is_not_drawn_beforehand(passes: tuple[str, ...]) -> None:
+    draws = [helper.make_node("RandomNormal", [], [name], shape=[2, 3]) for name in "ab"]
+    joins = [helper.make_node("Add", ["x", "a"], ["c"]), helper.make_node("Add", ["c", "b"], ["y"])]
+    network = imported(model_of([*draws, *joins], {"x": (2, 3)}, ["y"]))
+    assert kinds(rewrite(network, passes=passes).network).count("reference") == 2
 
 
 @given(networks())

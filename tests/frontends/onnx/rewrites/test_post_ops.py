@@ -52,6 +52,23 @@ def test_of_a_sum_of_two_convolutions_the_later_one_adds_the_other() -> None:
     assert network.nodes[-1].attributes["activation"] == (("relu",),)
 
 
+def test_a_transposed_convolution_has_no_residual() -> None:
+    made = Builder(dtype="float64")
+    x, z = made.input("x", (2, 4, 3, 5)), made.input("z", (2, 4, 6, 10))
+    made.elementwise(("relu", ("add", 0, 1)), made.conv_transpose(x, 4), z)
+    network = rewritten(made, "post_ops")
+    assert kinds(network) == ["conv_transpose", "elementwise"]
+    assert not network.nodes[0].attributes["activation"]
+
+
+@pytest.mark.parametrize("expression", [("add", ("relu", 0), ("tanh", 0)), ("add", ("relu", 0), ("tanh", 1))])
+def test_of_what_reads_a_convolution_twice_nothing_is_taken(expression: tuple) -> None:
+    made = Builder(dtype="float64")
+    conv = made.conv(made.input("x", X), 4)
+    made.elementwise(expression, *(conv,) * (1 + (expression[2][1])))
+    assert kinds(rewritten(made, "post_ops")) == ["conv", "elementwise"]
+
+
 def test_a_sum_with_what_depends_on_the_convolution_stays() -> None:
     made = Builder(dtype="float64")
     conv = made.conv(made.input("x", X), 4)
