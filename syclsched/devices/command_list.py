@@ -55,8 +55,9 @@ class CommandList:
         #: The slots of all commands, in order.
         self.slots = [slot for command in self.commands for slot in command.slots]
         #: For each of them: the position of its submission, and which of how many that are done by it it is.
-        self._first_parts = np.repeat(list(self._first_part.values()), [len(c.slots) for c in self.commands])
-        self._commands_of = np.repeat(np.arange(len(self.commands)), [len(c.slots) for c in self.commands])
+        counts = np.array([len(c.slots) for c in self.commands], np.int64)
+        self._first_parts = np.repeat(np.array(list(self._first_part.values()), np.int64), counts)
+        self._commands_of = np.repeat(np.arange(len(self.commands)), counts)
         self.slot_numbers: Times = np.array(self.slots, np.int64)
         shared = [(i, len(c.slots)) for c in self.commands for i in range(len(c.slots))]
         self._shared = np.array(shared, np.int64).reshape(-1, 2)
@@ -89,9 +90,10 @@ class CommandList:
         """Return how many submissions the first so many commands are."""
         return self._starts[count]
 
-    def from_submission(self, number: int) -> list[Command]:
-        """Return the commands of which nothing comes before the submission with this number."""
-        return [command for command in self.commands if self._first_part[command.slot] >= number]
+    def from_submission(self, number: int, end: int | None = None) -> list[Command]:
+        """Return the commands that begin with the submission with this number or behind it, and before an end."""
+        end = len(self._parts) if end is None else end
+        return [command for command in self.commands if number <= self._first_part[command.slot] < end]
 
     def begun_at(self, number: int) -> Command | None:
         """Return the command of which this submission is one of those after the first; None if it is a first one."""

@@ -146,6 +146,12 @@ class SubmissionLoop(CommandMaker):
         """Wait for events that `submit_listed` made, one after another, without the GIL."""
         self._library.wait(ctypes.byref(made, begin * ctypes.sizeof(Event)), count)
 
+    def wait_for_slots(self, slots: Sequence[int]) -> None:
+        """Wait for what was submitted for some slots, without the GIL."""
+        for slot in slots:
+            if self.has_event(slot):
+                self._library.wait(self._address(slot), 1)
+
     def begin_again(self) -> None:
         """Give back all events, which must have completed, and be ready for the same commands again."""
         self.let_go()()
@@ -274,6 +280,10 @@ class SubmissionLoop(CommandMaker):
         """Return 1 if what was submitted for a slot has completed, 0 if not yet, a negative code if it failed."""
         found = int(self._library.status(self._address(slot)))
         return INJECTED if self._injected and found == 1 and slot in self._injected else found
+
+    def any_failed(self, slots: Sequence[int]) -> bool:
+        """Return whether something may have failed that was submitted for one of some slots, or before."""
+        return bool(self._injected) or any(self.has_event(slot) and self.status(slot) < 0 for slot in slots)
 
     def watch(self, flight: Any, done: Any, given: Any) -> Watch:
         """Return what finds out what has completed of what was given to lanes.

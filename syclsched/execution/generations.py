@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import suppress
+from bisect import bisect_right
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -23,13 +24,18 @@ from syclsched.execution import patience
 from syclsched.execution.batches import Commands
 from syclsched.execution.buffers import NumpyArray
 from syclsched.execution.clock import Anchor, ClockMap, read_anchors
+from syclsched.execution.host_calls import host_step, with_own_views
+from syclsched.execution.host_thread import HostThread
+from syclsched.execution.hosted_replay import HostedReplay, StagedHostedReplay
 from syclsched.execution.joining import joint_launches
 from syclsched.execution.lanes import by_index, device_names
+from syclsched.execution.levels import Levels, find_levels
 from syclsched.execution.performed import PerformedReplay
-from syclsched.execution.program import MEMORY_KINDS, Node
+from syclsched.execution.program import Node
 from syclsched.execution.replay import Replay
 from syclsched.execution.resources import GRACE_S
 from syclsched.execution.start import Prepared
+from syclsched.execution.stream_replay import StagedReplay
 from syclsched.execution.waiting import Flag, wait_flag
 from syclsched.execution.worker import Worker
 from syclsched.model.plan import Plan
@@ -60,8 +66,12 @@ class Ring:
     ) -> None:
         # One for all: where devices compute on the host's cores, each thread that waits takes one.
         self.worker = Worker(f"syclsched {prepared.plan.name} replay")
+        levels = find_levels(prepared.program)
+        #: What does the host's steps, if the plan has any.
+        self.host = HostThread(f"syclsched {prepared.plan.name} host") if levels.steps else None
         self._clocks = Clocks(prepared.plan, queues)
-        self._make = partial(Generation, prepared, executables, library, queues, live, self.worker, self._clocks)
+        threads = self.worker, self.host
+        self._make = partial(Generation, prepared, executables, library, queues, live, threads, levels, self._clocks)
         self.generations: list[Generation] = [self._make()]
         self._clocks.attend(self.generations, self.worker, live.leave_behind)
 
@@ -95,6 +105,8 @@ class Ring:
     def close(self) -> None:
         """Give everything back."""
         self.worker.stop()
+        if self.host is not None:
+            self.host.stop()
         self._clocks.generations = ()
         for generation in self.generations:
             generation.close()
@@ -112,7 +124,10 @@ class Ring:
             return
         for generation in self.generations:
             generation.cancel()
-        self.worker.post(self.close)  # behind the wait for the devices, on the thread that is in it
+        if self.host is None:
+            self.worker.post(self.close)  # behind the wait for the devices, on the thread that is in it
+        else:
+            self.host.worker.post(lambda: self.worker.post(self.close))
 
 
 class Clocks:
@@ -218,8 +233,10 @@ class Generation:
     ----------
     prepared, executables, library, queues, live
         As for `Ring`.
-    worker : Worker
-        The thread that waits for the devices.
+    threads : (Worker, HostThread or None)
+        The thread that waits for the devices, and the one that does the host's steps.
+    levels : Levels
+        What the host does, and when.
     clocks : Clocks
         The devices'.
     """
@@ -231,7 +248,8 @@ class Generation:
         library: Any,
         queues: dict[str, Any],
         live: Any,
-        worker: Worker,
+        threads: tuple[Worker, HostThread | None],
+        levels: Levels,
         clocks: Clocks,
     ) -> None:
         self._prepared = prepared
@@ -244,7 +262,10 @@ class Generation:
         self._queues = queues
         self._clocks = clocks
         self._current: Replay | None = None
-        self._worker = worker
+        self._worker, self._host = threads
+        self._levels = levels
+        self._calls: dict[int, Callable[[], object]] = {}
+        self._retried: list[str] = []
         self._given: dict[str, NumpyArray] = {}
         self._given_at: dict[str, int] = {}
         self._buffers = prepared.new_buffers(live)
@@ -259,10 +280,10 @@ class Generation:
         except BaseException:
             self.close()
             raise
-        nodes = [program.nodes[i.id] for _, i in plan.instructions() if i.kind not in MEMORY_KINDS]
+        nodes = sorted((program.nodes[number] for number in levels.of), key=lambda node: levels.of[node.id])
         self._library = library
-        # A library knows the lane's own queue only.
-        if not any(submits_itself(executable) for executable in executables.values()):
+        # A library knows the lane's own queue only, and nobody there waits for the host.
+        if not levels.steps and not any(submits_itself(executable) for executable in executables.values()):
             self._local = local_queues({lane: lanes[lane] for lane in {node.lane for node in nodes}})
         self._performance: Performance | None = None
         joins = self.loop.native and self._local is None
@@ -273,6 +294,7 @@ class Generation:
             self._join_key if joins else lambda _: None,
             frozenset(prepared.graph.edges),
             prepared.layout.behind,
+            levels.of,
         )
         for unit in self._units:
             self.loop.share([node.id for node in unit])
@@ -291,15 +313,19 @@ class Generation:
         """
         self.settle()
         self._give(values)
+        self._make_calls()
         if self._list is None:
             predicted_s = {node.id: node.instruction.duration_s for unit in self._units for node in unit}
             self._list = CommandList(self.loop, [self._command(unit) for unit in self._units], predicted_s)
+            of_units = [self._levels.of[unit[0].id] for unit in self._units]
+            self._ends = [bisect_right(of_units, level) for level in range(len(self._levels.steps) + 1)]
             if self._local is not None:
                 self._performance = Performance(self._library, self.loop, self._local, self._list.commands)
         performed = kind is Replay and self._performance is not None and faultpoints.active is None
         if record and not self._clocks.first:
             self._clocks.read()
-        made = self._current = (PerformedReplay if performed else kind)(
+        hosted = {Replay: HostedReplay, StagedReplay: StagedHostedReplay}[kind] if self._levels.steps else kind
+        made = self._current = (PerformedReplay if performed else hosted)(
             self._prepared.program,
             self._prepared.work,
             self._with_status,
@@ -313,6 +339,10 @@ class Generation:
         made.counts.constant_bytes = self.constant_bytes
         if isinstance(made, PerformedReplay) and self._performance is not None:
             made.performance = self._performance
+        if isinstance(made, HostedReplay):
+            assert self._host is not None
+            made.host, made.levels, made.ends = self._host, self._levels, self._ends
+            made.calls, made.retried = self._calls, self._retried
         return cast(AnyReplay, made)
 
     @property
@@ -376,6 +406,9 @@ class Generation:
                 self._buffers.add_input(name, values[name], private=name in written)
             elif name in written:
                 np.copyto(self._buffers[name, HOST].numpy(writable=True), values[name])
+        if moved:
+            steps = {step.id for step in self._levels.steps if any(use.space == HOST for use in step.instruction.uses)}
+            self._calls = {number: call for number, call in self._calls.items() if number not in steps}
         if moved and self._list is not None:
             for unit in self._units:
                 if any(use.space == HOST for node in unit for use in node.instruction.uses):
@@ -392,13 +425,35 @@ class Generation:
         lane = self._prepared.plan.lanes[node.lane]
         return join_key(executable, self._queues[lane.name])
 
+    def _make_calls(self) -> None:
+        """Make what does the host's steps, where it is not made yet."""
+        for step in self._levels.steps:
+            if step.id in self._calls:
+                continue
+            executable = self._executables.get(step.id)
+            function = (
+                None if executable is None or executable.function is None else with_own_views(executable.function)
+            )
+            with self._allocated([step]):
+                self._calls[step.id] = host_step(
+                    step.instruction, self._prepared.work.get(step.id), function, self._buffers, self._retried
+                )
+
     def _command(self, unit: tuple[Node, ...]) -> Command:
+        with self._allocated(unit):
+            command = self._commands.together(unit) if len(unit) > 1 else self._commands.get(unit[0])
+        assert command is not None, unit[0].instruction
+        return command
+
+    @contextmanager
+    def _allocated(self, nodes: Iterable[Node]) -> Iterator[None]:
+        """Have buffers that are allocated several times be what some instructions use."""
         assert self._prepared.layout is not None
-        several = [each for node in unit for each in self._prepared.layout.several.get(node.id, ())]
+        several = [each for node in nodes for each in self._prepared.layout.several.get(node.id, ())]
         for buffer, number in several:
             self._buffers.use(buffer, number)
-        command = self._commands.together(unit) if len(unit) > 1 else self._commands.get(unit[0])
-        assert command is not None, unit[0].instruction
-        for buffer, _ in several:
-            self._buffers.use(buffer, None)
-        return command
+        try:
+            yield
+        finally:
+            for buffer, _ in several:
+                self._buffers.use(buffer, None)

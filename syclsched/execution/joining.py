@@ -24,6 +24,7 @@ def joint_launches(
     key: Callable[[Node], tuple[Hashable, int] | None],
     edges: Collection[tuple[str, str]],
     behind: Mapping[int, int],
+    levels: Mapping[int, int],
 ) -> list[tuple[Node, ...]]:
     """Return a plan's submissions with launches that can be made as one put together.
 
@@ -43,6 +44,8 @@ def joint_launches(
         The graph's explicit edges: what lane order keeps apart though it shares no array.
     behind : Mapping[int, int]
         The same of memory that is used again: of two instructions of a lane that share it, the later and the earlier.
+    levels : Mapping[int, int]
+        After how many steps of the host's an instruction is submitted.
 
     Returns
     -------
@@ -57,10 +60,16 @@ def joint_launches(
         group = open_on.get(node.lane)
         if kind is not None and node.instruction.duration_s <= LONGEST_S:
             reads, writes = _touched(program, node)
-            if group is not None and group.takes(node, kind[0], reads, writes, edges, position, behind):
+            level = levels[node.id]
+            if (
+                group is not None
+                and group.level == level
+                and group.takes(node, kind[0], reads, writes, edges, position, behind)
+            ):
                 group.add(node, reads, writes)
             else:
-                group = _Group(kind[0], min(kind[1], MOST_TOGETHER), position[node.id], [node], reads, writes)
+                most = min(kind[1], MOST_TOGETHER)
+                group = _Group(kind[0], most, position[node.id], [node], reads, writes, level)
                 found.append(group)
             open_on[node.lane] = group
         else:
@@ -89,6 +98,7 @@ class _Group:
     nodes: list[Node]
     reads: set[tuple[str, str]] = field(default_factory=set)
     writes: set[tuple[str, str]] = field(default_factory=set)
+    level: int = 0
 
     def takes(
         self,

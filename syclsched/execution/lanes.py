@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from syclsched.devices import faultpoints
 from syclsched.devices.command_maker import LONGEST_LIST
 from syclsched.devices.executables import Executable, SequenceSubmission
@@ -18,10 +16,10 @@ from syclsched.errors import ExecutionError
 from syclsched.execution.buffers import BufferTable
 from syclsched.execution.clock import now_ns
 from syclsched.execution.events import EventTable
-from syclsched.execution.host_calls import host_call
+from syclsched.execution.host_calls import host_step
 from syclsched.execution.lending import Lender
 from syclsched.execution.pacing import Pacing
-from syclsched.execution.program import Buffer, Node
+from syclsched.execution.program import Node
 from syclsched.execution.records import Counts
 from syclsched.execution.work import Work
 from syclsched.execution.worker import Worker
@@ -318,7 +316,8 @@ class HostLane:
         events : list of dpctl.SyclEvent
             What must have finished first.
         """
-        call = self._call(node, work, executable)
+        function = None if executable is None else executable.function
+        call = host_step(node.instruction, work, function, self._buffers, self._counts.retried)
         self._given += 1
         self.worker.post(lambda: self._report(self._perform(node, events, call)))
 
@@ -352,39 +351,6 @@ class HostLane:
             self._broken = True
         return completion
 
-    def _call(self, node: Node, work: Work | None, executable: Executable | None) -> Callable[[], object]:
-        if work is not None and executable is not None and executable.function is not None:
-            return host_call(work, executable.function, host_arguments(work, self._buffers), self._counts.retried)
-        if node.instruction.kind == "copy":
-            source, destination = self._buffers.ends(node.instruction)
-            target = destination.numpy(writable=True)
-            return lambda: np.copyto(target, source.numpy(writable=False))
-        return lambda: None
-
-
-def host_arguments(work: Work, buffers: BufferTable | Mapping[Buffer, Any]) -> dict[str, Any]:
-    """Return a host function's arguments: NumPy views of the buffers, and scalars.
-
-    Parameters
-    ----------
-    work : Work
-        The task.
-    buffers : BufferTable
-        The run's buffers.
-
-    Returns
-    -------
-    dict of str to numpy.ndarray or number
-        Arrays that are only read are read-only, so that a function cannot write to an input.
-    """
-    arguments: dict[str, Any] = work.scalars
-    shapes = work.shapes
-    for parameter in work.arrays:
-        assert parameter.mode is not None
-        view = buffers[work.buffers[parameter.name]].numpy(writable=parameter.mode.writes)
-        arguments[parameter.name] = view.reshape(shapes[parameter.name]) if parameter.name in shapes else view
-    return arguments
-
 
 def _wait_and(event: Any, wake: Callable[[], None]) -> None:
     try:
@@ -410,8 +376,6 @@ def _perform(node: Node, events: list[Any], call: Callable[[], object], cancelle
         if cancelled():
             return Completion(node)
         start_ns = now_ns()
-        if faultpoints.active is not None and node.instruction.kind != "host":
-            faultpoints.active.calls(node.instruction.task, node.instruction.kind)
         call()
         return Completion(node, start_ns, now_ns())
     except BaseException as error:  # whatever a user's function raises must reach the caller, not end the thread

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the buffers of a plan lie in memory that is got once, when its work is all submitted at once. Pure.
+"""Where the buffers of a plan lie in memory that is got once, when nobody watches over its runs. Pure.
 
 Nobody watches over such a run, so memory is used again only behind those who used it before: by the order of the
 lanes and the waits there are, or by further waits where the plan's peak leaves no other way. Buffers go into the free
@@ -94,7 +94,7 @@ def lay_out(program: Program, pinned: Collection[Buffer], alignment_bytes: int) 
     Parameters
     ----------
     program : Program
-        All its work can be submitted at once.
+        See `syclsched.execution.straight`.
     pinned : collection of (array, space)
         Buffers that are read after the run, and so outlive their ``free``.
     alignment_bytes : int
@@ -230,7 +230,7 @@ class _Layouter:
     def _pass(self, node: Node) -> None:
         """Go past work: note what has been done once it begins, and what it must wait for besides."""
         known = self._known[node.lane]
-        for number in node.events:
+        for number in (*node.events, *node.completed_first):
             _join(known, self._done_by[number])
         further: list[int] = []
         used: dict[Buffer, int] = {}
@@ -310,8 +310,9 @@ class _Layouter:
         return waited[2]
 
     def _can_wait(self, after: Moment, lane: int) -> bool:
-        """Return whether a lane can wait for a moment on its device: events are not handed to other contexts."""
-        return all(self._contexts[other] == self._contexts[lane] for other in after)
+        """Return whether a lane can wait for a moment: events are not handed to other contexts, but to the host."""
+        contexts = {self._contexts[other] for other in (*after, lane) if self._program.plan.lanes[other].kind != "host"}
+        return len(contexts) <= 1
 
     def _blocks(self) -> tuple[list[tuple[str, int]], dict[int, Place]]:
         """Return what is to be in one piece: all small buffers, and of the large ones what must be."""

@@ -85,19 +85,26 @@ class Program:
         return max(self.nodes, default=-1) + 1
 
     def waiting_also(self, further: Mapping[int, tuple[int, ...]]) -> Program:
-        """Return the same program in which instructions wait for some device instructions besides.
+        """Return the same program in which instructions wait for some others besides.
 
         Parameters
         ----------
         further : Mapping[int, tuple of int]
-            What they wait for: earlier instructions of the same context.
+            What they wait for: earlier instructions of the host or of the same context.
         """
         changed = copy(self)
         for name in ("waited_for", "signals"):
             vars(changed).pop(name, None)
         changed.lanes = tuple(
             tuple(
-                replace(node, events=(*node.events, *(n for n in further[node.id] if n not in node.events)))
+                replace(
+                    node,
+                    events=(
+                        *node.events,
+                        *(n for n in further[node.id] if not (n in node.events or self.is_host_work(n))),
+                    ),
+                    completed_first=(*node.completed_first, *(n for n in further[node.id] if self.is_host_work(n))),
+                )
                 if node.id in further
                 else node
                 for node in lane
@@ -106,6 +113,11 @@ class Program:
         )
         changed.nodes = {node.id: node for lane in changed.lanes for node in lane}
         return changed
+
+    def is_host_work(self, number: int) -> bool:
+        """Return whether an instruction is done by a host lane's thread."""
+        lane, _ = self._place[number]
+        return self.plan.lanes[lane].kind == "host" and self._instruction(number).kind not in MEMORY_KINDS
 
     def frees_after(self, free: Instruction) -> tuple[int, ...]:
         """Return the instructions that must have completed before a ``free`` takes effect."""
@@ -126,7 +138,7 @@ class Program:
     def signals(self) -> frozenset[int]:
         """Device instructions whose completion the host must be told of, because another context waits for them."""
         awaited = {number for node in self.nodes.values() for number in node.completed_first}
-        return frozenset(number for number in awaited if not self._is_host_work(number))
+        return frozenset(number for number in awaited if not self.is_host_work(number))
 
     @cached_property
     def final_buffers(self) -> dict[str, tuple[Buffer, int | None]]:
@@ -210,7 +222,7 @@ class Program:
             earlier = tuple(w for w in frees if self._instruction(w).kind == "free")
             return Node(instruction, lane_index, on_host, submitted_first=earlier)
         targets = self._expand(instruction.waits)
-        host = {i for i in targets if self._is_host_work(i)}
+        host = {i for i in targets if self.is_host_work(i)}
         device = [i for i in targets if i not in host and self._instruction(i).kind not in MEMORY_KINDS]
         remote = set() if on_host else {i for i in device if self._context(i) != self._context(instruction.id)}
         return Node(
@@ -250,10 +262,6 @@ class Program:
         submission blocks for milliseconds and oneAPI 2024.2 crashes when several threads are on it.
         """
         return self.plan.platform.device(self.plan.lanes[self._place[number][0]].device).space
-
-    def _is_host_work(self, number: int) -> bool:
-        lane, _ = self._place[number]
-        return self.plan.lanes[lane].kind == "host" and self._instruction(number).kind not in MEMORY_KINDS
 
     def _expand(self, waits: Iterable[int]) -> list[int]:
         """Return waits with those for ``alloc`` and ``free`` replaced by what these stand for."""

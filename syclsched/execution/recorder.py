@@ -56,8 +56,7 @@ class Recording:
     recoveries: tuple[Recovery, ...] = ()
 
     def __len__(self) -> int:
-        own = len(self.times.numbers) if isinstance(self.times, Times) else len(self.times)
-        return own + sum(len(course.trace.spans) for course in self.before)
+        return len(self.times) + sum(len(course.trace.spans) for course in self.before)
 
     @property
     def origin_ns(self) -> int:
@@ -67,7 +66,7 @@ class Recording:
     @property
     def _own_origin_ns(self) -> int:
         if isinstance(self.times, Times):
-            return int(self.times.submit_ns.min(initial=1 << 62))
+            return self.times.origin_ns
         return min((record.submit_ns for record in self.times.values()), default=1 << 62)
 
     def trace(self) -> Trace:

@@ -50,7 +50,7 @@ Nanoseconds = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """The times of instructions that were all submitted by the compiled loop: 32 bytes each.
+    """The times of a plan whose submissions were all made by the compiled loop: 32 bytes each.
 
     Parameters
     ----------
@@ -60,20 +60,32 @@ class Times:
         Host's clock.
     start_ns, finish_ns : ndarray of int64, shape (instructions,)
         Device's clock.
+    on_host : Mapping[int, Record]
+        What the host did between them, by instruction number.
     """
 
     numbers: Nanoseconds
     submit_ns: Nanoseconds
     start_ns: Nanoseconds
     finish_ns: Nanoseconds
+    on_host: Mapping[int, Record] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.numbers) + len(self.on_host)
+
+    @property
+    def origin_ns(self) -> int:
+        """The host's clock at the first submission; far away if there is none."""
+        first_ns = min((record.submit_ns for record in self.on_host.values()), default=1 << 62)
+        return min(first_ns, int(self.submit_ns.min(initial=1 << 62)))
 
     def records(self, outcomes: Mapping[int, Outcome]) -> dict[int, Record]:
-        """Return the record of each instruction; those without an outcome are done."""
+        """Return the record of each instruction; those submitted without an outcome are done."""
         columns = (self.numbers, self.submit_ns, self.start_ns, self.finish_ns)
         return {
             number: Record(submit_ns, outcomes.get(number, "done"), device_ns=(start_ns, finish_ns))
             for number, submit_ns, start_ns, finish_ns in zip(*(c.tolist() for c in columns), strict=True)
-        }
+        } | dict(self.on_host)
 
 
 @dataclass(slots=True)

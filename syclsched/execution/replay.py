@@ -133,6 +133,9 @@ class Replay(Followed):
         self._overdue: dict[int, DeadlineError] = {}
         self._submit_ns: dict[int, int] = {}
         self._device_ns: dict[int, tuple[int, int]] = {}
+        #: What was noted of the host's steps.
+        self.host_records: dict[int, Record] = {}
+        self._lent = 0
 
     # --- as the dispatcher ------------------------------------------------------------------------
 
@@ -167,11 +170,7 @@ class Replay(Followed):
         begun_ns, processor_ns = time.perf_counter_ns(), time.thread_time_ns()
         whole = True
         try:
-            done = self._commands.submit(end)
-            self._all = done == len(self._commands)
-            whole = self._all or done < end
-            if done < end:
-                self._submit_rest(done)
+            whole = self._submit_to(end)
             self._through = whole and not self.cancelled
         except SyclschedError as error:
             self.error = error
@@ -185,6 +184,14 @@ class Replay(Followed):
                 self._submitting = False
                 if whole or self.cancelled:
                     self._end()
+
+    def _submit_to(self, end: int) -> bool:
+        """Submit what comes before this submission; return whether nothing is left to be submitted."""
+        done = self._commands.submit(end)
+        self._all = done == len(self._commands)
+        if done < end:
+            self._submit_rest(done)
+        return self._all or done < end
 
     def cancel(self) -> None:
         """Submit nothing more; what was submitted ends. Returns at once."""
@@ -208,8 +215,20 @@ class Replay(Followed):
     def _await_end(self) -> None:
         self._worker.post(self._finish)
 
+    def _lend(self) -> None:
+        """Have the worker wait for what was submitted since: it lends devices on the host's cores one of them."""
+        commands, portions = self._commands, self._commands.portions(self._lent)
+        self._lent += len(portions)
+        self._worker.post(lambda: commands.wait(portions))
+
     def _let_go(self) -> None:
-        self._loop.begin_again()
+        if not self._lent:
+            self._loop.begin_again()
+            return
+        # After what the worker was given to wait for: it may be in a wait for one of these events.
+        give_back = self._loop.let_go()
+        self._commands.take_new_room()
+        self._worker.post(give_back)
 
     def wait_submitted(self, number: int, timeout_s: float | None) -> bool:
         """Wait until all is submitted, if that is not so before the caller gets to ask; return whether it is."""
@@ -264,19 +283,27 @@ class Replay(Followed):
         """What each instruction did, once the run is over."""
         if self.times is not None:
             return self.times.records(self.outcomes)
-        found = {}
+        found = dict(self.host_records)
         for number, submit_ns in self._submit_ns.items():
             found[number] = Record(submit_ns, self.outcomes.get(number, "done"), device_ns=self._device_ns.get(number))
         return found
 
-    def _submit_rest(self, done: int) -> None:
-        """Go on after a submission that was refused, without what depends on it; or end what was cancelled."""
+    def _submit_rest(self, done: int, end: int | None = None) -> None:
+        """Go on after a submission that was refused, without what depends on it; or end what was cancelled.
+
+        Parameters
+        ----------
+        done : int
+            How many were submitted.
+        end : int, optional
+            Go on to this submission; to the last if not given.
+        """
         self.cancelled = self.cancelled or self._loop.stopped
         begun = self._commands.begun_at(done)
         if begun is not None:
             said = begun.refusal or "the runtime refuses it in the middle of its steps"
             self._refused(begun.slot, said, begun=True)
-        self._submit_apart(each for joint in self._commands.from_submission(done) for each in joint.apart())
+        self._submit_apart(each for joint in self._commands.from_submission(done, end) for each in joint.apart())
 
     def _submit_apart(self, commands: Iterable[Command], *, begun: bool = False) -> None:
         """Submit commands one by one, those that nothing is in the way of; they may be the rest of what was begun."""
@@ -353,6 +380,8 @@ class Replay(Followed):
 
     def _note_overdue(self) -> None:
         for number, error in list(self._overdue.items()):
+            if number in self.failures.spoilt:
+                continue
             instruction = self.program.nodes[number].instruction
             self.failures.record(instruction, error, "deadline")
             self.failures.lost(instruction, begun=True)
@@ -368,7 +397,7 @@ class Replay(Followed):
         """Read the times before the events go; what is made of them is made when it is asked for."""
         submit_ns = self._commands.submit_ns()
         if self._all:
-            self.times = Times(self._commands.slot_numbers, submit_ns, *self._commands.times())
+            self.times = Times(self._commands.slot_numbers, submit_ns, *self._commands.times(), self.host_records)
             return
         there = set(submitted)
         before = dict(zip(self._commands.slots, submit_ns.tolist(), strict=True))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which plans need no thread that watches over them: all their work can be submitted at once, in the plan's order."""
+"""Which plans need no thread that watches over them: all their work is known, and submitted as soon as can be."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def why_not_straight(program: Program, executables: Mapping[int, Executable]) ->
     str or None
         In words for the user.
     """
+    if len({node.lane for node in program.nodes.values() if node.on_host}) > 1:
+        return "there is work on several lanes of the host"
     for node in program.nodes.values():
         if node.instruction.kind in MEMORY_KINDS:
             continue
         name = node.instruction.task or node.instruction.kind
-        if node.on_host:
-            return f"{name!r} is done by the host"
-        if node.completed_first:
+        if any(number in program.signals for number in node.completed_first):
             return f"{name!r} waits for a device of another SYCL context"
         executable = executables.get(node.id)
         if executable is not None and needs_python(executable):

@@ -73,7 +73,8 @@ def _way_of(runner: Runner, prepared: Prepared, ring: Ring | None, in_flight: in
     plan, program = prepared.plan, prepared.program
     nbytes = dict(plan.peak_bytes if prepared.layout is None else prepared.layout.nbytes)
     room = room_beside(plan.platform, plan.constant_bytes)
-    rounds = interleaved(program) if ring is not None and in_flight != 1 else None
+    hosted = ring is not None and ring.host is not None
+    rounds = interleaved(program) if not (ring is None or hosted or in_flight == 1) else None
     if in_flight is None:
         wanted = _DOUBLE if rounds is None else rounds.stages + 1
         most, _ = most_in_flight(room, nbytes)
@@ -91,7 +92,7 @@ def _way_of(runner: Runner, prepared: Prepared, ring: Ring | None, in_flight: in
 
         order = one_by_one(program) if rounds is None else foreseen().rounds
         flight = StagedFlight(ring, order, in_flight, runner.recorder.keep > 0, runner.start_replay)
-        predict = foreseen
+        predict = _unknown if hosted else foreseen  # the order is found as it goes
     return Way(flight, prepared.values, in_flight, predict)
 
 

@@ -25,7 +25,6 @@ class StagedReplay(Replay):
     #: Rings when it may have ended, if `rings`.
     alarm: Alarm | None = None
     rings = False
-    _lent = 0
     _finishing = False
     _places: dict[int, int] | None = None
 
@@ -64,7 +63,7 @@ class StagedReplay(Replay):
         self._submitted_all.set()  # by whoever asks for it, on his own thread: there is nobody else to wait for
 
     def lend(self) -> None:
-        """Have the worker wait for what was submitted since: it lends devices on the host's cores one of them."""
+        """Have the worker wait for what was submitted since; see `Replay`."""
         with self._lock:
             if not self._ended:
                 self._lend()
@@ -105,14 +104,3 @@ class StagedReplay(Replay):
         if not self._finishing:
             self._finishing = True
             self._worker.post(self._finish)
-
-    def _lend(self) -> None:
-        commands, portions = self._commands, self._commands.portions(self._lent)
-        self._lent += len(portions)
-        self._worker.post(lambda: commands.wait(portions))
-
-    def _let_go(self) -> None:
-        # After what the worker was given above: it may be in a wait for one of these events.
-        give_back = self._loop.let_go()
-        self._commands.take_new_room()
-        self._worker.post(give_back)

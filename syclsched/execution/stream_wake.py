@@ -67,6 +67,11 @@ class Alarm:
             loop.remove_reader(self._fd)
             self._quieten()
 
+    def ring(self) -> None:
+        """Wake whoever sleeps, or is about to; any thread may."""
+        if self._fd is not None:
+            os.eventfd_write(self._fd, 1)
+
     def close(self) -> None:
         """Keep it for the next stream."""
         if self._fd is not None:

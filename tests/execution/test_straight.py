@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from running import DTYPE, MIX, TWO_DEVICES, plan_by, plan_on
 
@@ -29,10 +31,19 @@ def test_kernels_on_lanes_of_one_device() -> None:
     assert why(plan) is None
 
 
-def test_a_task_on_the_host() -> None:
+def test_a_task_on_the_host_does_not_matter() -> None:
     graph = chain()
     graph.host(lambda y: None, name="look", y=graph.arrays["y"].read())
-    assert str(why(plan_on(graph, TWO_DEVICES, "a"))).endswith("is done by the host")
+    assert why(plan_on(graph, TWO_DEVICES, "a")) is None
+
+
+def test_several_lanes_of_the_host() -> None:
+    graph = TaskGraph("two at once")
+    for name in "xy":
+        graph.host(lambda a: None, name=name, a=graph.array(name, data=np.zeros(4, DTYPE)).update())
+    platform = replace(TWO_DEVICES, devices=tuple(replace(d, lanes=2) if d.is_host else d for d in TWO_DEVICES.devices))
+    plan = plan_by(graph, platform, lambda name: ("host", "xy".index(name), "function"))
+    assert "several lanes of the host" in str(why(plan))
 
 
 def test_two_contexts() -> None:

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The thread that does the host's steps of a bound plan, of one run or of several generations at once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Protocol
+
+from syclsched.execution.stream_wake import Alarm
+from syclsched.execution.worker import Worker
+
+
+class Stepped(Protocol):
+    """A run with steps of the host's."""
+
+    @property
+    def position(self) -> int:
+        """How many of its steps have been done."""
+
+    def advance(self, most: int) -> bool:
+        """Do the next step, if its time has come and it is not one past so many; return whether anything was done."""
+
+    @property
+    def stepped(self) -> bool:
+        """Whether all its steps have been done, and nothing more is to be submitted behind them."""
+
+    def wait_directly(self) -> bool:
+        """Wait for what the next step waits for, if nothing else is on its way; return whether that was so."""
+
+    def rings_at(self, alarm: Alarm) -> bool:
+        """Have an alarm rung when something that the next step waits for is done; return whether it will be."""
+
+    def conclude(self) -> None:
+        """Be told that the thread has done with it."""
+
+    def broken(self, error: BaseException) -> None:
+        """Be told that the thread cannot go on with it."""
+
+
+class HostThread:
+    """Does the next step of whichever run may have it done, and sleeps when there is none.
+
+    A step is done for one generation after another, as runs one after another would.
+
+    Parameters
+    ----------
+    name : str
+        Of the thread.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.worker = Worker(name)
+        self._alarm = Alarm()
+        self._lock = threading.RLock()  # garbage that is collected under it may cancel another run
+        self._runs: list[Stepped] = []
+        self._serving = False
+
+    def take(self, run: Stepped) -> None:
+        """Look after a run until all its steps are done; any thread may ask, and does not wait."""
+        with self._lock:
+            self._runs.append(run)
+            begins, self._serving = not self._serving, True
+        if begins:
+            self.worker.post(self._serve)
+        else:
+            self.wake()
+
+    def wake(self) -> None:
+        """Have it looked again what can be done."""
+        self._alarm.ring()
+
+    def stop(self) -> None:
+        """Let the thread end; it must have nothing to do."""
+        self.worker.stop()
+        self._alarm.close()
+
+    def _serve(self) -> None:
+        begun_s = time.perf_counter()
+        while True:
+            with self._lock:
+                runs = list(self._runs)
+                if not runs:
+                    self._serving = False
+                    return
+            if self._look_at(runs):
+                begun_s = time.perf_counter()
+            elif not (len(runs) == 1 and runs[0].wait_directly()):
+                rings = [run.rings_at(self._alarm) for run in runs]
+                self._alarm.sleep(begun_s, all(rings))
+
+    def _look_at(self, runs: list[Stepped]) -> bool:
+        """Do what can be done now; return whether that was anything."""
+        moved, most = False, 1 << 62
+        for run in runs:
+            try:
+                moved |= run.advance(most)
+            except BaseException as error:  # one run's trouble must not end the thread
+                run.broken(error)
+            most = run.position
+            if run.stepped:
+                with self._lock:
+                    self._runs.remove(run)
+                run.conclude()
+                moved, most = True, 1 << 62
+        return moved
