@@ -149,6 +149,8 @@ class Clocks:
         self.last: dict[str, Anchor] = {}
         #: Set when the reading that was begun last has ended.
         self._there: Flag | None = None
+        #: The one that nobody waits for any more.
+        self._hanging: Flag | None = None
 
     def attend(self, generations: Sequence[Generation], worker: Worker, leave_behind: Callable[[], None]) -> None:
         """Be told whose clocks they are.
@@ -181,20 +183,29 @@ class Clocks:
         if not self.generations or not self.idle or not all(generation.idle for generation in self.generations):
             return
         there = self._there = Flag()
+        if self._worker.is_current:  # at the end of a run that is recorded: it would wait for itself
+            self._read(there)
+            return
         self._worker.post(partial(self._read, there))
-        if not wait_flag(there, patience.HANG_S):
-            self._leave_behind()
-            self.settle()
+        self.settle()
 
     def settle(self) -> None:
-        """Raise if they are being read: whoever began to has given up.
+        """Wait until they are not being read.
 
         Raises
         ------
         ExecutionError
-            Then.
+            If a device does not answer for `patience.HANG_S`; at once if it is known not to.
         """
-        if not self.idle:
+        there = self._there
+        if there is None or there.is_set():
+            return
+        if self._hanging is not there:
+            if wait_flag(there, patience.HANG_S):
+                return
+            self._hanging = there
+            self._leave_behind()
+        if not there.is_set():
             raise ExecutionError(
                 f"a device hangs: its clock could not be read within {patience.HANG_S:g} s",
                 where=f"plan {self._plan.name!r}",

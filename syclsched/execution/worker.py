@@ -41,6 +41,11 @@ class Worker:
                 self._thread.join()
             self._thread = None
 
+    @property
+    def is_current(self) -> bool:
+        """Whether its thread is the one that asks."""
+        return self._thread is not None and self._thread.is_current
+
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
             job()
