@@ -107,3 +107,21 @@ def block_launch(limits: DeviceLimits, row_blocks: int, columns: int) -> Launch:
     """
     size = group_size(limits, columns, rows=row_blocks)
     return Launch((row_blocks * ceil_div(columns, size) * size,), (size,))
+
+
+def turning() -> list[tuple[int, int, list[int], list[int]]]:
+    """Return how lines of a square of `VECTOR_ITEMS` become columns, in registers.
+
+    Returns
+    -------
+    list of (int, int, list of int, list of int)
+        In turn: the two lines that become others, and the lanes of both, one behind the other, that either is made of.
+        In each of log2 steps, lines exchange halves, quarters, ... of what they are made of (Eklundh, 1972).
+    """
+    steps, apart = [], VECTOR_ITEMS // 2
+    while apart:
+        low = [lane + (VECTOR_ITEMS - apart if lane & apart else 0) for lane in range(VECTOR_ITEMS)]
+        high = [lane + (VECTOR_ITEMS if lane & apart else apart) for lane in range(VECTOR_ITEMS)]
+        steps += [(line, line + apart, low, high) for line in range(VECTOR_ITEMS) if not line & apart]
+        apart //= 2
+    return steps

@@ -12,11 +12,13 @@ from __future__ import annotations
 import itertools
 import math
 import operator
+from collections.abc import Iterator
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
-from syclsched.kernels.common import VECTOR_ITEMS
+from syclsched.kernels import exponential
+from syclsched.kernels.common import VECTOR_ITEMS, turning
 
 #: Numbers in a vector.
 LANES = VECTOR_ITEMS
@@ -42,6 +44,13 @@ def store_vector(array: Any, place: Any, vector: Any) -> None:
     array.ravel()[place : place + LANES] = vector
 
 
+def turn(y: Any, to: Any, y_apart: Any, x: Any, start: Any, x_apart: Any) -> None:
+    """Let as many lines of `LANES` elements of an array be columns of another, from places of theirs on."""
+    for row in range(LANES):
+        for column in range(LANES):
+            y.ravel()[to + column * y_apart + row] = x.ravel()[start + row * x_apart + column]
+
+
 def choose(condition: Any, yes: Any, no: Any) -> Any:
     """Return, in each place, one of two numbers."""
     return [a if c else b for c, a, b in zip(condition, yes, no, strict=True)]
@@ -50,6 +59,16 @@ def choose(condition: Any, yes: Any, no: Any) -> Any:
 def quotient(a: Any, b: Any) -> Any:
     """Return quotients of whole numbers, rounded to 0."""
     return [int(x / y) for x, y in zip(a, b, strict=True)]
+
+
+def total(vector: Any) -> Any:
+    """Return the sum of a vector's numbers, found in pairs."""
+    return sum(vector)
+
+
+def largest(vector: Any) -> Any:
+    """Return the largest of a vector's numbers, none of which is NaN."""
+    return max(vector)
 
 
 def low(vector: Any) -> Any:
@@ -67,6 +86,11 @@ def vexp(x: Any) -> Any:
     return [math.exp(each) for each in x]
 
 
+def vpower(x: Any) -> Any:
+    """Return exponentials of numbers of at most 0, as `syclsched.kernels.exponential` has them."""
+    return vexp(x)
+
+
 def vlog(x: Any) -> Any:
     """Return natural logarithms."""
     return [math.log(each) for each in x]
@@ -80,6 +104,26 @@ def vsqrt(x: Any) -> Any:
 def vfabs(x: Any) -> Any:
     """Return floating-point numbers without their signs."""
     return [math.fabs(each) for each in x]
+
+
+def vtanh(x: Any) -> Any:
+    """Return hyperbolic tangents."""
+    return [math.tanh(each) for each in x]
+
+
+def verf(x: Any) -> Any:
+    """Return the error function's values."""
+    return [math.erf(each) for each in x]
+
+
+def vexpm1(x: Any) -> Any:
+    """Return exponentials less 1."""
+    return [math.expm1(each) for each in x]
+
+
+def vlog1p(x: Any) -> Any:
+    """Return logarithms of one more."""
+    return [math.log1p(each) for each in x]
 
 
 def vfma(a: Any, b: Any, c: Any) -> Any:
@@ -97,7 +141,7 @@ _COMPARISONS = {
     operator.ne: "!=",
 }
 _LOGIC = {operator.and_: "and_", operator.or_: "or_"}
-_FUNCTIONS = (vexp, vlog, vsqrt, vfabs, vfma)
+_FUNCTIONS = (vexp, vlog, vsqrt, vfabs, vtanh, verf, vexpm1, vlog1p, vfma)
 
 
 @cache
@@ -230,6 +274,53 @@ def functions() -> SimpleNamespace:
     def lowered_inversion(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.not_(arguments[0])
 
+    def called(context: Any, builder: Any, name: str, kind: Any, vectors: list[Any]) -> Any:
+        """Call a function of OpenCL."""
+        value = context.get_value_type(kind)
+        # As the C++ ABI has it: a type that was named before is a reference to it.
+        mangled = f"_Z{len(name)}{name}Dv{kind.lanes}_{'d' if kind.dtype.bitwidth == 64 else 'f'}"
+        mangled += "S_" * (len(vectors) - 1)
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(value, [value] * len(vectors)), mangled
+        )
+        function.calling_convention = "spir_func"
+        call = builder.call(function, vectors)
+        call.cconv = "spir_func"
+        return call
+
+    @type_callable(vpower)
+    def typed_power(context: Any) -> Any:
+        return lambda x: x if isinstance(x, Vector) and isinstance(x.dtype, types.Float) else None
+
+    @lower(vpower, Vector)
+    def lowered_power(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind, (x,) = signature.return_type, arguments
+        if kind.dtype.bitwidth != 32:
+            return called(context, builder, "exp", kind, [x])
+        value, bits = context.get_value_type(kind), ir.VectorType(ir.IntType(32), kind.lanes)
+
+        def every(number: float) -> Any:
+            return ir.Constant(value, [number] * kind.lanes)
+
+        def fma(*operands: Any) -> Any:
+            return called(context, builder, "fma", kind, [*operands])
+
+        small = builder.fcmp_ordered("<", x, every(exponential.LEAST))
+        z = fma(
+            builder.select(small, every(exponential.LEAST), x), every(exponential.LOG2_E), every(exponential.ROUNDING)
+        )
+        k = builder.fsub(z, every(exponential.ROUNDING))
+        r = builder.select(small, every(exponential.LEAST), x)
+        for part in exponential.LN2:
+            r = fma(k, every(-part), r)
+        p = every(exponential.POLYNOMIAL[-1])
+        for each in exponential.POLYNOMIAL[-2::-1]:
+            p = fma(p, r, every(each))
+        p = builder.fadd(fma(p, builder.fmul(r, r), r), every(1.0))
+        whole = builder.add(builder.bitcast(z, bits), ir.Constant(bits, [127] * kind.lanes))
+        scale = builder.bitcast(builder.shl(whole, ir.Constant(bits, [23] * kind.lanes)), value)
+        return builder.select(small, every(0.0), builder.fmul(p, scale))
+
     for function in _FUNCTIONS:
 
         @type_callable(function)
@@ -244,19 +335,10 @@ def functions() -> SimpleNamespace:
         def lowered_function(
             context: Any, builder: Any, signature: Any, arguments: Any, name: str = function.__name__[1:]
         ) -> Any:
-            wanted, count = signature.return_type, len(arguments)
+            wanted = signature.return_type
             pairs = zip(arguments, signature.args, strict=True)
             vectors = [spread(context, builder, value, given, wanted) for value, given in pairs]
-            kind = context.get_value_type(wanted)
-            # As the C++ ABI has it: a type that was named before is a reference to it.
-            mangled = f"_Z{len(name)}{name}Dv{wanted.lanes}_{'d' if wanted.dtype.bitwidth == 64 else 'f'}"
-            called = cgutils.get_or_insert_function(
-                builder.module, ir.FunctionType(kind, [kind] * count), mangled + "S_" * (count - 1)
-            )
-            called.calling_convention = "spir_func"
-            call = builder.call(called, vectors)
-            call.cconv = "spir_func"
-            return call
+            return called(context, builder, name, wanted, vectors)
 
         for operands_of in itertools.product((Vector, types.Any), repeat=3 if function is vfma else 1):
             if Vector in operands_of:
@@ -325,6 +407,36 @@ def functions() -> SimpleNamespace:
         builder.store(value, pointer, align=size_of(element))
         return context.get_dummy_value()
 
+    @type_callable(turn)
+    def typed_turn(context: Any) -> Any:
+        def typer(y: Any, to: Any, y_apart: Any, x: Any, start: Any, x_apart: Any) -> Any:
+            whole = all(isinstance(each, types.Integer) for each in (to, y_apart, start, x_apart))
+            return types.void if whole and y.dtype == x.dtype else None
+
+        return typer
+
+    @lower(turn, USMNdArray, types.Integer, types.Integer, USMNdArray, types.Integer, types.Integer)
+    def lowered_turn(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        def places(given: int) -> Iterator[tuple[Any, int]]:
+            """Return where lines are that begin at an argument and are as far apart as the next one says."""
+            place, apart = (
+                context.cast(builder, arguments[each], signature.args[each], types.intp) for each in (given, given + 1)
+            )
+            kinds = (signature.args[given - 1], types.intp)
+            for _ in range(LANES):
+                pointer, element = address(context, builder, arguments[given - 1], kinds, place, LANES)
+                yield pointer, size_of(element)
+                place = builder.add(place, apart)
+
+        lines = [builder.load(pointer, align=align) for pointer, align in places(4)]
+        for a, b, *masks in turning():
+            kind = ir.VectorType(ir.IntType(32), LANES)
+            turned = [builder.shuffle_vector(lines[a], lines[b], ir.Constant(kind, mask)) for mask in masks]
+            lines[a], lines[b] = turned
+        for line, (pointer, align) in zip(lines, places(1), strict=True):
+            builder.store(line, pointer, align=align)
+        return context.get_dummy_value()
+
     def converted(context: Any, builder: Any, vector: Any, given: Any, wanted: Any, lanes: int) -> Any:
         if given == wanted:
             return vector
@@ -332,6 +444,34 @@ def functions() -> SimpleNamespace:
         if wanted.bitwidth > given.bitwidth:
             return (builder.sext if given.signed else builder.zext)(vector, kind)
         return builder.trunc(vector, kind)
+
+    def typed_fold(context: Any) -> Any:
+        return lambda vector: vector.dtype if isinstance(vector, Vector) and vector.dtype != types.boolean else None
+
+    def of_halves(builder: Any, vector: Any, join: Any) -> Any:
+        """Join the two halves of a vector until it is a number."""
+        lanes, index = vector.type.count, ir.IntType(32)
+        while lanes > 2:
+            lanes //= 2
+            nothing, kind = ir.Constant(vector.type, ir.Undefined), ir.VectorType(index, lanes)
+            masks = (range(lanes), range(lanes, 2 * lanes))
+            vector = join(*(builder.shuffle_vector(vector, nothing, ir.Constant(kind, [*mask])) for mask in masks))
+        return join(*(builder.extract_element(vector, ir.Constant(index, lane)) for lane in range(2)))
+
+    type_callable(total)(typed_fold)
+    type_callable(largest)(typed_fold)
+
+    @lower(total, Vector)
+    def lowered_total(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        real = isinstance(signature.return_type, types.Float)
+        return of_halves(builder, arguments[0], builder.fadd if real else builder.add)
+
+    @lower(largest, Vector)
+    def lowered_largest(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        dtype = signature.return_type
+        compare = builder.fcmp_ordered if isinstance(dtype, types.Float) else builder.icmp_signed
+        compare = builder.icmp_unsigned if isinstance(dtype, types.Integer) and not dtype.signed else compare
+        return of_halves(builder, arguments[0], lambda a, b: builder.select(compare(">", a, b), a, b))
 
     for half, first in ((low, 0), (high, 1)):
 
@@ -353,5 +493,19 @@ def functions() -> SimpleNamespace:
             mask = ir.Constant(ir.VectorType(ir.IntType(32), count), places)
             return builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), mask)
 
-    known = (splat, places, load_vector, store_vector, choose, quotient, low, high, *_FUNCTIONS)
+    known = (
+        turn,
+        splat,
+        places,
+        load_vector,
+        store_vector,
+        choose,
+        quotient,
+        total,
+        largest,
+        low,
+        high,
+        vpower,
+        *_FUNCTIONS,
+    )
     return SimpleNamespace(**{each.__name__: each for each in known})

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import ast
 import math
-from typing import Final
+from typing import Any, Final
 
 from syclsched.kernels.nn.activation import Activation
 
@@ -67,3 +68,24 @@ def applied(activation: Activation, indent: str) -> str:
         values = [f"real({float(number)!r})" for number in numbers]
         lines += f"{indent}v = real({STEPS[str(name)].format(*values)})\n"
     return lines
+
+
+def applied_wide(activation: Activation, indent: str) -> str:
+    """Return lines that apply an activation to the variable ``v``, a vector; as `applied`."""
+    lines = ""
+    for name, *numbers in activation:
+        values = [f"real({float(number)!r})" for number in numbers]
+        tree = _Wide().visit(ast.parse(STEPS[str(name)].format(*values), mode="eval"))
+        lines += f"{indent}v = {ast.unparse(tree)}\n"
+    return lines
+
+
+class _Wide(ast.NodeTransformer):
+    """Makes of an expression of numbers one of vectors."""
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        parts: list[Any] = [self.visit(each) for each in (node.test, node.body, node.orelse)]
+        return ast.Call(ast.Name("choose", ast.Load()), parts, [])
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        return ast.Name(f"v{node.attr}", ast.Load())

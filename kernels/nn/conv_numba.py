@@ -21,7 +21,7 @@ from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.activation_numba import applied
 from syclsched.kernels.nn.conv_opencl import is_depthwise
 from syclsched.kernels.nn.geometry import size
-from syclsched.kernels.nn.norms_numba import BLOCK
+from syclsched.kernels.nn.rows_numba import BLOCK
 from syclsched.kernels.nn.windows_numba import at, extents, place, taken
 from syclsched.kernels.windows import Window
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, Requirements, Signature

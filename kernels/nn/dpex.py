@@ -14,6 +14,7 @@ from functools import cache, lru_cache
 from types import SimpleNamespace
 from typing import Any
 
+from syclsched.kernels import numba_vectors
 from syclsched.kernels.common import NUMBA_DPEX
 from syclsched.model.operation import Requirements, Signature
 
@@ -125,7 +126,8 @@ def compiled(text: str, name: str, dtype: str) -> Any:
     Parameters
     ----------
     text : str
-        A function. It knows `functions`, ``math``, ``inf``, ``group_barrier``, and ``real``: the dtype.
+        A function. It knows `functions`, vectors (`syclsched.kernels.numba_vectors`), ``math``, ``inf``,
+        ``group_barrier``, and ``real``: the dtype.
     name : str
         Of the function.
     dtype : str
@@ -135,7 +137,12 @@ def compiled(text: str, name: str, dtype: str) -> Any:
     import numpy as np
     from numba_dpex.kernel_api import group_barrier
 
-    known = {**vars(functions()), "real": np.dtype(dtype).type, "group_barrier": group_barrier}
+    known = {
+        **vars(functions()),
+        **vars(numba_vectors.functions()),
+        "real": np.dtype(dtype).type,
+        "group_barrier": group_barrier,
+    }
     known |= {"math": math, "inf": math.inf, "nan": math.nan}
     exec(compile(text, "<syclsched generated kernel>", "exec"), known)
     return numba_dpex.kernel(known[name], error_model="numpy")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache, partial
 from typing import Any
 
@@ -63,23 +64,87 @@ def _load_host(signature: Signature, **attributes: Any) -> Any:
     return partial(_host, **attributes)
 
 
-def _width(signature: Signature, groups: int, last_: bool) -> int:
-    """Return the width of vectors, channels last: of neighbouring channels of one group, or of one each."""
-    every = max(1, channels(signature.shapes["x"], last_))
-    width = Rows(every if every == groups else every // groups, signature.dtypes["y"]).block.width
-    while every != groups and every // groups % width:
-        width //= 2
-    return width
+#: Vectors of neighbouring channels a work-item makes, at most, and work-items there should be.
+_VECTORS, _ITEMS = 4, 16
+
+
+def _block(signature: Signature, groups: int) -> tuple[int, int]:
+    """Return the width of vectors, channels last, and how many channels of whole groups a work-item makes.
+
+    Groups too large for that, or such as vectors cannot be made of, are made one by one: then there are no channels.
+    """
+    shape, dtype = signature.shapes["x"], signature.dtypes["y"]
+    every = shape[-1]
+    count = every // groups
+    width = Rows(every, dtype).block.width
+    block = math.lcm(count, width)
+    if block > min(_VECTORS * width, every):
+        while count % width:
+            width //= 2
+        return width, 0
+    while 2 * block <= min(_VECTORS * width, every) and shape[0] * panels.starts(every, 2 * block) >= _ITEMS:
+        block *= 2
+    return width, block
 
 
 def _count(signature: Signature, *, groups: int, last_: bool) -> int:
     x = signature.shapes["x"]
-    every = channels(x, last_)
     if not size(x):
         return 1
-    if last_ and size(spatial(x, last_)) > 1 and every == groups:
-        return x[0] * panels.starts(every, _width(signature, groups, last_))
+    if last_ and size(spatial(x, last_)) > 1:
+        _, block = _block(signature, groups)
+        if block:
+            return x[0] * panels.starts(x[-1], block)
     return x[0] * groups
+
+
+def _last_in_blocks(
+    signature: Signature, parameters: str, width: int, block: int, count: int, epsilon: str, activate: str
+) -> OpenCLSource:
+    """Return the kernel of channels last whose work-items make blocks of neighbouring channels."""
+    shape = signature.shapes["x"]
+    every, pixels = shape[-1], size(shape[1:-1])
+    pieces = panels.starts(every, block)
+    each = f"for (int p = 0; p < {pixels * every}; p += {every})"
+
+    def all_of(statement: str) -> str:
+        return " ".join(statement.replace("#", str(k)).replace("@", str(k * width)) for k in range(block // width))
+
+    def by_group(name: str) -> str:
+        if count == 1:
+            return ""
+        add = f"A t = 0; for (int c = 0; c < {count}; ++c) t += part[g + c];"
+        fill = f"for (int c = 0; c < {count}; ++c) part[g + c] = t;"
+        # Sums, not elements: they are loaded as such, whatever the elements are.
+        store, load = (
+            ("vstore{0}({1}#, 0, part + @);", "{1}# = vload{0}(0, part + @);")
+            if width > 1
+            else ("part[@] = {1}#;", "{1}# = part[@];")
+        )
+        return (
+            f"{all_of(store.format(width, name))} for (int g = 0; g < {block}; g += {count}) {{ {add} {fill} }} "
+            f"{all_of(load.format(width, name))}"
+        )
+
+    rows = Rows(width, signature.dtypes["y"])
+    source = f"""{rows.head}WHOLE_VECTORS __kernel void group_norm({parameters}) {{
+  const size_t i = get_global_id(0);
+  if (i >= {shape[0] * pieces}) return;
+  const int first = min((int)(i % {pieces}) * {block}, {every - block});
+  x += i / {pieces} * {every * pixels} + first; y += i / {pieces} * {every * pixels} + first;
+  scale += first; bias += first;
+  A part[{block}];
+  {all_of("AV s# = (AV)0, q# = (AV)0;")}
+  {each} {{ {all_of("s# += LOADV(x + p + @);")} }}
+  {by_group("s")}
+  {all_of(f"s# /= {count * pixels};")}
+  {each} {{ {all_of("{ const AV d = LOADV(x + p + @) - s#; q# = fma(d, d, q#); }")} }}
+  {by_group("q")}
+  {all_of(f"q# = LOADV(scale + @) / sqrt(q# / {count * pixels} + {epsilon}); const AV b# = LOADV(bias + @);")}
+  {each} {{ {all_of("{ AV v = (LOADV(x + p + @) - s#) * q# + b#; " + activate + " STOREV(y + p + @, v); }")} }}
+}}
+"""
+    return OpenCLSource(source, "group_norm")
 
 
 def _load_opencl(
@@ -98,29 +163,24 @@ def _load_opencl(
     start = f"const size_t i = get_global_id(0);\n  if (i >= {shape[0] * groups}) return;"
     root = f"1 / sqrt(squares / {count * pixels} + {literal(epsilon, kind)})"
     if last_:
-        width = _width(signature, groups, last_)
-        rows, alone = Rows(width, dtype), count == 1
-        pieces = panels.starts(every, width) if alone else groups
-        items = shape[0] * pieces
-        first = f"min((int)(i % {pieces}) * {width}, {every - width})" if alone else f"(int)(i % {groups}) * {count}"
-        # Alone, every lane is a channel of its own, and the sums stay apart; else they are one group's.
-        gathered = "" if alone else "total"
-        each = f"for (int p = 0; p < {pixels * every}; p += {every}) "
-        each += f"for (int c = 0; c < {width if alone else count}; c += {width})"
-        total = "AV" if alone else "A"
-        body = f"""const size_t i = get_global_id(0);
-  if (i >= {items}) return;
-  const int first = {first};
-  x += i / {pieces} * {every * pixels} + first; y += i / {pieces} * {every * pixels} + first;
-  scale += first; bias += first;
+        width, block = _block(signature, groups)
+        activate = act.opencl(activation, "v", kind, "AV")
+        if block:
+            known = (width, block, count, literal(epsilon, kind), activate)
+            return _last_in_blocks(signature, parameters, *known)
+        rows = Rows(width, dtype)
+        each = f"for (int p = 0; p < {pixels * every}; p += {every}) for (int c = 0; c < {count}; c += {width})"
+        body = f"""{start}
+  const size_t first = i % {groups} * {count}, image = i / {groups} * {every * pixels};
+  x += image + first; y += image + first; scale += first; bias += first;
   AV s = (AV)0, q = (AV)0;
   {each} s += LOADV(x + p + c);
-  const {total} mean = {gathered}(s) / {count * pixels};
+  const A mean = total(s) / {count * pixels};
   {each} {{ const AV d = LOADV(x + p + c) - mean; q = fma(d, d, q); }}
-  const {total} squares = {gathered}(q), f = {root};
+  const A squares = total(q), f = {root};
   {each} {{
     AV v = (LOADV(x + p + c) - mean) * f * LOADV(scale + c) + LOADV(bias + c);
-    {act.opencl(activation, "v", kind, "AV")} STOREV(y + p + c, v);
+    {activate} STOREV(y + p + c, v);
   }}"""
         return OpenCLSource(
             f"{rows.head}WHOLE_VECTORS __kernel void group_norm({parameters}) {{\n  {body}\n}}\n", "group_norm"

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Softmax and the normalisations in numba-dpex.
+"""The normalisations in numba-dpex.
 
-Where a row of neighbours is summed up, a work-group does it: each work-item takes every so-manyth element, what they
-find goes through local memory. Where neighbours belong to different results, neighbouring work-items do, and each walks
-along its own line. Shapes are read at run time: one compilation, which takes a second, serves all of them.
+Where a row of neighbours is summed up, a work-item does it in vectors, some whole rows one after another. Where
+neighbours belong to different results, a work-item goes along some vectors of them; only where groups of channels fit
+no vectors, a work-group does one, and what its work-items find goes through local memory. Shapes are read at run time:
+one compilation, which takes a second, serves all of them.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from typing import Any
 from syclsched.kernels.common import VECTOR_ITEMS, block_launch, ceil_div
 from syclsched.kernels.nn import dpex
 from syclsched.kernels.nn.activation import Activation
-from syclsched.kernels.nn.activation_numba import applied
+from syclsched.kernels.nn.activation_numba import applied, applied_wide
 from syclsched.kernels.nn.geometry import channels, size
+from syclsched.kernels.nn.rows_numba import BLOCK, everywhere, of_vectors, rows_launch, rows_text, summed
+from syclsched.kernels.numba_vectors import LANES
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, Signature
 
 #: Work-items at most that share a row: what each found is added up by all of them.
@@ -32,113 +35,39 @@ def _row_launch(limits: DeviceLimits, rows: int, length: int) -> Launch:
     return Launch((rows * width,), (width,))
 
 
-def _gathered(name: str, start: str, combine: str, shared: str) -> str:
-    """Return lines that make the work-items' ``name`` one number, the same for all of them."""
-    return f"""
-    store({shared}, l, {name})
+def _gathered(name: str, shared: str) -> str:
+    """Return lines that make the work-items' ``name`` its sum, the same for all of them."""
+    return f"""    store({shared}, l, {name})
     group_barrier(group)
-    {name} = real({start})
+    {name} = real(0)
     for k in range(width):
-        v = load({shared}, k)
-        {name} = {combine}
+        {name} += load({shared}, k)
 """
 
 
-_LARGER = "v if v > {0} or v != v else {0}"
-_GROUP = f"""    group = item.get_group()
-    row = group.get_group_id(0)
-    l = item.get_local_id(0)
-    width = item.get_local_range(0)
-    found = LocalArray({MOST}, real)
-    more = LocalArray({MOST}, real)
-"""
-#: A work-group takes a part of a row of ``length`` elements, each work-item one.
-BLOCK = """    l = item.get_local_id(0)
-    width = item.get_local_range(0)
-    groups = ({length} + width - 1) // width
-    group = item.get_group().get_group_id(0)
-    row = group // groups
-    j = group % groups * width + l
-"""
+#: Vectors of neighbouring channels a work-item does, at most, and work-items there should be.
+_VECTORS, _ITEMS = 4, 16
 
 
-# --- softmax ------------------------------------------------------------------------------------------
-
-
-def _softmax_text(ndim: int, axis: int, log: bool, behind: bool) -> str:
-    finish = "{0} - m - shift" if log else "math.exp({0} - m) / s"
-    text = "def softmax(item, y, x):\n"
-    if not behind:
-        text += f"{_GROUP}    n = x.shape[{axis}]\n    first = row * n\n    m = real(-inf)\n"
-        text += "    for j in range(l, n, width):\n        v = load(x, first + j)\n"
-        text += f"        m = {_LARGER.format('m')}\n"
-        text += _gathered("m", "-inf", _LARGER.format("m"), "found")
-        text += "    s = real(0)\n    for j in range(l, n, width):\n        s += math.exp(load(x, first + j) - m)\n"
-        text += _gathered("s", "0", "s + v", "more")
-        text += "    shift = math.log(s)\n" if log else ""
-        text += "    for j in range(l, n, width):\n"
-        return text + f"        store(y, first + j, {finish.format('load(x, first + j)')})\n"
-    text += "".join(
-        f"    {'b' if each == axis + 1 else 'b = b'}{' =' if each == axis + 1 else ' *'} x.shape[{each}]\n"
-        for each in range(axis + 1, ndim)
-    )
-    text += BLOCK.format(length="b")
-    text += f"""    if j < b:
-        n = x.shape[{axis}]
-        first = row * n * b + j
-        m = real(-inf)
-        for k in range(n):
-            v = load(x, first + k * b)
-            m = {_LARGER.format("m")}
-        s = real(0)
-        for k in range(n):
-            s += math.exp(load(x, first + k * b) - m)
-{"        shift = math.log(s)" if log else ""}
-        for k in range(n):
-            store(y, first + k * b, {finish.format("load(x, first + k * b)")})
-"""
-    return text
-
-
-def _softmax_load(signature: Signature, *, axis: int, log: bool) -> Any:
-    shape = signature.shapes["x"]
-    axis %= len(shape)
-    text = _softmax_text(len(shape), axis, log, size(shape[axis + 1 :]) > 1)
-    return dpex.compiled(text, "softmax", signature.dtypes["y"])
-
-
-def _softmax_launch(signature: Signature, limits: DeviceLimits, *, axis: int) -> Launch:
-    shape = signature.shapes["x"]
-    axis %= len(shape)
-    before, behind = size(shape[:axis]), size(shape[axis + 1 :])
-    return block_launch(limits, before, behind) if behind > 1 else _row_launch(limits, before, shape[axis])
-
-
-def softmax(*, axis: int, log: bool) -> Implementation:
-    """Return softmax, or its logarithm, along an axis."""
-    return _implementation(partial(_softmax_load, axis=axis, log=log), partial(_softmax_launch, axis=axis))
+def _moments(epsilon: float) -> str:
+    """Return lines that make ``mean`` of a row, and ``f``, by which what is left must be multiplied."""
+    text = summed("s", "{0} = {0} + load_vector(x, {1})", "{0} += load(x, {1})") + "        mean = s / real(n)\n"
+    wide = "d = load_vector(x, {1}) - mean\n{0} = vfma(d, d, {0})"
+    text += summed("q", wide, "e = load(x, {1}) - mean\n{0} = fma(e, e, {0})")
+    return text + f"        f = real(1) / math.sqrt(q / real(n) + real({epsilon!r}))\n"
 
 
 # --- layer normalisation ------------------------------------------------------------------------------
 
 
-def _moments(each: str, value: str, count: str, epsilon: float) -> str:
-    """Return lines that make ``mean`` and ``f``, by which what is left must be multiplied."""
-    text = f"    s = real(0)\n{each.format(f's += {value}')}{_gathered('s', '0', 's + v', 'found')}"
-    text += f"    mean = s / real({count})\n    q = real(0)\n"
-    text += each.format(f"d = {value} - mean; q = fma(d, d, q)")
-    text += _gathered("q", "0", "q + v", "more")
-    return text + f"    f = real(1) / math.sqrt(q / real({count}) + real({epsilon!r}))\n"
-
-
 def _layer_text(epsilon: float, bias: bool) -> str:
     text = (
-        f"def layer_norm(item, y, x, scale{', b' if bias else ''}):\n{_GROUP}    n = scale.size\n    first = row * n\n"
+        f"def layer_norm(item, y, x, scale{', b' if bias else ''}):\n{rows_text('x.size // scale.size', 'scale.size')}"
     )
-    text += _moments("    for j in range(l, n, width):\n        {0}\n", "load(x, first + j)", "n", epsilon)
-    text += "    for j in range(l, n, width):\n"
-    text += "        v = (load(x, first + j) - mean) * f * load(scale, j)\n"
-    return text + f"        store(y, first + j, v{' + load(b, j)' if bias else ''})\n"
+    text += _moments(epsilon)
+    wide = f"v = (load_vector(x, first + j) - mean) * f * load_vector(scale, j){' + load_vector(b, j)' if bias else ''}"
+    narrow = f"e = (load(x, first + j) - mean) * f * load(scale, j){' + load(b, j)' if bias else ''}"
+    return text + everywhere(f"{wide}\nstore_vector(y, first + j, v)", f"{narrow}\nstore(y, first + j, e)")
 
 
 def _layer_load(signature: Signature, *, epsilon: float, bias: bool) -> Any:
@@ -147,7 +76,7 @@ def _layer_load(signature: Signature, *, epsilon: float, bias: bool) -> Any:
 
 def _layer_launch(signature: Signature, limits: DeviceLimits) -> Launch:
     length = size(signature.shapes["scale"])
-    return _row_launch(limits, size(signature.shapes["x"]) // length, length)
+    return rows_launch(limits, size(signature.shapes["x"]) // length, length)
 
 
 def layer_norm(*, epsilon: float, bias: bool) -> Implementation:
@@ -158,41 +87,79 @@ def layer_norm(*, epsilon: float, bias: bool) -> Implementation:
 # --- batch normalisation ------------------------------------------------------------------------------
 
 
-def _batch_text(epsilon: float, along: bool, activation: Activation) -> str:
-    """Return the kernel for elements whose neighbours are of other channels (``along``), or of the same one."""
-    text = "def batch_norm(item, y, x, scale, bias, mean, variance):\n    n = scale.size\n"
-    root = f"math.sqrt(load(variance, c) + real({epsilon!r}))"
-    factors = f"mu = load(mean, c); f = load(scale, c) / {root}; h = load(bias, c)\n"
-    finish = "v = (load(x, j) - mu) * f + h\n"
-    if along:
-        text += BLOCK.format(length="n")
-        text += f"    rows = x.size // n\n    c = j\n    if c < n:\n        {factors}"
-        text += f"        for p in range(row * {ELEMENTS}, min(row * {ELEMENTS} + {ELEMENTS}, rows)):\n"
-        text += f"            j = p * n + c\n            {finish}{applied(activation, ' ' * 12)}"
-        return text + "            store(y, j, v)\n"
-    text += f"    length = x.size // (n * x.shape[0])\n{BLOCK.format(length=f'(length // {ELEMENTS} + 1)')}"
-    text += f"    c = row % n\n    {factors}"
-    text += f"    first = (j - l) * {ELEMENTS} + l\n"
-    text += f"    for i in range(first, min(first + {ELEMENTS} * width, length), width):\n"
-    text += f"        j = row * length + i\n        {finish}{applied(activation, ' ' * 8)}        store(y, j, v)\n"
-    return text
+_BATCH_NORM = "def batch_norm(item, y, x, scale, bias, mean, variance):\n"
 
 
-def _is_along(signature: Signature, last: bool) -> bool:
-    x = signature.shapes["x"]
-    return last or size(x[2:]) == 1
+def _batch_vectors_text(epsilon: float, vectors: int, activation: Activation) -> str:
+    """Return the kernel for neighbours of other channels: a work-item does some vectors of them, of many pixels."""
+    all_of = partial(of_vectors, vectors)
+
+    width = vectors * LANES
+    text = f"""{_BATCH_NORM}    n = scale.size
+    rows = x.size // n
+    pieces = (n + {width - 1}) // {width}
+    i = item.get_global_id(0)
+    ways = item.get_global_range(0) // pieces
+    each = (rows + ways - 1) // ways
+    c = min(i % pieces * {width}, n - {width})
+    first = i // pieces * each
+"""
+    text += all_of("m{0} = load_vector(mean, c + {1})\nh{0} = load_vector(bias, c + {1})", 1)
+    root = f"vsqrt(load_vector(variance, c + {{1}}) + real({epsilon!r}))"
+    text += all_of(f"f{{0}} = load_vector(scale, c + {{1}}) / {root}", 1)
+    text += "    for p in range(first, min(first + each, rows)):\n        j = p * n + c\n"
+    finish = f"v = (load_vector(x, j + {{1}}) - m{{0}}) * f{{0}} + h{{0}}\n{applied_wide(activation, '')}"
+    return text + all_of(f"{finish}store_vector(y, j + {{1}}, v)", 2)
+
+
+def _batch_narrow_text(epsilon: float, activation: Activation) -> str:
+    """Return the kernel for neighbours of other channels that are fewer than a vector."""
+    text = f"{_BATCH_NORM}    n = scale.size\n{BLOCK.format(length='n')}    rows = x.size // n\n    if j < n:\n"
+    text += f"        f = load(scale, j) / math.sqrt(load(variance, j) + real({epsilon!r}))\n"
+    text += f"        for p in range(row * {ELEMENTS}, min(row * {ELEMENTS} + {ELEMENTS}, rows)):\n"
+    text += f"            v = (load(x, p * n + j) - load(mean, j)) * f + load(bias, j)\n{applied(activation, ' ' * 12)}"
+    return text + "            store(y, p * n + j, v)\n"
+
+
+def _batch_rows_text(epsilon: float, activation: Activation) -> str:
+    """Return the kernel for neighbours of the same channel."""
+    text = _BATCH_NORM + rows_text("x.shape[0] * scale.size", "x.size // (x.shape[0] * scale.size)")
+    text += f"""        c = row % scale.size
+        mu = load(mean, c)
+        h = load(bias, c)
+        f = load(scale, c) / math.sqrt(load(variance, c) + real({epsilon!r}))
+"""
+    wide = f"v = (load_vector(x, first + j) - mu) * f + h\n{applied_wide(activation, '')}"
+    narrow = f"v = (load(x, first + j) - mu) * f + h\n{applied(activation, '')}"
+    return text + everywhere(f"{wide}store_vector(y, first + j, v)", f"{narrow}store(y, first + j, v)")
+
+
+def _along(signature: Signature, last: bool) -> int | None:
+    """Return how many vectors of channels a work-item does, or None where neighbours are of one channel."""
+    x, (count,) = signature.shapes["x"], signature.shapes["scale"]
+    return min(_VECTORS, count // LANES) if last or size(x[2:]) == 1 else None
 
 
 def _batch_load(signature: Signature, *, epsilon: float, last_: bool, activation: Activation) -> Any:
-    text = _batch_text(epsilon, _is_along(signature, last_), activation)
+    vectors = _along(signature, last_)
+    if vectors is None:
+        text = _batch_rows_text(epsilon, activation)
+    elif vectors:
+        text = _batch_vectors_text(epsilon, vectors, activation)
+    else:
+        text = _batch_narrow_text(epsilon, activation)
     return dpex.compiled(text, "batch_norm", signature.dtypes["y"])
 
 
 def _batch_launch(signature: Signature, limits: DeviceLimits, *, last_: bool) -> Launch:
     x, (count,) = signature.shapes["x"], signature.shapes["scale"]
-    if _is_along(signature, last_):
-        return block_launch(limits, ceil_div(size(x) // count, ELEMENTS), count)
-    return block_launch(limits, x[0] * count, size(x[2:]) // ELEMENTS + 1)
+    vectors, rows = _along(signature, last_), size(x) // count
+    if vectors is None:
+        return rows_launch(limits, x[0] * count, size(x[2:]))
+    if vectors:
+        (ways,) = rows_launch(limits, rows, count).global_range
+        return Launch((ways * ceil_div(count, vectors * LANES),), (1,))
+    return block_launch(limits, ceil_div(rows, ELEMENTS), count)
 
 
 def batch_norm(*, epsilon: float, last_: bool, activation: Activation) -> Implementation:
@@ -204,37 +171,132 @@ def batch_norm(*, epsilon: float, last_: bool, activation: Activation) -> Implem
 # --- group normalisation ------------------------------------------------------------------------------
 
 
-def _group_text(groups: int, epsilon: float, last: bool, activation: Activation) -> str:
-    text = f"def group_norm(item, y, x, scale, bias):\n{_GROUP}"
-    text += f"    every = scale.size\n    count = every // {groups}\n    pixels = x.size // (x.shape[0] * every)\n"
-    text += f"    n = count * pixels\n    c0 = row % {groups} * count\n"
-    if not last:
-        text += "    first = row * n\n"
-        text += _moments("    for j in range(l, n, width):\n        {0}\n", "load(x, first + j)", "n", epsilon)
-        text += "    for c in range(count):\n        g = f * load(scale, c0 + c)\n        h = load(bias, c0 + c)\n"
-        text += "        for i in range(l, pixels, width):\n            j = first + c * pixels + i\n"
-        text += f"            v = (load(x, j) - mean) * g + h\n{applied(activation, ' ' * 12)}"
-        return text + "            store(y, j, v)\n"
-    text += f"    first = row // {groups} * pixels * every + c0\n"
+_GROUP_NORM = "def group_norm(item, y, x, scale, bias):\n"
+
+
+def _group_rows_text(groups: int, epsilon: float, activation: Activation) -> str:
+    """Return the kernel for channels first: what is summed up are rows."""
+    text = f"""{_GROUP_NORM}    count = scale.size // {groups}
+    pixels = x.size // (x.shape[0] * scale.size)
+    part = pixels // {LANES} * {LANES}
+{rows_text(f"x.shape[0] * {groups}", "count * pixels")}{_moments(epsilon)}        for k in range(count):
+            c = row % {groups} * count + k
+            g = f * load(scale, c)
+            h = load(bias, c)
+            begin = first + k * pixels
+            for j in range(begin, begin + part, {LANES}):
+                v = (load_vector(x, j) - mean) * g + h
+{applied_wide(activation, " " * 16)}                store_vector(y, j, v)
+            for j in range(begin + part, begin + pixels):
+                v = (load(x, j) - mean) * g + h
+{applied(activation, " " * 16)}                store(y, j, v)
+"""
+    return text
+
+
+def _group_vectors_text(count: int, vectors: int, epsilon: float, activation: Activation) -> str:
+    """Return the kernel for channels last: a work-item does some vectors of channels, which are whole groups."""
+    width = vectors * LANES
+
+    all_of = partial(of_vectors, vectors)
+
+    def by_group(name: str) -> str:
+        if count == 1:
+            return ""
+        text = all_of(f"store_vector(part, {{1}}, {name}{{0}})", 1)
+        text += f"""    for g in range(0, {width}, {count}):
+        t = real(0)
+        for k in range({count}):
+            t += load(part, g + k)
+        for k in range({count}):
+            store(part, g + k, t)
+"""
+        return text + all_of(f"{name}{{0}} = load_vector(part, {{1}})", 1)
+
+    text = f"""{_GROUP_NORM}    every = scale.size
+    pixels = x.size // (x.shape[0] * every)
+    pieces = (every + {width - 1}) // {width}
+    i = item.get_global_id(0)
+    c = min(i % pieces * {width}, every - {width})
+    first = i // pieces * pixels * every + c
+    n = real({count} * pixels)
+"""
+    along = "    for j in range(first, first + pixels * every, every):\n"
+    text += f"    part = LocalArray({width}, real)\n" if count > 1 else ""
+    text += all_of("s{0} = splat(real(0))\nq{0} = splat(real(0))", 1)
+    text += along + all_of("s{0} = s{0} + load_vector(x, j + {1})", 2) + by_group("s") + all_of("s{0} = s{0} / n", 1)
+    text += along + all_of("d = load_vector(x, j + {1}) - s{0}\nq{0} = vfma(d, d, q{0})", 2) + by_group("q")
+    text += all_of(f"f{{0}} = load_vector(scale, c + {{1}}) / vsqrt(q{{0}} / n + real({epsilon!r}))", 1)
+    text += all_of("h{0} = load_vector(bias, c + {1})", 1)
+    finish = f"v = (load_vector(x, j + {{1}}) - s{{0}}) * f{{0}} + h{{0}}\n{applied_wide(activation, '')}"
+    return text + along + all_of(f"{finish}store_vector(y, j + {{1}}, v)", 2)
+
+
+def _group_narrow_text(groups: int, epsilon: float, activation: Activation) -> str:
+    """Return the kernel for channels last whose groups fit no vectors: a work-group does one."""
     # Place and channel of a work-item's elements by addition: a division of each would take longer than all the rest.
-    each = "    p = l // count\n    c = l % count\n    while p < pixels:\n        {0}\n"
-    each += "        p += width // count\n        c += width % count\n"
-    each += "        if c >= count:\n            c -= count\n            p += 1\n"
-    place = "first + p * every + c"
-    text += _moments(each, f"load(x, {place})", "n", epsilon)
-    finish = f"v = (load(x, {place}) - mean) * f * load(scale, c0 + c) + load(bias, c0 + c)\n"
-    finish += f"{applied(activation, ' ' * 8)}        store(y, {place}, v)"
-    return text + each.replace("{0}", finish)
+    each = """    p = l // count
+    c = l % count
+    while p < pixels:
+        {0}
+        p += width // count
+        c += width % count
+        if c >= count:
+            c -= count
+            p += 1
+"""
+    value = "load(x, first + p * every + c)"
+    finish = f"v = ({value} - mean) * f * load(scale, c0 + c) + load(bias, c0 + c)\n"
+    finish += f"{applied(activation, ' ' * 8)}        store(y, first + p * every + c, v)"
+    return f"""{_GROUP_NORM}    group = item.get_group()
+    row = group.get_group_id(0)
+    l = item.get_local_id(0)
+    width = item.get_local_range(0)
+    found = LocalArray({MOST}, real)
+    more = LocalArray({MOST}, real)
+    every = scale.size
+    count = every // {groups}
+    pixels = x.size // (x.shape[0] * every)
+    n = real(count * pixels)
+    c0 = row % {groups} * count
+    first = row // {groups} * pixels * every + c0
+    s = real(0)
+{each.replace("{0}", f"s += {value}")}{_gathered("s", "found")}    mean = s / n
+    q = real(0)
+{each.replace("{0}", f"d = {value} - mean; q = fma(d, d, q)")}{_gathered("q", "more")}
+    f = real(1) / math.sqrt(q / n + real({epsilon!r}))
+{each.replace("{0}", finish)}"""
+
+
+def _group_vectors(signature: Signature, groups: int) -> int:
+    """Return how many vectors of whole groups of channels a work-item does, channels last; 0 if they fit none."""
+    x, every = signature.shapes["x"], signature.shapes["scale"][0]
+    fit = [k for k in (1, 2, _VECTORS) if k * LANES <= every and k * LANES % (every // groups) == 0]
+    # As many as leave work-items enough.
+    return max((k for k in fit if x[0] * ceil_div(every, k * LANES) >= _ITEMS), default=min(fit, default=0))
 
 
 def _group_load(signature: Signature, *, groups: int, epsilon: float, last_: bool, activation: Activation) -> Any:
-    return dpex.compiled(_group_text(groups, epsilon, last_, activation), "group_norm", signature.dtypes["y"])
+    vectors = _group_vectors(signature, groups) if last_ else 0
+    if not last_:
+        text = _group_rows_text(groups, epsilon, activation)
+    elif vectors:
+        text = _group_vectors_text(signature.shapes["scale"][0] // groups, vectors, epsilon, activation)
+    else:
+        text = _group_narrow_text(groups, epsilon, activation)
+    return dpex.compiled(text, "group_norm", signature.dtypes["y"])
 
 
 def _group_launch(signature: Signature, limits: DeviceLimits, *, groups: int, last_: bool) -> Launch:
     x = signature.shapes["x"]
-    pixels = size(x) // (x[0] * channels(x, last_))
-    return _row_launch(limits, x[0] * groups, channels(x, last_) // groups * pixels)
+    every = channels(x, last_)
+    length = size(x) // (x[0] * groups)
+    if not last_:
+        return rows_launch(limits, x[0] * groups, length)
+    vectors = _group_vectors(signature, groups)
+    if vectors:
+        return Launch((x[0] * ceil_div(every, vectors * LANES),), (1,))
+    return _row_launch(limits, x[0] * groups, length)
 
 
 def group_norm(*, groups: int, epsilon: float, last_: bool, activation: Activation) -> Implementation:
@@ -244,4 +306,4 @@ def group_norm(*, groups: int, epsilon: float, last_: bool, activation: Activati
 
 
 def _implementation(load: Any, launch: Any) -> Implementation:
-    return Implementation("numba-dpex", "numba-dpex", load, launch, dpex.REQUIRES, efficiency=0.4)
+    return Implementation("numba-dpex", "numba-dpex", load, launch, dpex.REQUIRES, efficiency=0.4, revision="2")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from syclsched.kernels import exponential
 from syclsched.kernels.nn.panels import Block, preamble
 from syclsched.kernels.nn.source import BYTES, FLOATS, TYPES, header, literal, sums
 
@@ -53,6 +54,13 @@ class Rows:
             f"inline A total(AV v) {{ {total}{end} }}\ninline A largest(AV v) {{ {most}{end} }}\n"
         )
 
+    @property
+    def powers(self) -> str:
+        """``power`` of a vector of numbers of at most 0, and ``power_of`` of a number: exponentials."""
+        if sums(self.dtype) == "float64":
+            return "#define power(v) exp(v)\n#define power_of(v) exp(v)\n"
+        return exponential.opencl("power", self.block.width) + exponential.opencl("power_of", 1)
+
     def along(self, statements: str, at: str = "j") -> str:
         """Return a loop that does statements for every vector of a row; they may be done twice for some elements.
 
@@ -82,12 +90,42 @@ class Rows:
             Expression of a vector.
         """
         width, rest = self.block.width, self.length % self.block.width
-        code = f"AV sum_{into} = (AV)0; for (int j = 0; j + {width} <= {self.length}; j += {width}) "
-        code += f"{{ {statements} sum_{into} += {value}; }}"
+        code = self._in_turn(f"sum_{into}", "(AV)0", statements, f"{{0}} += {value};", "{0} += {1};")
         if rest:
             fresh = ", ".join(literal(float(lane >= width - rest), sums(self.dtype)) for lane in range(width))
             code += f" {{ const int j = {self.length - width}; {statements} sum_{into} += (AV)({fresh}) * ({value}); }}"
         return f"{code} const A {into} = total(sum_{into});"
+
+    def most(self, into: str) -> str:
+        """Return code that finds the largest element of a row ``x``, NaN where there is one or not, and declares it."""
+        larger = "{0} = {1} > {0} ? {1} : {0};"
+        code = self._in_turn(
+            f"most_{into}", "(AV)-INFINITY", "const AV v = LOADV(x + j);", larger.replace("{1}", "v"), larger
+        )
+        if self.length % self.block.width:
+            last = f"const AV v = LOADV(x + {self.length - self.block.width});"
+            code += f" {{ {last} {larger.replace('{1}', 'v').format(f'most_{into}')} }}"
+        return f"{code} const A {into} = largest(most_{into});"
+
+    def _in_turn(self, name: str, start: str, statements: str, change: str, combine: str) -> str:
+        """Return code that changes a vector by all whole ones of a row: several in turn, as none waits for another."""
+        width = self.block.width
+        whole = self.length // width
+        count = _IN_TURN if whole >= 2 * _IN_TURN else 1
+        names = [name, *(f"{name}_{number}" for number in range(1, count))]
+        code = f"AV {', '.join(f'{each} = {start}' for each in names)};"
+        end = whole // count * count * width
+        code += f" for (int first = 0; first < {end}; first += {count * width}) {{"
+        for number, each in enumerate(names):
+            code += f" {{ const int j = first + {number * width}; {statements} {change.format(each)} }}"
+        code += " }"
+        for at in range(end, whole * width, width):
+            code += f" {{ const int j = {at}; {statements} {change.format(name)} }}"
+        return code + "".join(f" {combine.format(name, each)}" for each in names[1:])
+
+
+#: Vectors that are changed in turn: an addition ends about as many cycles after it begins.
+_IN_TURN = 4
 
 
 def _c(dtype: str) -> str:

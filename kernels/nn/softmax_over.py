@@ -7,11 +7,11 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.kernels.common import OPENCL_C, Ints
-from syclsched.kernels.nn import norms_numba, panels
+from syclsched.kernels.nn import panels, softmax_numba
 from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.norm import lines_launch, work
 from syclsched.kernels.nn.rows_opencl import Rows
-from syclsched.kernels.nn.source import FLOATS, nothing, sums
+from syclsched.kernels.nn.source import BYTES, FLOATS, nothing, sums
 from syclsched.kernels.onednn import softmax as onednn
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Implementation, OpenCLSource, Operation, Parameter, Signature, Split, Work
@@ -57,8 +57,11 @@ def _load_host(signature: Signature, **attributes: Any) -> Any:
 
 
 def _count(signature: Signature, *, axis: int) -> int:
-    before, _, behind = lines(signature.shapes["x"], axis)
-    return before * panels.starts(behind, Rows(max(1, behind), signature.dtypes["y"]).block.width)
+    before, length, behind = lines(signature.shapes["x"], axis)
+    if behind <= 1:
+        return before * behind
+    dtype = signature.dtypes["y"]
+    return before * panels.starts(behind, _vectors(length, behind, dtype) * Rows(behind, dtype).block.width)
 
 
 def _load_opencl(signature: Signature, *, axis: int, log: bool) -> OpenCLSource:
@@ -70,51 +73,62 @@ def _load_opencl(signature: Signature, *, axis: int, log: bool) -> OpenCLSource:
     start = f"const size_t i = get_global_id(0);\n  if (i >= {before}) return;"
     if behind == 1:
         rows = Rows(length, dtype)
-        power = rows.summed("sum", "const AV v = exp(LOADV(x + j) - m); STOREV(y + j, v);", "v")
+        power = rows.summed("sum", "const AV v = power(LOADV(x + j) - m); STOREV(y + j, v);", "v")
         if log:
-            power = rows.summed("sum", "", "exp(LOADV(x + j) - m)")
+            power = rows.summed("sum", "", "power(LOADV(x + j) - m)")
             finish = rows.along("STOREV(y + j, LOADV(x + j) - shift);")
         else:
             # The last vector may overlap its predecessor, and must not be scaled twice.
             whole = length - length % rows.block.width
             finish = Rows(whole, dtype).along("STOREV(y + j, LOADV(y + j) * f);")
             finish += f" for (int j = {whole}; j < {length}; ++j) y[j] = (A)y[j] * f;"
-        source = f"""{rows.head}WHOLE_VECTORS __kernel void softmax({parameters}) {{
+        source = f"""{rows.head}{rows.powers}WHOLE_VECTORS __kernel void softmax({parameters}) {{
   {start}
   x += i * {length}; y += i * {length};
-  AV most = (AV)-INFINITY;
-  {rows.along("most = fmax(most, LOADV(x + j));")}
-  const A m = largest(most);
+  {rows.most("m")}
   {power}
   {"const A shift = m + log(sum);" if log else "const A f = 1 / sum;"}
   {finish}
 }}
 """
         return OpenCLSource(source, "softmax")
-    rows = Rows(behind, dtype)
-    pieces, width = panels.starts(behind, rows.block.width), rows.block.width
+    rows, count = Rows(behind, dtype), _vectors(length, behind, dtype)
+    width = rows.block.width
+    wide = count * width
+    pieces = panels.starts(behind, wide)
     each = f"for (int j = 0; j < {length * behind}; j += {behind})"
-    if log:
-        sums_up, finish = "sum += exp(LOADV(x + j) - m);", "LOADV(x + j) - m - log(sum)"
-    else:
-        sums_up = "{ const AV v = exp(LOADV(x + j) - m); sum += v; STOREV(y + j, v); }"
-        # Neighbours may have done some of these lines: begin with the source, not with what is in y.
-        finish = "exp(LOADV(x + j) - m) * f"
-        sums_up = "sum += exp(LOADV(x + j) - m);" if behind % width else sums_up
-        finish = finish if behind % width else "LOADV(y + j) * f"
-    source = f"""{rows.head}WHOLE_VECTORS __kernel void softmax({parameters}) {{
+
+    def all_of(statement: str) -> str:
+        return " ".join(statement.replace("#", str(k)).replace("@", str(k * width)) for k in range(count))
+
+    finish = "LOADV(x + j + @) - s#" if log else "power(LOADV(x + j + @) - m#) * s#"
+    # Powers are found twice: storing them in between would take as long. Some lines are done by two work-items.
+    source = f"""{rows.head}{rows.powers}WHOLE_VECTORS __kernel void softmax({parameters}) {{
   const size_t i = get_global_id(0);
   if (i >= {before * pieces}) return;
-  const size_t first = i / {pieces} * {length * behind} + min((int)(i % {pieces}) * {width}, {behind - width});
+  const size_t first = i / {pieces} * {length * behind} + min((int)(i % {pieces}) * {wide}, {behind - wide});
   x += first; y += first;
-  AV m = (AV)-INFINITY, sum = (AV)0;
-  {each} m = fmax(m, LOADV(x + j));
-  {each} {sums_up}
-  {"" if log else "const AV f = 1 / sum;"}
-  {each} STOREV(y + j, {finish});
+  {all_of("AV m# = (AV)-INFINITY, s# = (AV)0;")}
+  {each} {{ {all_of("{ const AV v = LOADV(x + j + @); m# = v > m# ? v : m#; }")} }}
+  {each} {{ {all_of("s# += power(LOADV(x + j + @) - m#);")} }}
+  {all_of("s# = m# + log(s#);" if log else "s# = 1 / s#;")}
+  {each} {{ {all_of(f"STOREV(y + j + @, {finish});")} }}
 }}
 """
     return OpenCLSource(source, "softmax")
+
+
+#: Bytes that stay in the cache of a compute unit.
+_CACHED = 1 << 18
+
+
+def _vectors(length: int, behind: int, dtype: str) -> int:
+    """Return how many vectors of neighbouring lines a work-item does: lines are gone through more than once."""
+    width = Rows(behind, dtype).block.width
+    count = 8
+    while count > 1 and (count * width > behind or count * width * BYTES[dtype] * length > _CACHED):
+        count //= 2
+    return count
 
 
 @cache
@@ -131,7 +145,7 @@ def _softmax_over(axis: int, log: bool) -> Operation:
         implementations=(
             onednn.softmax(axis=axis, log=log),
             opencl,
-            norms_numba.softmax(axis=axis, log=log),
+            softmax_numba.softmax(axis=axis, log=log),
             Implementation("numpy", "host", partial(_load_host, axis=axis, log=log), efficiency=0.1),
         ),
         work=partial(_work, axis=axis),

@@ -13,7 +13,7 @@ from typing import Any
 from syclsched.kernels.common import Ints, block_launch
 from syclsched.kernels.nn import dpex
 from syclsched.kernels.nn.geometry import channels, size, spatial
-from syclsched.kernels.nn.norms_numba import BLOCK
+from syclsched.kernels.nn.rows_numba import BLOCK
 from syclsched.kernels.windows import Window
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, Requirements, Signature
 

@@ -132,6 +132,63 @@ def test_devices_do_it_in_numba_dpex(run: Any, kind: str, data: st.DataObject) -
     close(run(operation, "numba-dpex", arrays)["y"], wanted, dtype, 10)
 
 
+LANGUAGES = ["opencl-c", "numba-dpex"]
+#: Lines that are whole vectors and parts of such; more rows than there are work-items; blocks of channels that overlap.
+SHAPED: dict[str, list[tuple[Operation, tuple[int, ...]]]] = {
+    "softmax": [
+        (nn.softmax_over(-1), (700, 213)),
+        (nn.softmax_over(-1, log=True), (3, 16)),
+        (nn.softmax_over(1), (2, 37, 150)),
+        (nn.softmax_over(0, log=True), (5, 67)),
+        (nn.softmax_over(1), (3, 4, 5)),
+    ],
+    "layer": [(nn.layer_norm(-1, 1e-5, True), (6, 213)), (nn.layer_norm(1, 1e-5, False), (70, 2, 40))],
+    "group": [
+        (nn.group_norm(10, 1e-5, True, (("elu", 0.5), ("sigmoid",))), (3, 3, 5, 80)),
+        (nn.group_norm(70, 1e-5, True, (("gelu",),)), (2, 9, 70)),
+        (nn.group_norm(16, 1e-5, True), (1, 7, 48)),
+        (nn.group_norm(3, 1e-5, True), (2, 4, 384)),
+        (nn.group_norm(5, 1e-5, True, (("relu",),)), (2, 4, 35)),
+        (nn.group_norm(2, 1e-5, False, (("hard_sigmoid", 0.2, 0.5),)), (2, 6, 5, 11)),
+    ],
+    "batch": [
+        (nn.batch_norm(1e-3, True, (("hard_swish",),)), (2, 9, 5, 70)),
+        (nn.batch_norm(1e-3, False, (("clip", -0.5, 0.5), ("softplus",))), (3, 4, 8, 9)),
+    ],
+}
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("name", LANGUAGES)
+@pytest.mark.parametrize("kind", SHAPED)
+def test_lines_in_vectors(run: Any, queue: Any, kind: str, name: str) -> None:
+    for operation, shape in SHAPED[kind] if queue.sycl_device.device_type.name == "cpu" else SHAPED[kind][:1]:
+        per_channel = shape[1:] if "layer_norm 1 " in operation.name else shape[-1:]
+        if kind in ("group", "batch") and " last" not in operation.name:
+            per_channel = shape[1:2]
+        arrays = {"y": unwritten(shape, "float32"), "x": numbers(*shape) * 3 + 5}
+        others = [each.name for each in operation.arrays if each.name not in arrays]
+        arrays |= {each: np.abs(numbers(*per_channel, seed=n)) for n, each in enumerate(others, 1)}
+        close(run(operation, name, arrays)["y"], on_host(operation, arrays), "float32", 10)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("name", LANGUAGES)
+def test_softmax_of_what_is_masked_or_no_number(run: Any, name: str) -> None:
+    for axis, shape in ((1, (4, 69)), (0, (69, 34))):
+        x = np.moveaxis(numbers(*shape) * 40, axis, -1)
+        x[0, 3:] = -np.inf
+        # A NaN whose payload would become an exponent, if a power were put together from bits.
+        x[1, 7] = np.array(0x7FC00001, "uint32").view("float32")
+        x[2] = -np.inf
+        x = np.ascontiguousarray(np.moveaxis(x, -1, axis))
+        operation, arrays = nn.softmax_over(axis), {"y": unwritten(shape, "float32"), "x": x}
+        got, wanted = run(operation, name, arrays)["y"], on_host(operation, arrays)
+        close(got, wanted, "float32", 10)
+        assert np.isnan(np.moveaxis(got, axis, -1)[1:3]).all()
+        assert (np.moveaxis(got, axis, -1)[0, 3:] == 0).all()
+
+
 def test_softmax_of_something_infinite_is_as_numpy_has_it() -> None:
     x = np.array([[-np.inf, 0.0], [-np.inf, -np.inf], [np.nan, 1.0]], "float32")
     got = on_host(nn.softmax_over(), {"y": unwritten((3, 2), "float32"), "x": x})
