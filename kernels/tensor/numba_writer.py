@@ -24,9 +24,9 @@ class _NumbaWriter(Writer):
     """Writes Python as numba-dpex compiles it; dtypes are called as functions, ``float32(x)``."""
 
     item, items = "item.get_global_id(0)", "item.get_global_range(0)"
-    plane_row, plane_column = "item.get_global_id(1)", "item.get_global_id(0)"
     group, groups = "item.get_group().get_group_id(0)", "item.get_group().get_group_range(0)"
     local, width = "item.get_local_id(0)", "item.get_local_range(0)"
+    plane_row, plane_column = "item.get_global_id(1)", "item.get_global_id(0)"
 
     def __init__(self, signature: Signature, parameters: tuple[Parameter, ...]) -> None:
         super().__init__(signature, parameters)
@@ -146,6 +146,9 @@ class _NumbaWriter(Writer):
 
     def halves(self, vector: str) -> tuple[str, str]:
         return f"low({vector})", f"high({vector})"
+
+    def turn(self, to: str, y_apart: str, start: str, x_apart: str) -> None:
+        self.line(f"turn(y, {to}, {y_apart}, x, {start}, {x_apart})")
 
     def finish(self) -> Any:
         names = [p.name for p in self.parameters]

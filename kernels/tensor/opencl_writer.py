@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from syclsched.kernels.common import C_TYPES
+from syclsched.kernels.common import C_TYPES, ITEM_BYTES, turning
 from syclsched.kernels.tensor.writer import LANES, UNSIGNED, Writer, working
 from syclsched.model.operation import OpenCLSource, Parameter, Signature
 
@@ -26,8 +26,8 @@ class _OpenCLWriter(Writer):
     """
 
     item, items = "get_global_id(0)", "get_global_size(0)"
-    plane_row, plane_column = "get_global_id(1)", "get_global_id(0)"
     group, groups, local, width = "get_group_id(0)", "get_num_groups(0)", "get_local_id(0)", "get_local_size(0)"
+    plane_row, plane_column = "get_global_id(1)", "get_global_id(0)"
 
     def __init__(self, signature: Signature, parameters: tuple[Parameter, ...]) -> None:
         super().__init__(signature, parameters)
@@ -128,12 +128,15 @@ class _OpenCLWriter(Writer):
         return f"rint({x})"
 
     def wide(self, dtype: str, expression: str, vectors: int = 1) -> str:
-        # Told that the kernel is in vectors by itself, the CPU's compiler does not make vectors of work-items.
-        self._attribute = f"__attribute__((vec_type_hint({C_TYPES[working(dtype)]}{LANES}))) "
+        self._whole_vectors(dtype)
         name = self.fresh("w")
         for number in range(vectors):
             self.line(f"{C_TYPES[working(dtype)]}{LANES} {name}_{number} = {expression};")
         return name
+
+    def _whole_vectors(self, dtype: str) -> None:
+        # Told that the kernel is in vectors by itself, the CPU's compiler does not make vectors of work-items.
+        self._attribute = f"__attribute__((vec_type_hint({C_TYPES[working(dtype)]}{LANES}))) "
 
     def places(self, dtype: str) -> str:
         return self.value(dtype, f"({C_TYPES[dtype]}{LANES})({', '.join(map(str, range(LANES)))})")
@@ -154,13 +157,22 @@ class _OpenCLWriter(Writer):
     def halves(self, vector: str) -> tuple[str, str]:
         return f"{vector}.lo", f"{vector}.hi"
 
-    def shared(self, dtype: str, size: int) -> str | None:
-        name = self.fresh("s")
-        self.line(f"__local {self._type(dtype)} {name}[{size}];")
-        return name
-
-    def barrier(self) -> None:
-        self.line("barrier(CLK_LOCAL_MEM_FENCE);")
+    def turn(self, to: str, y_apart: str, start: str, x_apart: str) -> None:
+        size = ITEM_BYTES[self.signature.dtypes["x"]]
+        kind, name = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong"}[size], self.fresh("b")
+        self._whole_vectors("uint32")
+        lines = [f"{name}_{line}" for line in range(LANES)]
+        for line, each in enumerate(lines):
+            place = f"{start} + {line} * {x_apart}"
+            self.line(f"{kind}{LANES} {each} = vload{LANES}(0, (__global const {kind}*)x + {place});")
+        with self.block("{", "}"):
+            self.line(f"{kind}{LANES} t;")
+            for a, b, low, high in turning():
+                masks = [f"({kind}{LANES})({', '.join(map(str, lanes))})" for lanes in (low, high)]
+                self.line(f"t = shuffle2({lines[a]}, {lines[b]}, {masks[0]});")
+                self.line(f"{lines[b]} = shuffle2({lines[a]}, {lines[b]}, {masks[1]}); {lines[a]} = t;")
+        for line, each in enumerate(lines):
+            self.line(f"vstore{LANES}({each}, 0, (__global {kind}*)y + {to} + {line} * {y_apart});")
 
     def finish(self) -> OpenCLSource:
         dtypes = self.signature.dtypes

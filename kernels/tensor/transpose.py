@@ -9,12 +9,12 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
-from syclsched.kernels.common import VECTOR_ITEMS, ceil_div
+from syclsched.kernels.common import ITEM_BYTES, ceil_div
 from syclsched.kernels.onednn import movement
-from syclsched.kernels.tensor.lines import Walk, contiguous_strides, walk, walk_launch, write_walk
+from syclsched.kernels.tensor.lines import Walk, contiguous_strides, take_apart, walk, walk_launch, write_walk
 from syclsched.kernels.tensor.making import expect, make, moving_work, read, written
 from syclsched.kernels.tensor.source import kernels
-from syclsched.kernels.tensor.writer import Writer
+from syclsched.kernels.tensor.writer import LANES, Writer
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split
 
 
@@ -48,7 +48,12 @@ def transpose(permutation: tuple[int, ...]) -> Operation:
         split=Split(("y", "x")) if permutation[:1] == (0,) else None,
         kernels=(
             movement.transpose(permutation=permutation),
-            *kernels(parameters, partial(_write, permutation=permutation), partial(_launch, permutation=permutation)),
+            *kernels(
+                parameters,
+                partial(_write, permutation=permutation),
+                partial(_launch, permutation=permutation),
+                revision="2",
+            ),
         ),
     )
 
@@ -64,8 +69,10 @@ def _host(*, permutation: tuple[int, ...], y: Any, x: Any) -> None:
     y[...] = x.transpose(permutation)
 
 
-#: Side of a tile, in elements: a line of it is a whole number of the widest vectors and cache lines.
-_TILE = 2 * VECTOR_ITEMS
+#: Bytes of a line that a work-item writes, and reads: as much as it takes for neither to cost a page for little.
+_WRITTEN, _READ = 256, 512
+#: Work-items there should be.
+_ENOUGH = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +114,7 @@ def _tiles(signature: Signature, permutation: tuple[int, ...]) -> _Tiles | None:
     if 1 not in strides or strides[-1] == 1 or 0 in shape:
         return None
     inner = strides.index(1)
-    if min(shape[-1], shape[inner]) < VECTOR_ITEMS:
+    if min(shape[-1], shape[inner]) < LANES:
         return None
     own = contiguous_strides(shape)
     others = [axis for axis in range(len(shape) - 1) if axis != inner]
@@ -115,53 +122,57 @@ def _tiles(signature: Signature, permutation: tuple[int, ...]) -> _Tiles | None:
     return _Tiles(shape[-1], shape[inner], strides[-1], own[inner], planes)
 
 
+def _block(tiles: _Tiles, dtype: str) -> tuple[int, int]:
+    """Return how many rows and columns of a plane a work-item turns: fewer where there would be few work-items."""
+    size = ITEM_BYTES[dtype]
+    rows, columns = _WRITTEN // size, _READ // size
+    planes = math.prod(extent for extent, _, _ in tiles.planes)
+    while (
+        rows * columns > LANES * LANES
+        and planes * ceil_div(tiles.rows, rows) * ceil_div(tiles.columns, columns) < _ENOUGH
+    ):
+        rows, columns = max(rows // 2, LANES), max(columns // 2, LANES)
+    return rows, columns
+
+
+def _blocks(tiles: _Tiles, rows: int, columns: int) -> int:
+    planes = math.prod(extent for extent, _, _ in tiles.planes)
+    return planes * ceil_div(tiles.rows, rows) * ceil_div(tiles.columns, columns)
+
+
 def _write(w: Writer, *, permutation: tuple[int, ...]) -> None:
     tiles = _tiles(w.signature, permutation)
     if tiles is None:
         write_walk(w, _walk(w.signature, permutation), lambda at, others: w.store("y", at, w.load("x", others[0])))
         return
-    down, across = ceil_div(tiles.rows, _TILE), ceil_div(tiles.columns, _TILE)
-    number = w.index(w.plane_row)
-    places: list[str] = []
-    for extent in (across, down, *(extent for extent, _, _ in reversed(tiles.planes))):
-        rest = w.index(w.div(number, str(extent)))
-        places.append(w.index(f"{number} - {rest} * {extent}"))
-        number = rest
-    planes = list(zip(places[2:], reversed(tiles.planes), strict=True))
-    column, row = w.index(f"{places[0]} * {_TILE}"), w.index(f"{places[1]} * {_TILE}")
-    base_x = w.index(" + ".join([column, *(f"{p} * {s}" for p, (_, s, _) in planes)]))
-    base_y = w.index(" + ".join([row, *(f"{p} * {s}" for p, (_, _, s) in planes)]))
-    _write_tile(w, tiles, row, column, base_x, base_y)
-
-
-def _write_tile(w: Writer, tiles: _Tiles, row: str, column: str, x: str, y: str) -> None:
-    dtype = w.signature.dtypes["x"]
-    lane = w.index(w.plane_column)
-    rows = w.index(w.select(f"({row} + {_TILE} < {tiles.rows})", str(_TILE), f"{tiles.rows} - {row}"))
-    # Through memory of the group's own, lines are read and lines are written. A column more than it has, for lanes that
-    # read a column of it to find their elements in different banks.
-    tile = w.shared(dtype, _TILE * (_TILE + 1))
-    with w.when(f"{column} + {lane} < {tiles.columns}"), w.loop("0", rows) as k:
-        element = w.load("x", f"{x} + {lane} + ({row} + {k}) * {tiles.row_stride}")
-        if tile is None:
-            w.store("y", f"{y} + {k} + ({column} + {lane}) * {tiles.column_stride}", element)
-        else:
-            w.assign(f"{tile}[{k} * {_TILE + 1} + {lane}]", dtype, element)
-    if tile is not None:
-        columns = w.index(
-            w.select(f"({column} + {_TILE} < {tiles.columns})", str(_TILE), f"{tiles.columns} - {column}")
+    rows, columns = _block(tiles, w.signature.dtypes["x"])
+    down, across = ceil_div(tiles.rows, rows), ceil_div(tiles.columns, columns)
+    # Neighbouring work-items write on where the last one ended.
+    extents = (*(extent for extent, _, _ in tiles.planes), across, down)
+    *planes, column, row = take_apart(w, w.index(w.item), extents)
+    steps = [(place, x, y) for place, (_, x, y) in zip(planes, tiles.planes, strict=True)]
+    base_x = w.index(" + ".join(["0", *(f"{place} * {x}" for place, x, _ in steps)]))
+    base_y = w.index(" + ".join(["0", *(f"{place} * {y}" for place, _, y in steps)]))
+    with w.loop("0", str(columns), str(LANES)) as i, w.loop("0", str(rows), str(LANES)) as k:
+        # What would begin beyond the last place where a square fits begins there, and is done once more.
+        c = _at_most(w, f"{column} * {columns} + {i}", tiles.columns - LANES)
+        r = _at_most(w, f"{row} * {rows} + {k}", tiles.rows - LANES)
+        w.turn(
+            f"{base_y} + {c} * {tiles.column_stride} + {r}",
+            str(tiles.column_stride),
+            f"{base_x} + {r} * {tiles.row_stride} + {c}",
+            str(tiles.row_stride),
         )
-        w.barrier()
-        with w.when(f"{lane} < {rows}"), w.loop("0", columns) as k:
-            w.store(
-                "y", f"{y} + {lane} + ({column} + {k}) * {tiles.column_stride}", f"{tile}[{lane} * {_TILE + 1} + {k}]"
-            )
+
+
+def _at_most(w: Writer, expression: str, most: int) -> str:
+    given = w.index(expression)
+    return w.index(w.select(f"({given} < {most})", given, str(most)))
 
 
 def _launch(signature: Signature, limits: DeviceLimits, *, permutation: tuple[int, ...]) -> Launch:
     tiles = _tiles(signature, permutation)
     if tiles is None:
         return walk_launch(_walk(signature, permutation), limits)
-    count = ceil_div(tiles.rows, _TILE) * ceil_div(tiles.columns, _TILE)
-    count *= math.prod(extent for extent, _, _ in tiles.planes)
-    return Launch((_TILE, count), (_TILE, 1))
+    # A group for each, as each is in vectors by itself.
+    return Launch((_blocks(tiles, *_block(tiles, signature.dtypes["x"])),), (1,))

@@ -254,13 +254,17 @@ class Writer(ABC):
                 found = joined([*low], [*high])
         return found
 
-    def shared(self, dtype: str, size: int) -> str | None:
-        """Declare an array of the work-group's own; None if the language has none."""
-        return None
+    @abstractmethod
+    def turn(self, to: str, y_apart: str, start: str, x_apart: str) -> None:
+        """Write that as many lines of `LANES` elements of ``x`` become columns of ``y``.
 
-    def barrier(self) -> None:
-        """Wait for all work-items of the group, where the language has arrays of a group's own."""
-        self.line("")
+        Parameters
+        ----------
+        to, start : str
+            Where the first element is in ``y``, and where it was in ``x``.
+        y_apart, x_apart : str
+            How far apart lines are in each.
+        """
 
     @abstractmethod
     def finish(self) -> Any:
