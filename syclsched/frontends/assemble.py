@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from syclsched.errors import ArgumentError, FormatError
 from syclsched.model.access import AccessMode
 from syclsched.model.costonly import MAX_BYTES, StatedCost, add_cost_only
-from syclsched.model.graph import LONGEST_NAME, TaskGraph
+from syclsched.model.graph import TaskGraph
+from syclsched.model.naming import LONGEST_NAME
 from syclsched.model.ordering import find_cycle, topological_order
 from syclsched.model.task import LogicalArray
 

@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -16,20 +15,14 @@ from syclsched.model.access import Access, AccessMode
 from syclsched.model.adhoc import copy_operation, host_operation
 from syclsched.model.binding import Argument, bind, check_data, declare, takes
 from syclsched.model.constant import Constant
-from syclsched.model.dependencies import Dependency, implicit_dependencies
+from syclsched.model.dependencies import Dependency
+from syclsched.model.derived import Derived
 from syclsched.model.fingerprint import fingerprint
+from syclsched.model.naming import LONGEST_NAME, check_name, like_rows_of
 from syclsched.model.operation import Implementation, Operation
-from syclsched.model.ordering import acyclic_order
-from syclsched.model.segments import Segments, find_segments, touched_segments
+from syclsched.model.segments import Segments
 from syclsched.model.task import ArrayRows, Joined, LogicalArray, ReshapedArray, Task
 from syclsched.model.units import check_seconds
-
-#: How ranges of rows are called: an array of such a name could be taken for one.
-_LIKE_A_RANGE = re.compile(r"(.+)\[\d+:\d+\]", re.DOTALL)
-
-
-#: Characters of a name: fewer than files hold, since parts of arrays and tasks have longer names than the whole.
-LONGEST_NAME: Final = 400
 
 
 class TaskGraph:
@@ -69,11 +62,9 @@ class TaskGraph:
         self._edges: list[tuple[str, str]] = []
         self._data: dict[str, Any] = {}
         self._joined: dict[str, list[Joined]] = {}
-        self._dependencies: tuple[Dependency, ...] | None = None
-        self._order: tuple[str, ...] | None = None
         self._ranged: set[str] = set()
-        self._segments: Segments | None = None
-        self._touched: Sequence[tuple[Access, ...]] | None = None
+        #: What follows from all this; None since it has changed.
+        self._derived: Derived | None = None
 
     # --- building ---------------------------------------------------------------------------------
 
@@ -114,10 +105,10 @@ class TaskGraph:
         ArgumentError
             If shape and dtype are missing, impossible, or contradict ``data``, or the name is too long for plan files.
         """
-        self._check_name(name, self._arrays, "array")
-        alike = _LIKE_A_RANGE.fullmatch(name) if self._ranged else None
-        if alike is not None and alike[1] in self._ranged:
-            raise GraphError(f"the name could be taken for rows of array {alike[1]!r}", where=f"array {name!r}")
+        check_name(name, self._arrays, "array", self._longest_name)
+        alike = like_rows_of(name) if self._ranged else None
+        if alike in self._ranged:
+            raise GraphError(f"the name could be taken for rows of array {alike!r}", where=f"array {name!r}")
         if data is not None and (not hasattr(data, "shape") or not hasattr(data, "dtype")):
             data = np.asarray(data)
         declared = declare(name, shape, dtype, data, temporary=temporary)
@@ -283,7 +274,7 @@ class TaskGraph:
             If an array is not declared here, was freed, or differs.
         """
         where = f"task {task.name!r}"
-        self._check_name(task.name, self._tasks, "task")
+        check_name(task.name, self._tasks, "task", self._longest_name)
         for access in task.accesses:
             self._require(access.array, where)
         for parameter, name in task.arguments.items():
@@ -339,7 +330,7 @@ class TaskGraph:
             if name not in self._tasks:
                 raise GraphError(f"no task {name!r}", where=f"edge {names[0]!r} -> {names[1]!r}")
         self._edges.append((names[0], names[1]))
-        self._dependencies = self._order = None
+        self._derived = None
 
     def free(self, array: LogicalArray | str) -> None:
         """Say that no later task touches an array and nobody asks for its value.
@@ -408,11 +399,7 @@ class TaskGraph:
 
     def dependencies(self) -> tuple[Dependency, ...]:
         """Return every dependency: those implied by accesses and barriers, then the explicit ones."""
-        if self._dependencies is None:
-            explicit = tuple(Dependency(b, a, "explicit") for b, a in self._edges)
-            touched = self.touched() if self._ranged else None
-            self._dependencies = implicit_dependencies(self._tasks.values(), touched, self.segments()) + explicit
-        return self._dependencies
+        return self._structure.dependencies
 
     def order(self) -> tuple[str, ...]:
         """Return the task names in a topological order, by order of submission where free.
@@ -422,41 +409,19 @@ class TaskGraph:
         CycleError
             If explicit edges close a cycle.
         """
-        if self._order is not None:
-            return self._order
-        position = {name: i for i, name in enumerate(self._tasks)}
-        if all(position[before] < position[after] for before, after in self._edges):
-            self._order = tuple(self._tasks)  # implied dependencies follow the order of submission
-            return self._order
-        pairs = [(d.before, d.after) for d in self.dependencies()]
-        hint = "Remove an explicit edge; order of submission already gives the data dependencies"
-        self._order = acyclic_order(self._tasks, pairs, f"graph {self.name!r}", hint)
-        return self._order
+        return self._structure.order
 
     def segments(self) -> Segments:
         """Return, for each array of which some task touches a part, its segments; see `syclsched.model.segments`."""
-        if self._segments is None:
-            self._segments = find_segments(self._tasks.values(), self._arrays) if self._ranged else {}
-        return self._segments
+        return self._structure.segments
 
     def touched(self) -> Sequence[tuple[Access, ...]]:
         """Return what each task touches, in order of submission, by segments where an array has some."""
-        if self._touched is None:
-            self._touched = touched_segments(self._tasks.values(), self.segments())
-        return self._touched
+        return self._structure.touched
 
     def inputs(self) -> tuple[str, ...]:
         """Return the arrays of which some task, in a topological order, needs an old value that no task has written."""
-        touched = dict(zip(self._tasks, self.touched(), strict=True))
-        written: set[str] = set()
-        needed: dict[str, None] = {}
-        for name in self.order():
-            for access in touched[name]:
-                if access.mode is not AccessMode.WRITE and access.array not in written:
-                    needed.setdefault(access.array)
-            written.update([a.array for a in touched[name] if a.mode is not AccessMode.READ])
-        whole = {segment.name: segment.whole for cut in self.segments().values() for segment in cut}
-        return tuple(dict.fromkeys([whole.get(name, name) for name in needed]))
+        return self._structure.inputs
 
     def validate(self) -> None:
         """Check the graph as a whole.
@@ -508,18 +473,13 @@ class TaskGraph:
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _check_name(self, name: object, taken: Mapping[str, Any], what: str) -> str:
-        if not isinstance(name, str) or not name:
-            raise GraphError(f"a name must be a non-empty string, not {name!r}", where=what)
-        if len(name) > self._longest_name:
-            raise ArgumentError(
-                f"the name has {len(name):,} characters, at most {self._longest_name} fit into plans",
-                where=f"{what} {name[:40]!r}...",
-                hint="Give a shorter name",
+    @property
+    def _structure(self) -> Derived:
+        if self._derived is None:
+            self._derived = Derived(
+                self.name, dict(self._tasks), dict(self._arrays), tuple(self._edges), ranged=bool(self._ranged)
             )
-        if name in taken:
-            raise GraphError(f"the name {name!r} is taken", where=what, hint="Names are unique within a graph")
-        return name
+        return self._derived
 
     def _require(self, name: str, where: str) -> LogicalArray:
         if name not in self._arrays:
@@ -539,20 +499,19 @@ class TaskGraph:
             index = len(self._tasks)
             while (name := f"{family}_{index}") in self._tasks:
                 index += 1
-        return self._check_name(name, self._tasks, "task")
+        return check_name(name, self._tasks, "task", self._longest_name)
 
     def _append(self, task: Task) -> Task:
         if task.rows:
             self._note_ranges(task)
         self._tasks[task.name] = task
-        self._dependencies = self._order = self._segments = self._touched = None
+        self._derived = None
         return task
 
     def _note_ranges(self, task: Task) -> None:
         for name in sorted({access.array for access in task.accesses if access.rows is not None} - self._ranged):
             for other in self._arrays:
-                alike = _LIKE_A_RANGE.fullmatch(other)
-                if alike is not None and alike[1] == name:
+                if like_rows_of(other) == name:
                     raise GraphError(
                         f"array {other!r} could be taken for rows of array {name!r}",
                         where=f"task {task.name!r}",

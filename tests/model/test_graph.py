@@ -14,7 +14,8 @@ from strategies import graphs, touching
 from syclsched.errors import ArgumentError, CycleError, GraphError, UnknownArrayError
 from syclsched.model.access import Access, AccessMode
 from syclsched.model.binding import check_data
-from syclsched.model.graph import LONGEST_NAME, TaskGraph
+from syclsched.model.graph import TaskGraph
+from syclsched.model.naming import LONGEST_NAME
 from syclsched.model.operation import Implementation, Operation, Parameter, Work
 from syclsched.model.task import LogicalArray
 

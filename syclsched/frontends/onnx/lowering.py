@@ -16,7 +16,8 @@ from syclsched.frontends.onnx.reference import host_operators
 from syclsched.frontends.onnx.weights import shared_constant
 from syclsched.model.adhoc import copy_operation
 from syclsched.model.constant import Constant
-from syclsched.model.graph import LONGEST_NAME, TaskGraph
+from syclsched.model.graph import TaskGraph
+from syclsched.model.naming import LONGEST_NAME
 from syclsched.model.task import LogicalArray, ReshapedArray
 
 #: What names of arrays and tasks must not have: rows are written in brackets, and charts and files are text.

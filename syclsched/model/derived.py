@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What follows from the tasks of a graph: dependencies, an order, segments of arrays, inputs; each found once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from syclsched.model.access import Access, AccessMode
+from syclsched.model.dependencies import Dependency, implicit_dependencies
+from syclsched.model.ordering import acyclic_order
+from syclsched.model.segments import Segments, find_segments, touched_segments
+from syclsched.model.task import LogicalArray, Task
+
+
+class Derived:
+    """What follows from some tasks; these do not change any more.
+
+    Parameters
+    ----------
+    name : str
+        The graph's, for errors.
+    tasks : Mapping[str, Task]
+        In order of submission.
+    arrays : Mapping[str, LogicalArray]
+        By name.
+    edges : tuple of (str, str)
+        The explicit ones.
+    ranged : bool
+        Whether some task touches a part of an array.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        tasks: Mapping[str, Task],
+        arrays: Mapping[str, LogicalArray],
+        edges: tuple[tuple[str, str], ...],
+        *,
+        ranged: bool,
+    ) -> None:
+        self._name = name
+        self._tasks = tasks
+        self._arrays = arrays
+        self._edges = edges
+        self._ranged = ranged
+
+    @cached_property
+    def dependencies(self) -> tuple[Dependency, ...]:
+        """Those implied by accesses and barriers, then the explicit ones."""
+        explicit = tuple(Dependency(before, after, "explicit") for before, after in self._edges)
+        touched = self.touched if self._ranged else None
+        return implicit_dependencies(self._tasks.values(), touched, self.segments) + explicit
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """The tasks' names in a topological order, by order of submission where free.
+
+        Raises
+        ------
+        CycleError
+            If explicit edges close a cycle.
+        """
+        position = {name: i for i, name in enumerate(self._tasks)}
+        if all(position[before] < position[after] for before, after in self._edges):
+            return tuple(self._tasks)  # implied dependencies follow the order of submission
+        pairs = [(d.before, d.after) for d in self.dependencies]
+        hint = "Remove an explicit edge; order of submission already gives the data dependencies"
+        return acyclic_order(self._tasks, pairs, f"graph {self._name!r}", hint)
+
+    @cached_property
+    def segments(self) -> Segments:
+        """For each array of which some task touches a part, its segments; see `syclsched.model.segments`."""
+        return find_segments(self._tasks.values(), self._arrays) if self._ranged else {}
+
+    @cached_property
+    def touched(self) -> Sequence[tuple[Access, ...]]:
+        """What each task touches, in order of submission, by segments where an array has some."""
+        return touched_segments(self._tasks.values(), self.segments)
+
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:
+        """The arrays of which some task, in a topological order, needs an old value that no task has written."""
+        touched = dict(zip(self._tasks, self.touched, strict=True))
+        written: set[str] = set()
+        needed: dict[str, None] = {}
+        for name in self.order:
+            for access in touched[name]:
+                if access.mode is not AccessMode.WRITE and access.array not in written:
+                    needed.setdefault(access.array)
+            written.update([a.array for a in touched[name] if a.mode is not AccessMode.READ])
+        whole = {segment.name: segment.whole for cut in self.segments.values() for segment in cut}
+        return tuple(dict.fromkeys([whole.get(name, name) for name in needed]))
