@@ -26,6 +26,7 @@ setup(
                     "_submit",
                     "_submit_apart",
                     "_submit_dpctl",
+                    "_submit_flight",
                     "_submit_opencl",
                     "_submit_perform",
                     "_submit_threads",

@@ -90,6 +90,14 @@ void syclsched_pause(int64_t look);
 int syclsched_begin_on(pthread_t *id, const cpu_set_t *allowed, int64_t number, int here, void *(*function)(void *),
                        void *argument);
 
+/* The submission loop and what goes with it; see _submit.c. */
+int64_t syclsched_submit(struct lane *lanes, int64_t lanes_count, const struct command *const *commands, int64_t count,
+                         struct event *events, int64_t *submit_ns, struct event *made, int64_t *made_count,
+                         const volatile int32_t *stop);
+void syclsched_wait(const struct event *events, int64_t count);
+int64_t syclsched_next_failed(const struct event *events, int64_t begin, int64_t count);
+void syclsched_delete(const struct event *events, int64_t count);
+
 extern const struct way syclsched_way_dpctl;
 extern const struct way syclsched_way_opencl;
 extern const struct way syclsched_way_apart;

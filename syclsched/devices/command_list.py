@@ -79,6 +79,24 @@ class CommandList:
         """How many submissions there are, without fences."""
         return len(self._parts)
 
+    @property
+    def parts(self) -> list[Command]:
+        """All submissions, in order."""
+        return self._parts
+
+    @property
+    def address(self) -> int:
+        """Where C finds the addresses of all submissions; they change with `replace`."""
+        return ctypes.addressof(self._pointers)
+
+    def adopt(self, done: int, portions: Sequence[Portion]) -> None:
+        """Go on from what was submitted by others: so many of the first, with these events."""
+        self.begin()
+        self._portions.extend(portions)
+        self.done, self.fences = done, sum(count for _, _, count in portions) - done
+        for portion in portions:
+            self._loop.keep(*portion)
+
     def replace(self, command: Command) -> None:
         """Put a command in the place of the one with its slot, which was one submission, too."""
         position = self._first_part[command.slot]

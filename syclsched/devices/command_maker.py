@@ -8,7 +8,17 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
-from syclsched.devices.commands import CallCommand, Command, CommandSequence, CommandStructure
+from syclsched.devices.commands import (
+    CALL,
+    COPY,
+    FENCE,
+    ND_RANGE,
+    RANGE,
+    CallCommand,
+    Command,
+    CommandSequence,
+    CommandStructure,
+)
 from syclsched.devices.executables import KernelSubmission
 from syclsched.devices.fences import must_fence, scratch_for
 from syclsched.devices.native_opencl import NativeOpenCL, load_native
@@ -24,8 +34,6 @@ LONGEST_LIST = 8
 
 #: Where a kernel can wait for any number of events.
 NO_LIMIT = 1 << 62
-
-_FENCE, _RANGE, _ND_RANGE, _COPY, _CALL = range(5)
 
 # DPCTLKernelArgType of dpctl 0.17.
 _VOID_PTR = 10
@@ -212,7 +220,7 @@ class CommandMaker:
         dimensions = len(submission.global_range)
         own = self._own_kernel(lane, submission, values) if self._own_kernels else None
         structure = CommandStructure(
-            _RANGE if local is None else _ND_RANGE,
+            RANGE if local is None else ND_RANGE,
             lane,
             slot,
             ctypes.addressof(listed),
@@ -256,7 +264,7 @@ class CommandMaker:
         if self._native is not None and lane in self._native_queues and not call.on_queue:
             self._part(lane)
         words = (ctypes.c_uint64 * _CALL_WORDS)(*[word % (1 << 64) for word in call.arguments])
-        structure = CommandStructure(_CALL, lane, slot, ctypes.addressof(listed), len(listed))
+        structure = CommandStructure(CALL, lane, slot, ctypes.addressof(listed), len(listed))
         structure.function, structure.words = call.function, ctypes.addressof(words)
         structure.event_word = -1 if call.event is None else call.event
         structure.returned = ctypes.addressof(returned)
@@ -289,6 +297,15 @@ class CommandMaker:
         alone = len({queue.sycl_device for queue in self._queues.values()}) == 1 and parted == 1
         for lane in self._lanes:
             lane.timed = self._timed and alone
+
+    def is_apart(self, lane: int) -> bool:
+        """Return whether a lane's calls and copies are done on the host's cores, apart from its native queue."""
+        return bool(self._lanes[lane].apart)
+
+    @property
+    def tables(self) -> tuple[int, int, int, int]:
+        """Where C finds all lanes and events: two addresses, each with a count."""
+        return ctypes.addressof(self._lanes), len(self._lanes), ctypes.addressof(self._events), len(self._events)
 
     @property
     def blocks(self) -> bool:
@@ -332,14 +349,14 @@ class CommandMaker:
             At least 1.
         """
         listed = self._waits(waits)
-        structure = CommandStructure(_COPY, lane, slot, ctypes.addressof(listed), len(listed))
+        structure = CommandStructure(COPY, lane, slot, ctypes.addressof(listed), len(listed))
         structure.to, structure.source, structure.nbytes = _address(to), _address(source), nbytes
         return Command(structure, (to, source, listed))
 
     def fence(self, slot: int, lane: int, waits: Sequence[int]) -> Command:
         """Return the command of something that does nothing, after what it waits for."""
         listed = self._waits(waits)
-        return Command(CommandStructure(_FENCE, lane, slot, ctypes.addressof(listed), len(listed)), (listed,))
+        return Command(CommandStructure(FENCE, lane, slot, ctypes.addressof(listed), len(listed)), (listed,))
 
     def _kernel_on(self, lane: int, kernel: Any) -> int:
         """Return what the way of a lane takes for a kernel."""

@@ -7,6 +7,9 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
+#: ``enum kind`` of ``_submit.h``.
+FENCE, RANGE, ND_RANGE, COPY, CALL = range(5)
+
 
 class CommandStructure(ctypes.Structure):
     """``struct command`` of ``_submit.h``."""
@@ -49,6 +52,11 @@ class Command:
     def lane(self) -> int:
         """Index of its lane."""
         return int(self._structure.lane)
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether it copies."""
+        return int(self._structure.kind) == COPY
 
     @property
     def parts(self) -> tuple[Command, ...]:

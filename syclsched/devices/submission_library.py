@@ -14,7 +14,7 @@ from syclsched.oneapi.built import find_submission_loop
 SWITCH = "SYCLSCHED_NATIVE"
 
 #: Of the structures and functions, as the C sources have it.
-VERSION = 9
+VERSION = 10
 
 #: As dpctl's own modules load it.
 _INTERFACE = "libDPCTLSyclInterface.so.0"
@@ -94,6 +94,16 @@ class Library:
         self.next_failed = loaded.syclsched_next_failed
         self.next_failed.restype = count
         self.next_failed.argtypes = [pointer, count, count]
+        self.flight_new = loaded.syclsched_flight_new
+        self.flight_new.restype, self.flight_new.argtypes = pointer, [pointer]
+        self.fly = loaded.syclsched_flight_fly
+        self.fly.restype, self.fly.argtypes = ctypes.c_int32, [pointer, ctypes.c_double]
+        self.flight_follow = loaded.syclsched_flight_follow
+        self.flight_follow.restype, self.flight_follow.argtypes = ctypes.c_int32, [pointer]
+        self.flight_land, self.flight_settle = loaded.syclsched_flight_land, loaded.syclsched_flight_settle
+        self.flight_delete = loaded.syclsched_flight_delete
+        for function in (self.flight_land, self.flight_settle, self.flight_delete):
+            function.restype, function.argtypes = None, [pointer]
         self.completed = ctypes.PYFUNCTYPE(count, pointer, pointer, count, pointer, pointer, count, *[pointer] * 4)(
             _address_in(loaded, "syclsched_completed")
         )

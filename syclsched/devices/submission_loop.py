@@ -47,7 +47,7 @@ class SubmissionLoop(CommandMaker):
         pointers = (ctypes.c_void_p * count)(*[part.address for part in parts])
         submit_ns, made, made_count = (ctypes.c_int64 * count)(), (Event * (2 * count))(), ctypes.c_int64()
         done = self._submit(pointers, 0, count, submit_ns, made, made_count)
-        self._made.append((ctypes.addressof(made), made_count.value, made))
+        self.keep(made, 0, made_count.value)
         if count == len(commands):
             return Batch(done, submit_ns[:done], made_count.value - done, made, made_count.value)
         return self._batch_of_sequences(commands, parts, done, submit_ns, made, made_count.value)
@@ -55,6 +55,10 @@ class SubmissionLoop(CommandMaker):
     def room_for_events(self, count: int) -> Any:
         """Return room for so many events, for `submit_listed`."""
         return (Event * count)()
+
+    def keep(self, made: Any, begin: int, count: int, lanes: Any = None) -> None:
+        """Take events that were made for its commands, and what they point to: they are given back with all others."""
+        self._made.append((ctypes.addressof(made) + begin * ctypes.sizeof(Event), count, (made, lanes)))
 
     def submit_listed(
         self, pointers: Any, submit_ns: Any, made: Any, begin: int, count: int, lanes: Any = None
@@ -80,7 +84,7 @@ class SubmissionLoop(CommandMaker):
         made_count = ctypes.c_int64()
         at = 2 * begin
         done = self._submit(pointers, begin, count, submit_ns, made, made_count, lanes)
-        self._made.append((ctypes.addressof(made) + at * ctypes.sizeof(Event), made_count.value, (made, lanes)))
+        self.keep(made, at, made_count.value, lanes)
         return done, made_count.value
 
     def _submit(

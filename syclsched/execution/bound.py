@@ -107,6 +107,9 @@ class Runner:
             self._ring = Ring(self._prepared, self._executables, library, queues, live)
             self._finalizer = weakref.finalize(self, self._ring.abandon)
             self._finalizer.atexit = False  # runs are ended by their own
+        # What is looked at while it runs, or afterwards, needs a run.
+        watched = self._trace or safeguards != USUAL or bool(self._prepared.deadlines_s)
+        self._flies = not watched and all(piece.status is None for piece in self._prepared.work.values())
 
     @property
     def replayed(self) -> bool:
@@ -139,23 +142,54 @@ class Runner:
             If the runner is closed.
         """
         with self._lock:
-            check_not_forked(f"plan {self.plan.name!r}")
-            self._check_free()
-            values = self._prepared.values(inputs)
+            return self._begin(self._ready(inputs))
+
+    def _ready(self, inputs: Mapping[str, Any] | None) -> dict[str, NumpyArray]:
+        """Wait for the run before, and return checked values for the next."""
+        check_not_forked(f"plan {self.plan.name!r}")
+        self._check_free()
+        values = self._prepared.values(inputs)
+        if self._last is not None:
+            self._last.join()
+        self._check_not_hung()
+        self._leave_out()
+        return values
+
+    def _begin(self, values: dict[str, NumpyArray]) -> Run:
+        if self._ring is None:
+            self._last = self.start_dispatched(values)
+        else:
             if self._last is not None:
-                self._last.join()
-            self._check_not_hung()
-            self._leave_out()
-            if self._ring is None:
-                self._last = self.start_dispatched(values)
-            else:
-                if self._last is not None:
-                    self._last.close()
-                replay = self._ring.generations[0].replay(values, record=self._trace, kind=Replay)
-                replay.exact = self._exact
-                self._last = self.start_replay(replay, values)
-            self._last.record_in(self._recorder)
-            return self._last
+                self._last.close()
+            replay = self._ring.generations[0].replay(values, record=self._trace, kind=Replay)
+            replay.exact = self._exact
+            self._last = self.start_replay(replay, values)
+        self._last.record_in(self._recorder)
+        return self._last
+
+    def _fly(self, values: dict[str, NumpyArray], names: tuple[str, ...]) -> dict[str, NumpyArray] | Run | None:
+        """Run in one call of C: return the results, a run that goes on or has failed, or None if that cannot be."""
+        if self._ring is None or not self._flies:
+            return None
+        if self._last is not None:
+            self._last.close()
+            self._last = None
+        generation = self._ring.generations[0]
+        try:
+            results = generation.fly(values, names)
+        except BaseException:  # Ctrl-C
+            left = generation.flown()
+            if left is not None:
+                self._last = self.start_replay(left, values)
+                self._last.close()
+            raise
+        if results is not None:
+            return results
+        flown = generation.flown()
+        if flown is None:
+            return None
+        self._last = self.start_replay(flown, values)
+        return self._last
 
     def traces(self) -> tuple[Trace, ...]:
         """Return what happened in the last runs that have ended, the oldest first.
@@ -364,7 +398,11 @@ class Runner:
         """
         names = self._prepared.results if results is None else tuple(results)
         with self._lock:
-            run = self.run(inputs)
+            values = self._ready(inputs)
+            found = self._fly(values, names)
+            if isinstance(found, dict):
+                return found
+            run = self._begin(values) if found is None else found
             try:
                 run.wait()
                 return {name: run.result(name) for name in names}

@@ -78,6 +78,11 @@ class LiveBuffer:
         """Whether it is USM memory."""
         return not isinstance(self.storage, np.ndarray)
 
+    @property
+    def address(self) -> int:
+        """Of its first byte."""
+        return int(self.storage.ctypes.data if isinstance(self.storage, np.ndarray) else self.storage._pointer)
+
     def give_out(self) -> None:
         """Note that somebody else has the memory now: it goes back when they let go of it."""
         self._shared[0] = True

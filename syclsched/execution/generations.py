@@ -24,6 +24,8 @@ from syclsched.execution import patience
 from syclsched.execution.batches import Commands
 from syclsched.execution.buffers import NumpyArray
 from syclsched.execution.clock import Anchor, ClockMap, read_anchors
+from syclsched.execution.flights import Flights
+from syclsched.execution.flown import FlownReplay
 from syclsched.execution.host_calls import host_step, with_own_views
 from syclsched.execution.host_thread import HostThread
 from syclsched.execution.hosted_replay import HostedReplay, StagedHostedReplay
@@ -284,6 +286,7 @@ class Generation:
         self.loop.go_native(own_kernels=True)
         self._commands = Commands(self.loop, program, prepared.work, dict(executables), self._buffers, lanes)
         self._list: CommandList | None = None
+        self._flights = Flights(library, self.loop, program, self._buffers)
         self._local: LocalQueues | None = None
         try:
             assert prepared.layout is not None
@@ -323,6 +326,44 @@ class Generation:
             `Replay` or one made of it.
         """
         self.settle()
+        listed = self._listed(values)
+        performed = kind is Replay and self._performance is not None and faultpoints.active is None
+        if record and not self._clocks.first:
+            self._clocks.read()
+        hosted = {Replay: HostedReplay, StagedReplay: StagedHostedReplay}[kind] if self._levels.steps else kind
+        return cast(AnyReplay, self._made(PerformedReplay if performed else hosted, listed, record=record))
+
+    def fly(self, values: Mapping[str, NumpyArray], names: tuple[str, ...]) -> dict[str, NumpyArray] | None:
+        """Run with these inputs in one call of C, and return copies of results.
+
+        Parameters
+        ----------
+        values : Mapping[str, numpy.ndarray]
+            From `Prepared.values`.
+        names : tuple of str
+            Of the results.
+
+        Returns
+        -------
+        dict of str to numpy.ndarray or None
+            None if it cannot be done so; if `flown` then returns something, it goes on or has failed.
+        """
+        self.settle()
+        listed = self._listed(values)
+        return None if self._levels.steps or faultpoints.active is not None else self._flights.fly(listed, names)
+
+    def flown(self) -> FlownReplay | None:
+        """Return what goes on with the run that `fly` has begun, not yet started; None if nothing is left of it."""
+        flight = self._flights.followed()
+        if flight is None:
+            return None
+        assert self._list is not None
+        made = self._made(FlownReplay, self._list, record=False)
+        made.flight = flight
+        return made
+
+    def _listed(self, values: Mapping[str, NumpyArray]) -> CommandList:
+        """Return all commands, with these inputs in them."""
         self._give(values)
         self._make_calls()
         if self._list is None:
@@ -332,15 +373,14 @@ class Generation:
             self._ends = [bisect_right(of_units, level) for level in range(len(self._levels.steps) + 1)]
             if self._local is not None:
                 self._performance = Performance(self._library, self.loop, self._local, self._list.commands)
-        performed = kind is Replay and self._performance is not None and faultpoints.active is None
-        if record and not self._clocks.first:
-            self._clocks.read()
-        hosted = {Replay: HostedReplay, StagedReplay: StagedHostedReplay}[kind] if self._levels.steps else kind
-        made = self._current = (PerformedReplay if performed else hosted)(
+        return self._list
+
+    def _made(self, kind: type[AnyReplay], listed: CommandList, *, record: bool) -> AnyReplay:
+        made = self._current = kind(
             self._prepared.program,
             self._prepared.work,
             self._with_status,
-            self._list,
+            listed,
             self.loop,
             self._buffers,
             self._worker,
@@ -354,7 +394,7 @@ class Generation:
             assert self._host is not None
             made.host, made.levels, made.ends = self._host, self._levels, self._ends
             made.calls, made.retried = self._calls, self._retried
-        return cast(AnyReplay, made)
+        return made
 
     @property
     def idle(self) -> bool:
@@ -376,6 +416,7 @@ class Generation:
         """
         current = self._current
         if current is None or current.finished.is_set():
+            self._flights.settle()
             return
         if not current.given_up and wait_flag(current.finished, GRACE_S):
             return
@@ -392,9 +433,11 @@ class Generation:
             self._units = [(self._prepared.program.nodes[number],) for number in order]
             self.loop.share_nothing()
             self._list = None
+            self._flights.close()
 
     def close(self) -> None:
         """Give everything back."""
+        self._flights.close()
         if self._local is not None:
             self._local.close()
         self.loop.close()

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A run from its first submission to the copies of its results, in one call: after some milliseconds of a model's work the
+ * processor's caches hold nothing of Python any more, and each of its steps takes ten times as long as in a loop.
+ *
+ * The caller submits what blocks nowhere; a thread does the rest and waits for the end. The caller waits for that thread,
+ * not for the runtime, so that it can turn away from a run that hangs.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "_submit.h"
+
+struct result {
+    void *to;
+    const void *from;
+    size_t nbytes;
+};
+
+/* What is done; the caller's, and constant while it is. */
+struct job {
+    struct lane *lanes;
+    int64_t lanes_count;
+    const struct command *const *commands;
+    int64_t count;
+    int64_t ahead;             /* so many of the first are submitted by the caller */
+    struct event *events;
+    int64_t events_count;
+    int64_t *submit_ns;
+    struct event *made;        /* room for twice `count` */
+    const volatile int32_t *stop;
+    const struct result *results;
+    int64_t results_count;
+    int64_t done[2];           /* of those ahead, and of the others */
+    int64_t made_count[2];     /* from made[0] and from made[2 * ahead] */
+};
+
+/* FOLLOWED: somebody looks at its events meanwhile, and gives them back. */
+enum state { IDLE, FLYING, FOLLOWED, LANDED, ENDED };
+enum { NOT_YET = 0, WELL = 1, OTHERWISE = -1 };
+
+struct flight {
+    struct job *job;
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t begun, changed;
+    enum state state;
+    int closing;
+};
+
+static void submit(struct job *job, int part)
+{
+    int64_t begin = part ? job->ahead : 0, end = part ? job->count : job->ahead;
+    job->done[part] = job->made_count[part] = 0;
+    if (!part || job->done[0] == job->ahead)
+        job->done[part] = syclsched_submit(job->lanes, job->lanes_count, job->commands + begin, end - begin, job->events,
+                                           job->submit_ns + begin, job->made + 2 * begin, &job->made_count[part],
+                                           job->stop);
+}
+
+/* Returns whether all was done, and well. */
+static int end(struct job *job)
+{
+    int well = job->done[0] + job->done[1] == job->count;
+    for (int part = 1; part >= 0; --part) { /* the last first, see syclsched_wait */
+        struct event *made = job->made + (part ? 2 * job->ahead : 0);
+        syclsched_wait(made, job->made_count[part]);
+        well = well && syclsched_next_failed(made, 0, job->made_count[part]) < 0;
+    }
+    return well;
+}
+
+static void clean(struct job *job)
+{
+    syclsched_delete(job->made, job->made_count[0]);
+    syclsched_delete(job->made + 2 * job->ahead, job->made_count[1]);
+    memset(job->events, 0, (size_t)job->events_count * sizeof *job->events);
+    for (int64_t i = 0; i < job->lanes_count; ++i)
+        job->lanes[i].last = NULL;
+}
+
+static void change(struct flight *flight, enum state state)
+{
+    flight->state = state;
+    pthread_cond_broadcast(&flight->changed);
+}
+
+static void *fly(void *argument)
+{
+    struct flight *flight = argument;
+    struct job *job = flight->job;
+    pthread_mutex_lock(&flight->mutex);
+    for (;;) {
+        while (!flight->closing && flight->state != FLYING && flight->state != FOLLOWED)
+            pthread_cond_wait(&flight->begun, &flight->mutex);
+        if (flight->closing)
+            break;
+        pthread_mutex_unlock(&flight->mutex);
+        submit(job, 1);
+        int well = end(job);
+        pthread_mutex_lock(&flight->mutex);
+        well = well && flight->state == FLYING; /* of what is followed there may be no room for results any more */
+        for (int64_t i = 0; well && i < job->results_count; ++i)
+            memcpy(job->results[i].to, job->results[i].from, job->results[i].nbytes);
+        change(flight, well ? LANDED : ENDED);
+        if (well) { /* behind the caller's back: it takes as long as the rest of the end */
+            pthread_mutex_unlock(&flight->mutex);
+            clean(job);
+            pthread_mutex_lock(&flight->mutex);
+            change(flight, IDLE);
+        }
+    }
+    pthread_mutex_unlock(&flight->mutex);
+    return NULL;
+}
+
+/* Return a flight for a job, or null if there is no room for a thread. */
+struct flight *syclsched_flight_new(struct job *job)
+{
+    struct flight *flight = calloc(1, sizeof *flight);
+    if (!flight)
+        return NULL;
+    pthread_condattr_t monotonic;
+    sigset_t all, before;
+    flight->job = job;
+    pthread_mutex_init(&flight->mutex, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&flight->begun, NULL);
+    pthread_cond_init(&flight->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    sigfillset(&all); /* signals are the caller's */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int refused = pthread_create(&flight->thread, NULL, fly, flight);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!refused)
+        return flight;
+    free(flight);
+    return NULL;
+}
+
+/* Wait, with the mutex held, until a flight has left a state, or a clock's time has come. */
+static void wait_while(struct flight *flight, enum state state, const struct timespec *until)
+{
+    int late = 0;
+    while (flight->state == state && !late)
+        late = until ? pthread_cond_timedwait(&flight->changed, &flight->mutex, until) != 0
+                     : pthread_cond_wait(&flight->changed, &flight->mutex);
+}
+
+/* Do the job, once what the last one left is cleaned away. Returns WELL, NOT_YET after so many seconds, or OTHERWISE if it
+ * has ended and not all was done: events are left for whoever finds out why, and calls syclsched_flight_land. */
+int32_t syclsched_flight_fly(struct flight *flight, double seconds)
+{
+    struct timespec until;
+    pthread_mutex_lock(&flight->mutex);
+    wait_while(flight, LANDED, NULL);
+    pthread_mutex_unlock(&flight->mutex);
+    submit(flight->job, 0);
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    int64_t ns = until.tv_nsec + (int64_t)(seconds * 1e9);
+    until.tv_sec += ns / 1000000000;
+    until.tv_nsec = ns % 1000000000;
+    pthread_mutex_lock(&flight->mutex);
+    flight->state = FLYING;
+    pthread_cond_signal(&flight->begun);
+    wait_while(flight, FLYING, &until);
+    int32_t found = flight->state == FLYING ? NOT_YET : flight->state == ENDED ? OTHERWISE : WELL;
+    pthread_mutex_unlock(&flight->mutex);
+    return found;
+}
+
+/* Keep the events of what is under way, from now on. Returns WELL if it has ended well before, and so has none. */
+int32_t syclsched_flight_follow(struct flight *flight)
+{
+    pthread_mutex_lock(&flight->mutex);
+    int32_t found = flight->state == IDLE || flight->state == LANDED ? WELL : NOT_YET;
+    if (flight->state == FLYING)
+        change(flight, FOLLOWED);
+    pthread_mutex_unlock(&flight->mutex);
+    return found;
+}
+
+/* Wait for the end of what was followed, or has ended otherwise; its events are the caller's then. */
+void syclsched_flight_land(struct flight *flight)
+{
+    pthread_mutex_lock(&flight->mutex);
+    wait_while(flight, FOLLOWED, NULL);
+    change(flight, IDLE);
+    pthread_mutex_unlock(&flight->mutex);
+}
+
+/* Wait until nothing is under way that nobody follows, and nothing of it is left. */
+void syclsched_flight_settle(struct flight *flight)
+{
+    pthread_mutex_lock(&flight->mutex);
+    wait_while(flight, FLYING, NULL);
+    wait_while(flight, LANDED, NULL);
+    pthread_mutex_unlock(&flight->mutex);
+}
+
+/* Give it back; nothing must be under way that is followed. */
+void syclsched_flight_delete(struct flight *flight)
+{
+    syclsched_flight_settle(flight);
+    pthread_mutex_lock(&flight->mutex);
+    flight->closing = 1;
+    pthread_cond_signal(&flight->begun);
+    pthread_mutex_unlock(&flight->mutex);
+    pthread_join(flight->thread, NULL);
+    pthread_cond_destroy(&flight->begun);
+    pthread_cond_destroy(&flight->changed);
+    pthread_mutex_destroy(&flight->mutex);
+    free(flight);
+}

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs that are done by C from the first submission to the copies of their results (``_submit_flight.c``).
+
+After some milliseconds of a large model's work nothing of Python is in the processor's caches: what takes 60 us in a
+loop takes half a millisecond at the end of such a run. In a flight one call lies between the inputs and the results.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import weakref
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Any, Final
+
+from syclsched.devices.command_list import MOST_IN_FLIGHT, CommandList, Portion
+from syclsched.devices.commands import CallCommand
+from syclsched.devices.submission_library import Library
+from syclsched.devices.submission_loop import SubmissionLoop
+from syclsched.oneapi.forked import is_forked
+
+#: What `Flight.fly` returns: not yet, all was done, or it has ended otherwise.
+NOT_YET, WELL, OTHERWISE = 0, 1, -1
+
+
+class _Result(ctypes.Structure):
+    _fields_ = [("to", ctypes.c_void_p), ("source", ctypes.c_void_p), ("nbytes", ctypes.c_size_t)]
+
+
+class _Job(ctypes.Structure):
+    """``struct job``."""
+
+    _fields_ = [
+        ("lanes", ctypes.c_void_p),
+        ("lanes_count", ctypes.c_int64),
+        ("commands", ctypes.c_void_p),
+        ("count", ctypes.c_int64),
+        ("ahead", ctypes.c_int64),
+        ("events", ctypes.c_void_p),
+        ("events_count", ctypes.c_int64),
+        ("submit_ns", ctypes.c_void_p),
+        ("made", ctypes.c_void_p),
+        ("stop", ctypes.c_void_p),
+        ("results", ctypes.c_void_p),
+        ("results_count", ctypes.c_int64),
+        ("done", ctypes.c_int64 * 2),
+        ("made_count", ctypes.c_int64 * 2),
+    ]
+
+
+class Flight:
+    """Does all commands of a run, waits for their end and copies results; made by `flight_of`.
+
+    Parameters
+    ----------
+    library : Library
+        The C part.
+    loop : SubmissionLoop
+        Whose commands they are.
+    commands : CommandList
+        All of them; replaced ones are seen.
+    ahead : int
+        So many of the first submissions never block.
+    results : sequence of (int, int)
+        Address in the host's reach, and bytes.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        loop: SubmissionLoop,
+        commands: CommandList,
+        ahead: int,
+        results: Sequence[tuple[int, int]],
+    ) -> None:
+        self._library = library
+        self._results = (_Result * len(results))(*[_Result(None, source, nbytes) for source, nbytes in results])
+        count = len(commands)
+        self._made, submit_ns = loop.room_for_events(2 * count), (ctypes.c_int64 * count)()
+        lanes, lanes_count, events, events_count = loop.tables
+        self._job = _Job(
+            *(lanes, lanes_count, commands.address, count, ahead, events, events_count),
+            *(ctypes.addressof(submit_ns), ctypes.addressof(self._made), ctypes.addressof(loop.stop_flag)),
+            *(ctypes.addressof(self._results), len(results)),
+        )
+        keep = loop, commands, self._job, self._results, self._made, submit_ns
+        handle = library.flight_new(ctypes.byref(self._job))
+        #: Whether there is a thread for it.
+        self.is_ready = handle is not None
+        self._handle = ctypes.c_void_p(handle)
+        if self.is_ready:
+            _flights.add(self)
+            self._finalizer = weakref.finalize(self, _delete, library, handle, keep)
+            self._finalizer.atexit = False
+
+    def fly(self, targets: Sequence[int], seconds: float) -> int:
+        """Do everything, without the GIL.
+
+        Parameters
+        ----------
+        targets : sequence of int
+            Addresses that results are copied to.
+        seconds : float
+            How long to wait.
+
+        Returns
+        -------
+        int
+            `WELL`; `NOT_YET` if it goes on; or `OTHERWISE` if it has ended, and not all was done. After the latter two
+            it must be followed, and landed.
+        """
+        for result, target in zip(self._results, targets, strict=True):
+            result.to = target
+        return int(self._library.fly(self._handle, seconds))
+
+    def follow(self) -> bool:
+        """Have its events kept until it is landed; return False if it has ended well, and has none."""
+        return bool(self._library.flight_follow(self._handle) != WELL)
+
+    def land(self) -> list[Portion]:
+        """Wait for the end of what is followed; return the portions of events there are, for `CommandList.adopt`."""
+        self._library.flight_land(self._handle)
+        ahead, others = self._job.made_count
+        return [(self._made, 0, ahead), (self._made, 2 * self._job.ahead, others)]
+
+    @property
+    def done(self) -> int:
+        """How many submissions were made, once it has landed."""
+        return int(sum(self._job.done))
+
+    def settle(self) -> None:
+        """Wait until nothing of it is under way that nobody follows, and what it leaves is cleaned away."""
+        if self.is_ready:
+            self._library.flight_settle(self._handle)
+
+    def close(self) -> None:
+        """End its thread; nothing must be under way."""
+        if self.is_ready:
+            self.is_ready = False
+            self._finalizer()
+
+
+def flight_of(
+    library: Library, loop: SubmissionLoop, commands: CommandList, results: Sequence[tuple[int, int]]
+) -> Flight | None:
+    """Return a flight, or None where the host does not reach all memory, or libraries' work is not done on its cores.
+
+    Parameters
+    ----------
+    library, loop, commands, results
+        As for `Flight`.
+    """
+    parts = commands.parts
+    lanes = {part.lane for part in parts}
+    if not 0 < len(parts) <= MOST_IN_FLIGHT or not all(loop.is_apart(lane) for lane in lanes):
+        return None
+    # Calls wait for nothing but what comes before them on their lane, and the first copies for nothing at all.
+    copies = sum(1 for _ in takewhile(lambda part: part.is_copy, parts))
+    calls = sum(1 for _ in takewhile(lambda part: isinstance(part, CallCommand), parts[copies:]))
+    made = Flight(library, loop, commands, copies + calls if len(lanes) == 1 else 0, results)
+    return made if made.is_ready else None
+
+
+_flights: Final[weakref.WeakSet[Flight]] = weakref.WeakSet()
+
+
+def _delete(library: Library, handle: int, keep: Any) -> None:
+    if not is_forked():  # its thread did not come along
+        library.flight_delete(handle)
+
+
+@atexit.register
+def _settle_all() -> None:
+    for flight in list(_flights):
+        if not is_forked():
+            flight.settle()

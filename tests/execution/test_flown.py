@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs done by one call of C: right every time; those that take long, fail or are interrupted go on as usual."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from library_calls import Called, alternating, expected, with_library
+from onednn_calls import INSTALLED, linear
+from opened import live_on
+from running import DTYPE, plan_by, plan_on
+
+from syclsched.devices.flight import NOT_YET, WELL, Flight
+from syclsched.errors import TaskFailedError
+from syclsched.execution import bind, flights
+from syclsched.model.graph import TaskGraph
+from syclsched.testing import faults
+
+pytestmark = pytest.mark.sycl
+needs_onednn = pytest.mark.skipif(not INSTALLED, reason="oneDNN is not installed")
+STEPS, SIZE = 40, 5000
+
+
+@pytest.fixture
+def flown(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """What flights have returned."""
+    found: list[int] = []
+    fly = Flight.fly
+
+    def noted(self: Flight, *arguments: Any) -> int:
+        found.append(fly(self, *arguments))
+        return found[-1]
+
+    monkeypatch.setattr(Flight, "fly", noted)
+    return found
+
+
+@pytest.fixture(params=["one lane", "two lanes", "calls only"])
+def runner(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A bound plan, and what it makes of its input."""
+    platform, live = live_on(None)
+    if request.param == "calls only":
+        graph = TaskGraph("calls")
+        y = graph.array("y", (SIZE,), "float32")
+        for n in range(STEPS):
+            graph.kernel(linear(), name=f"t{n}", y=y, alpha=-1.0, beta=float(n))
+        plan = plan_on(graph, platform, "cpu")
+    else:
+        graph = alternating(STEPS, SIZE, linear())
+        several = request.param == "two lanes"
+
+        def place(name: str) -> tuple[str, int, str]:
+            operation = graph.task(name).operation
+            assert operation is not None
+            return "cpu", int(name[1:]) // 2 % 2 if several else 0, operation.implementations[0].name
+
+        plan = plan_by(graph, platform, place)
+    with bind(plan, graph, live, trace=False) as bound:
+        yield bound, result if request.param == "calls only" else lambda y: expected(y, STEPS)
+
+
+def result(y: Any) -> Any:
+    for n in range(STEPS):
+        y = np.float32(n) - y
+    return y
+
+
+def inputs(turn: int) -> Any:
+    return np.arange(SIZE, dtype=np.float32) % 500 + turn
+
+
+@needs_onednn
+def test_results_are_right_every_time_and_the_callers_own(runner: Any, flown: list[int]) -> None:
+    bound, wanted = runner
+    found = [bound({"y": inputs(turn)})["y"] for turn in range(8)]
+    for turn, y in enumerate(found):
+        assert np.array_equal(y, wanted(inputs(turn)))
+    assert flown == [WELL] * 8
+    with bound.run({"y": inputs(9)}) as run:  # by Python, in between
+        assert np.array_equal(run.result("y"), wanted(inputs(9)))
+    assert np.array_equal(bound({"y": inputs(3)})["y"], wanted(inputs(3)))
+    assert bound({"y": inputs(3)}, results=()) == {}
+    assert len(flown) == 10
+
+
+@needs_onednn
+def test_what_takes_long_goes_on_as_a_run(runner: Any, flown: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    bound, wanted = runner
+    monkeypatch.setattr(flights, "SLICE_S", 0.0)
+    for turn in range(20):
+        assert np.array_equal(bound({"y": inputs(turn)})["y"], wanted(inputs(turn)))
+    assert NOT_YET in flown
+
+
+@needs_onednn
+def test_one_that_is_interrupted_ends_before_the_next_begins(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    bound, wanted = runner
+    fly = Flight.fly
+
+    def interrupted(self: Flight, targets: Any, seconds: float) -> int:
+        fly(self, targets, 0.0)
+        raise KeyboardInterrupt
+
+    for turn in range(5):
+        with monkeypatch.context() as patch:
+            patch.setattr(Flight, "fly", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                bound({"y": inputs(turn)})
+        assert np.array_equal(bound({"y": inputs(turn)})["y"], wanted(inputs(turn)))
+
+
+@needs_onednn
+def test_faults_are_met_by_the_usual_way(runner: Any, flown: list[int]) -> None:
+    bound, wanted = runner
+    with faults.inject(faults.fail_submission(3)), pytest.raises(TaskFailedError):
+        bound({"y": inputs(0)})
+    assert not flown
+    assert np.array_equal(bound({"y": inputs(1)})["y"], wanted(inputs(1)))
+
+
+def test_a_call_that_is_refused_is_told_as_it_is_of_any_run(flown: list[int]) -> None:
+    platform, live = live_on(None)
+    called = Called(0)
+    graph = TaskGraph()
+    x, y = (graph.array(name, (10,), DTYPE) for name in "xy")
+    graph.kernel(with_library(called), x=x, y=y, name="moody")
+    with bind(plan_on(graph, platform, "cpu"), graph, live, trace=False) as runner:
+        for _ in range(3):
+            runner({"x": np.arange(10)}, results=())
+            called.status = 7
+            with pytest.raises(TaskFailedError, match=r"moody.*no mood for 7 \(status 7\)"):
+                runner({"x": np.arange(10)}, results=())
+            called.status = 0
+    assert flown == [1, -1] * 3
+
+
+@needs_onednn
+def test_what_somebody_wants_to_look_at_is_a_run(flown: list[int]) -> None:
+    platform, live = live_on(None)
+    graph = alternating(4, 10, linear())
+    with bind(plan_on(graph, platform, "cpu"), graph, live) as runner:
+        runner({"y": np.zeros(10, np.float32)})
+        assert len(runner.traces()) == 1
+    assert not flown
