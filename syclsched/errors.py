@@ -215,5 +215,9 @@ class MeasurementError(SyclschedError):
 # --- warnings -------------------------------------------------------------------------------------
 
 
+class DeclaredShapeWarning(UserWarning):
+    """An output of a model has another shape than the model declares."""
+
+
 class HostOperatorWarning(UserWarning):
     """Operators of a model that no device does: the host does them with onnx's reference implementation."""

@@ -35,9 +35,9 @@ whole numbers and truth values must be equal.
   knows is done so, too, if the shapes of its results follow from the shapes of what it is given. Where they follow
   from values ("constants only"), all it is given must be known when the model is loaded.
 
-As on every device, an index beyond its axis picks the nearest element there is, where it is computed at run time; one
-that is known is refused when the model is loaded. `RNN`, `GRU` and `LSTM` are done step by step; `If`, `Loop` and
-`Scan` become what they do, where conditions and lengths are known when the model is loaded.
+An index beyond its axis is refused where it is known when the model is loaded, or is in an input; one that is computed
+at run time picks the nearest element there is, as on every device. `RNN`, `GRU` and `LSTM` are done step by step; `If`,
+`Loop` and `Scan` become what they do, where conditions and lengths are known when the model is loaded.
 
 A shape that follows from the *value* of an input is settled when the model is loaded: that input's value has to be
 given. In tests such inputs are given so.

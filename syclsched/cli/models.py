@@ -21,6 +21,7 @@ from syclsched.workloads.files import read_arrays
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from syclsched.model.plan import Plan
     from syclsched.model.trace import Trace
 
 #: Largest difference from ONNX Runtime's result, beside the largest number in an output, that is still right.
@@ -320,25 +321,28 @@ def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."
 
 
-def show_operators(given: GivenModel, trace: Trace, console: Console) -> None:
+def show_operators(given: GivenModel, plan: Plan, trace: Trace, console: Console) -> None:
     """Print where the time of a run went, by operator of the model; and what the host had to do.
 
     Parameters
     ----------
     given : GivenModel
         The model.
-    trace : Trace
+    plan : Plan
         Of the run.
+    trace : Trace
+        Of the run, too.
     console : rich.console.Console
         Where to.
     """
     from rich.table import Table
     from rich.text import Text
 
+    from syclsched.frontends.onnx.reference import REFERENCE
     from syclsched.model.units import format_seconds
     from syclsched.onnx.report import measured_times
 
-    times = measured_times([trace], given.specialised.origins)
+    times = measured_times([trace], plan, given.specialised.origins)
     total = sum(each.seconds for each in times) or 1.0
     ordered = sorted(times, key=lambda each: -each.seconds)
     table = Table(title=f"The model's operators that take longest ({len(times)} tasks)", title_justify="left")
@@ -356,7 +360,7 @@ def show_operators(given: GivenModel, trace: Trace, console: Console) -> None:
     for line in given.specialised.rewrites:
         console.print(Text(f"rewritten: {line}"))
     for each in ordered:
-        if each.implementation == "reference":
+        if each.implementation == REFERENCE:
             console.print(
                 Text(f"on the host, by onnx's reference implementation: {each.operator}", "yellow"), soft_wrap=True
             )

@@ -168,7 +168,7 @@ Minimize = Annotated[
     typer.Option(
         "--minimize",
         metavar="METRIC",
-        help="What policy auto makes small: makespan, throughput (the time between runs), energy, memory or "
+        help="What policy auto makes small: makespan (latency), throughput (the time between runs), energy, memory or "
         "memory[SPACE].",
         rich_help_panel=_WHERE,
     ),

@@ -220,7 +220,7 @@ def run_command(
             hint="Add --dry-run to plan and simulate, or choose devices of this machine with --devices",
         )
     if in_flight is not None:
-        check_in_flight(dynamic, dry_run)
+        check_in_flight(dynamic, dry_run, repeat)
     if dynamic is not None:
         policy, rewrite = _check_dynamic(dynamic, policy, rewrite, plan_file, safeguards, dry_run)
     given = None if plan_file is None else _read_plan(plan_file)
@@ -250,7 +250,7 @@ def run_command(
         _write_plan(save_plan, outcome.plan, console)
     _show(outcome, outcome.plan, json_output, console, None if versus is None else versus.ratio)
     if model is not None and not json_output:
-        show_operators(model, outcome.trace, console)
+        show_operators(model, outcome.plan, outcome.trace, console)
         show_outputs(model.found, top, labels, console)
     if versus is not None and not json_output:
         show_versus(versus, console)

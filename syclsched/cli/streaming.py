@@ -28,14 +28,16 @@ class Streamed:
     statistics: StreamStatistics
 
 
-def check_in_flight(dynamic: str | None, dry_run: bool) -> None:
+def check_in_flight(dynamic: str | None, dry_run: bool, repeat: int) -> None:
     """Raise if runs cannot be a stream.
 
     Raises
     ------
     ArgumentError
-        With ``--dynamic`` or ``--dry-run``.
+        With ``--dynamic`` or ``--dry-run``, or where there is one run only.
     """
+    if repeat < 2:
+        raise ArgumentError("one run is no stream", where="--in-flight", hint="Say how many runs: --repeat 50")
     if dynamic is not None or dry_run:
         other = "--dynamic" if dynamic is not None else "--dry-run"
         raise ArgumentError(f"{other} cannot be had with --in-flight", where="--in-flight")

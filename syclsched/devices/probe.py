@@ -19,7 +19,9 @@ from .. import oneapi
 from ..errors import SyclschedError
 from ..oneapi.facts import DeviceFact, Probe
 from ..oneapi.libraries import LibraryFound
+from ..oneapi.loading import installed_versions
 from . import trust
+from .library_check import onednn_error
 
 _TIMEOUT_S = 120.0
 _LAST_WORDS_CHARACTERS = 500
@@ -84,6 +86,7 @@ def read(said: str, died: str | None, stderr: str) -> Probe:
         error=runtime.get("error"),
         hint=runtime.get("hint"),
         died=died,
+        onednn=runtime.get("onednn"),
         stderr=" ".join(stderr.split())[-_LAST_WORDS_CHARACTERS:] if died else "",
     )
 
@@ -128,6 +131,8 @@ def main(out: TextIO | None = None) -> None:
         verdict = trust.check(device, guarded=False)
         skipped = [f"{each.route}: {each.detail}" for each in verdict.checks if each.status == "skipped"]
         _say(stream, {**about, "trusted": verdict.trusted, "reason": verdict.reason, "skipped": skipped})
+    if any(device.is_cpu for device in dpctl.get_devices()) and "onednn" in installed_versions():
+        _say(stream, {"onednn": onednn_error() or ""})
     stream.flush()
     if out is None:
         # What a driver does at the end of the process is not the devices' health; what was said is out.

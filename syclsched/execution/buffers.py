@@ -310,7 +310,7 @@ class BufferTable:
             raise MemoryLimitError(
                 f"{what} could not be allocated",
                 where=f"memory space {space!r}",
-                hint="Give memory back, or use smaller tiles",
+                hint="Give memory back, or use smaller arrays (tiles, batches)",
             ) from error
         return found
 

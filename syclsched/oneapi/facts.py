@@ -68,7 +68,8 @@ class Probe:
     """What a separate process saw when it loaded the stack and checked every device.
 
     `error` and `hint` are set where loading failed; `died` names the signal or exit code where the process ended before
-    its time, and `stderr` what it last said.
+    its time, and `stderr` what it last said. `onednn` says why oneDNN does not compute, or "" if it does; None where it
+    was not tried.
     """
 
     devices: tuple[DeviceFact, ...] = ()
@@ -79,6 +80,7 @@ class Probe:
     hint: str | None = None
     died: str | None = None
     stderr: str = ""
+    onednn: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ def judge(facts: Facts) -> tuple[Finding, ...]:
         devices.judge_loading,
         devices.judge_devices,
         devices.judge_gpu,
+        installation.judge_models,
         devices.judge_load,
         devices.judge_folders,
     )

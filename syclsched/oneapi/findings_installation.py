@@ -18,6 +18,7 @@ from .pins import NUMPY_REQUIREMENT, PINS, install_command, shipped_by
 _MACHINES = frozenset(("x86_64", "AMD64"))
 _PYTHONS = ((3, 10), (3, 11))
 _REQUIRED = ("dpctl", "dpnp", "numba-dpex", "numba", "intel-sycl-rt", "intel-opencl-rt", "intel-cmplr-lib-rt")
+_MODELS_COMMAND = "python -m pip install 'syclsched[onnx]'"
 _REBUILD_COMMAND = "python -m pip install --force-reinstall --no-deps --no-cache-dir syclsched"
 
 
@@ -230,3 +231,24 @@ def explain_import_failure(
     if found and owner:
         return f"{found.group(1)} could not be loaded: {message}{also}", install_command((owner,))
     return f"dpctl cannot be imported: {message}{also}", install_command()
+
+
+def judge_models(facts: Facts) -> Iterator[Finding]:
+    """Say whether ONNX models can be read, and whether oneDNN computes for them."""
+    onnx, onednn, failed = facts.versions.get("onnx"), facts.versions.get("onednn"), facts.probe.onednn
+    if onnx is None:
+        yield Finding("ONNX models", "info", f"cannot be read: the package onnx is not installed ({_MODELS_COMMAND})")
+    else:
+        yield Finding("ONNX models", "ok", f"onnx {onnx}")
+    if onednn is None:
+        yield Finding("oneDNN", "info", f"not installed: kernels do its work, and slower ({_MODELS_COMMAND})")
+    elif failed:
+        yield Finding(
+            "oneDNN",
+            "warning",
+            f"onednn {onednn} does not compute: {failed}",
+            "kernels do its work, and slower",
+            f"python -m pip uninstall onednn && {_MODELS_COMMAND}",
+        )
+    else:
+        yield Finding("oneDNN", "ok", f"onednn {onednn}" + ("" if failed is None else ", computes on the CPU device"))

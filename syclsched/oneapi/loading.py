@@ -13,7 +13,7 @@ from ..errors import RuntimeMissingError
 from . import emulator as emulators
 from . import environment, forked, layer, libraries, processor
 from .libraries import LibraryFound
-from .pins import EXTRA_DISTRIBUTIONS, PINS
+from .pins import EXTRA_DISTRIBUTIONS, MODEL_DISTRIBUTIONS, PINS
 
 OPENCL_DISTRIBUTION = "intel-opencl-rt"
 
@@ -90,7 +90,7 @@ def installed_versions() -> dict[str, str]:
     from importlib import metadata
 
     versions: dict[str, str] = {}
-    for name in (*PINS, *EXTRA_DISTRIBUTIONS):
+    for name in (*PINS, *EXTRA_DISTRIBUTIONS, *MODEL_DISTRIBUTIONS):
         try:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:

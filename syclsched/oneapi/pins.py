@@ -54,6 +54,9 @@ EXTRA_DISTRIBUTIONS: tuple[str, ...] = (
     "numpy",
 )
 
+#: What ONNX models need besides: the first reads them, the second is fast.
+MODEL_DISTRIBUTIONS: tuple[str, ...] = ("onnx", "onednn")
+
 #: Range pip must be given besides the pins: NumPy 2 changed the C interface the pinned packages were built for.
 NUMPY_REQUIREMENT = "numpy<2"
 

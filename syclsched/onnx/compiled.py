@@ -23,6 +23,7 @@ from syclsched.onnx.making import Maker, usual_platform
 from syclsched.onnx.model import GivenShapes, OnnxModel, load
 from syclsched.onnx.report import OperatorTime, Report, measured_times, planned_times
 from syclsched.onnx.specialised import Array, Shapes
+from syclsched.scheduling.objectives import minimize as aim_at
 
 if TYPE_CHECKING:
     from syclsched.execution import Run
@@ -96,6 +97,8 @@ def compile(
     """
     if platform is not None and devices is not None:
         raise ArgumentError("both a platform and devices are given", where="compile()", hint="Leave one of them out")
+    subject_to = tuple(subject_to)
+    aim_at(minimize).subject_to(*subject_to)  # what is no aim is refused now, not when the model is first called
     if isinstance(model, OnnxModel):
         if shapes is not None or rewrites is not True:
             raise ArgumentError("shapes and rewrites are said when a model is loaded", where="compile()")
@@ -106,9 +109,9 @@ def compile(
         loaded,
         usual_platform(devices) if platform is None else platform,
         policy=policy,
-        minimize="makespan" if minimize == "latency" else minimize,
+        minimize=minimize,
         rewrite=rewrite,
-        subject_to=tuple(subject_to),
+        subject_to=subject_to,
         memory_limit=memory_limit,
         autotune=autotune,
         progress=progress,
@@ -164,7 +167,8 @@ class CompiledModel:
         Raises
         ------
         ArgumentError
-            If an input is missing, unknown, or of another dtype or shape than the model takes.
+            If an input is missing, unknown, of another dtype or shape than the model takes, or has indices that are out
+            of range.
         TaskFailedError, ExecutionError
             If the run fails.
         """
@@ -246,7 +250,7 @@ class CompiledModel:
         with self._using(values) as bound, self._maker.bound_again(bound, trace=repeat) as runner:
             for _ in range(repeat + 1):
                 runner(bound.specialised.given(values), bound.specialised.fetched)
-            return measured_times(runner.traces()[-repeat:], bound.specialised.origins)
+            return measured_times(runner.traces()[-repeat:], bound.plan, bound.specialised.origins)
 
     # --- looking ----------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
 
+from syclsched.frontends.onnx.reference import REFERENCE
 from syclsched.model.plan import Plan
 from syclsched.model.trace import Trace
 from syclsched.model.units import format_seconds, plural
@@ -62,7 +63,7 @@ class Report:
     @property
     def on_host(self) -> tuple[OperatorTime, ...]:
         """The operators that no device does: the host runs them, with onnx's reference implementation."""
-        return tuple(each for each in self.operators if each.implementation == "reference")
+        return tuple(each for each in self.operators if each.implementation == REFERENCE)
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {plural(len(self.operators), 'task')}, {format_seconds(self.makespan_s)} predicted"]
@@ -85,36 +86,45 @@ def planned_times(plan: Plan, origins: Mapping[str, tuple[str, ...]]) -> tuple[O
     origins : Mapping[str, tuple of str]
         See `Specialised`.
     """
+    operators = _operators(plan, origins)
     return tuple(
-        OperatorTime(_operator(task, origins), task, a.device, a.implementation or "", a.finish_s - a.start_s)
+        OperatorTime(operators.get(task, task), task, a.device, a.implementation or "", a.finish_s - a.start_s)
         for a in sorted(plan.schedule.assignments, key=lambda one: one.start_s)
         for task in (a.task,)
     )
 
 
-def measured_times(traces: Iterable[Trace], origins: Mapping[str, tuple[str, ...]]) -> tuple[OperatorTime, ...]:
+def measured_times(
+    traces: Iterable[Trace], plan: Plan, origins: Mapping[str, tuple[str, ...]]
+) -> tuple[OperatorTime, ...]:
     """Return the tasks of several runs in order, with the median of the times they took.
 
     Parameters
     ----------
     traces : iterable of Trace
-        Of runs of the same plan.
+        Of runs of a plan.
+    plan : Plan
+        That plan.
     origins : Mapping[str, tuple of str]
         See `Specialised`.
     """
+    operators = _operators(plan, origins)
     seconds: dict[tuple[str, str, str], list[float]] = {}
     for trace in traces:
         for span in trace.spans:
             if span.task is not None and span.kind in ("launch", "host"):
                 seconds.setdefault((span.task, span.device, span.implementation or ""), []).append(span.duration_s)
     return tuple(
-        OperatorTime(_operator(task, origins), task, device, by, median(found))
+        OperatorTime(operators.get(task, task), task, device, by, median(found))
         for (task, device, by), found in seconds.items()
     )
 
 
-def _operator(task: str, origins: Mapping[str, tuple[str, ...]]) -> str:
-    known = origins.get(task)
-    if known is None:  # a chunk or a group of tasks, named after the first of them
-        known = next((origin for name, origin in origins.items() if task.startswith(name)), (task,))
-    return " + ".join(known)
+def _operators(plan: Plan, origins: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """Return what the tasks of a plan do, chunks and merged ones, too."""
+    planned = {assignment.task for assignment in plan.schedule.assignments}
+    done: dict[str, list[str]] = {}
+    for task, operators in origins.items():
+        for holder in plan.recipe.holders(task, planned) if plan.recipe else (task,):
+            done.setdefault(holder, []).extend(operators)
+    return {task: " + ".join(dict.fromkeys(operators)) for task, operators in done.items()}

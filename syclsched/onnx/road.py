@@ -44,6 +44,7 @@ def specialise(
     """
     from syclsched.frontends.onnx.importing import import_model
     from syclsched.frontends.onnx.lowering import lower
+    from syclsched.frontends.onnx.picking import picked
     from syclsched.frontends.onnx.rewrites import DEFAULT_PASSES, rewrite
 
     open_ones = {name: shape for name, shape in shapes.items() if name not in values}
@@ -59,4 +60,5 @@ def specialise(
         outputs=lowered.outputs,
         origins=lowered.origins,
         rewrites=tuple(map(str, rewritten.deeds)),
+        picked=picked(rewritten.network),
     )

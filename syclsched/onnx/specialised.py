@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from syclsched.errors import ArgumentError
+from syclsched.frontends.onnx.picking import Picked
 from syclsched.model.graph import TaskGraph
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -33,6 +35,8 @@ class Specialised:
         For each task the operators of the model it does, as ``"Conv conv1"``.
     rewrites : tuple of str
         What was changed before there were tasks, one line each.
+    picked : Mapping[str, Picked]
+        Inputs of the model that are indices, and of what.
     """
 
     graph: TaskGraph
@@ -41,6 +45,7 @@ class Specialised:
     outputs: Mapping[str, str | Array]
     origins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     rewrites: tuple[str, ...] = ()
+    picked: Mapping[str, Picked] = field(default_factory=dict)
 
     @property
     def fetched(self) -> tuple[str, ...]:
@@ -48,9 +53,28 @@ class Specialised:
         return tuple(dict.fromkeys(made for made in self.outputs.values() if isinstance(made, str)))
 
     def given(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the graph's inputs for values of the model's."""
+        """Return the graph's inputs for values of the model's.
+
+        Raises
+        ------
+        ArgumentError
+            If one says which elements to pick, and there is one that is not there.
+        """
+        for name, each in self.picked.items():
+            _check(name, values[name], each)
         return {array: values[name] for name, array in self.inputs.items()}
 
     def results(self, found: Mapping[str, Array]) -> dict[str, Array]:
         """Return the model's outputs for values of the graph's arrays."""
         return {name: found[made] if isinstance(made, str) else made.copy() for name, made in self.outputs.items()}
+
+
+def _check(name: str, indices: Any, picked: Picked) -> None:
+    if not isinstance(indices, np.ndarray) or not indices.size:
+        return
+    low, high = int(indices.min()), int(indices.max())
+    if low < -picked.extent or high >= picked.extent:
+        raise ArgumentError(
+            f"index {low if low < -picked.extent else high} is out of range: {picked.by} picks from {picked.extent:,}",
+            where=f"input {name!r}",
+        )

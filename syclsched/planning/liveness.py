@@ -109,5 +109,5 @@ def check_capacity(peak: Mapping[str, int], platform: Platform) -> None:
         raise MemoryLimitError(
             f"the plan needs {format_exact_bytes(needed)} at its peak, there are {format_exact_bytes(capacity)}",
             where=f"memory space {space!r}",
-            hint="Use smaller tiles, declare arrays temporary, or add a device with more memory",
+            hint="Use smaller arrays (tiles, batches), declare arrays temporary, or add a device with more memory",
         )

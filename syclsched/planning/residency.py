@@ -262,7 +262,7 @@ class Residency:
             f"when task {task.name!r} runs, at least {format_exact_bytes(needed)} are needed at once, "
             f"there are {format_exact_bytes(capacity)}",
             where=f"memory space {space!r}",
-            hint="Use smaller tiles, raise a limit that was set, or add a device with more memory",
+            hint="Use smaller arrays (tiles, batches), raise a limit that was set, or add a device with more memory",
         )
 
 

@@ -8,9 +8,12 @@ import json
 
 import pytest
 
+from syclsched.costs.capability import installed
 from syclsched.devices import probe
 from syclsched.devices.diagnosis import diagnose
-from syclsched.errors import RuntimeMissingError
+from syclsched.devices.library_check import onednn_error
+from syclsched.errors import CapabilityError, RuntimeMissingError
+from syclsched.kernels.onednn import primitives
 from syclsched.oneapi.facts import DeviceFact
 
 DEVICE = {"index": 0, "name": "A", "backend": "opencl", "kind": "cpu", "driver": "1"}
@@ -70,3 +73,17 @@ def test_this_machines_devices_are_diagnosed() -> None:
     devices = [each for each in found if each.topic == "device"]
     assert devices and all(each.what for each in found)
     assert [each for each in found if each.topic == "loading"] == []
+
+
+@pytest.mark.sycl
+@pytest.mark.skipif(not installed("onednn"), reason="onednn is not installed")
+def test_onednn_is_tried_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = next(each for each in diagnose() if each.topic == "oneDNN")
+    assert found.status == "ok" and found.what.endswith("computes on the CPU device")
+
+    def unimplemented(*_: object) -> None:
+        raise CapabilityError("matmul: oneDNN says dnnl_unimplemented", where="oneDNN")
+
+    monkeypatch.setattr("syclsched.kernels.onednn.primitives.create", unimplemented)
+    primitives.forget()
+    assert "dnnl_unimplemented" in str(onednn_error())

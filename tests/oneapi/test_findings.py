@@ -19,7 +19,7 @@ HEALTHY = Facts(
     system="Linux",
     machine="x86_64",
     python=(3, 11),
-    versions={**PINS, "numpy": "1.26.4"},
+    versions={**PINS, "numpy": "1.26.4", "onnx": "1.22.0", "onednn": "2024.2.1"},
     needed_sycl="libsycl.so.7",
     sycl_library="/v/lib/libsycl.so.7",
     adapter="/v/lib/libpi_opencl.so",
@@ -35,7 +35,7 @@ HEALTHY = Facts(
     load_average=0.1,
     processors=8,
     folders=(Folder("/home/u/.cache/syclsched", "cache", "XDG_CACHE_HOME", True, 10**8, 10**10),),
-    probe=Probe(devices=(CPU,), emulator="/c/libintelocl_emu.so"),
+    probe=Probe(devices=(CPU,), emulator="/c/libintelocl_emu.so", onednn=""),
 )
 
 
@@ -217,3 +217,26 @@ def test_import_failures_are_explained() -> None:
     assert what.startswith("libsycl.so.7 could not be loaded") and '"intel-sycl-rt==2024.2.1"' in hint
     what, hint = findings_installation.explain_import_failure("something else", {"dpctl": "0.17.0"}, ())
     assert "something else" in what and "pip install" in hint
+
+
+def about(topic: str, **changes: Any) -> Finding:
+    return next(each for each in findings.judge(replace(HEALTHY, **changes)) if each.topic == topic)
+
+
+def test_models_can_be_read_and_onednn_computes() -> None:
+    assert about("ONNX models").what == "onnx 1.22.0"
+    assert about("oneDNN").what == "onednn 2024.2.1, computes on the CPU device"
+    assert about("oneDNN", probe=replace(HEALTHY.probe, onednn=None)).what == "onednn 2024.2.1"
+
+
+def test_what_models_need_is_no_trouble_where_it_is_not_installed() -> None:
+    bare = {name: version for name, version in HEALTHY.versions.items() if name not in ("onnx", "onednn")}
+    assert troubles(versions=bare) == []
+    for topic in ("ONNX models", "oneDNN"):
+        found = about(topic, versions=bare)
+        assert found.status == "info" and "pip install 'syclsched[onnx]'" in found.what
+
+
+def test_onednn_that_does_not_compute_is_told_with_its_error() -> None:
+    found = only(probe=replace(HEALTHY.probe, onednn="libdnnl.so.3 needs libsycl.so.8"))
+    assert found.topic == "oneDNN" and "libsycl.so.8" in found.what and "syclsched[onnx]" in str(found.mend)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import syclsched
-from syclsched.errors import ArgumentError, ExecutionError, OpenDimensionError
+from syclsched.errors import ArgumentError, ExecutionError, HostOperatorWarning, OpenDimensionError, PolicyError
 
 onnx = pytest.importorskip("onnx", reason="the models are ONNX models")
 
@@ -137,3 +137,52 @@ def test_a_model_is_closed_though_a_stream_of_it_was_left_open() -> None:
         left = made.stream([images(1, seed) for seed in range(9)], in_flight=2)
         np.testing.assert_allclose(next(left)["probabilities"], expected(images(1, 0)), atol=1e-5)
     left.close()
+
+
+def embedding() -> bytes:
+    nodes = [
+        onnx.helper.make_node("Cast", ["ids"], ["wide"], to=onnx.TensorProto.INT64),
+        onnx.helper.make_node("Gather", ["table", "wide"], ["rows"], name="embed"),
+        onnx.helper.make_node("Relu", ["rows"], ["y"]),
+    ]
+    return small(nodes, {"ids": (onnx.TensorProto.INT32, ["n"])}, {"table": np.arange(12, dtype="f").reshape(6, 2)})
+
+
+def small(nodes, inputs, constants, outputs=("y",)) -> bytes:
+    graph = onnx.helper.make_graph(
+        nodes,
+        "small",
+        [onnx.helper.make_tensor_value_info(name, *each) for name, each in inputs.items()],
+        [onnx.ValueInfoProto(name=name) for name in outputs],
+        [onnx.numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
+    )
+    made = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    return made.SerializeToString()
+
+
+def test_indices_out_of_range_in_an_input_are_refused() -> None:
+    with syclsched.compile(embedding(), devices="cpu", autotune=False) as made:
+        found = made(np.array([-6, 5, 0], np.int32))["y"]
+        np.testing.assert_array_equal(found, [[0, 1], [10, 11], [0, 1]])
+        for wrong in (6, -7):
+            with pytest.raises(
+                ArgumentError, match=f"input 'ids': index {wrong} is out of range: Gather 'embed' picks"
+            ):
+                made(np.array([0, wrong, 1], np.int32))
+
+
+def test_aims_that_there_are_not_are_refused_at_once() -> None:
+    with pytest.raises(PolicyError, match="latency, throughput"):
+        syclsched.compile(MODEL, devices="cpu", minimize="speed")
+
+
+def test_what_the_host_does_is_in_the_report() -> None:
+    det = onnx.helper.make_node("Det", ["x"], ["y"], name="volume")
+    model = small([det], {"x": (onnx.TensorProto.FLOAT, [2, 2])}, {})
+    with (
+        pytest.warns(HostOperatorWarning, match="volume"),
+        syclsched.compile(model, devices="cpu", autotune=False) as made,
+    ):
+        assert made(2 * np.eye(2, dtype="f"))["y"] == 4
+        assert [each.operator for each in made.report.on_host] == ["Det 'volume'"]
+        assert "on the host, for want of an implementation: Det 'volume'" in str(made.report)

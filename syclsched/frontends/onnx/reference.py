@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, Final
 
 from syclsched.errors import ModelError
 from syclsched.frontends.onnx.network import Network, Node
@@ -12,6 +12,8 @@ from syclsched.model.access import AccessMode
 from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Work
 from syclsched.model.sizes import signature_bytes
 
+#: What the implementation is called in plans and reports.
+REFERENCE: Final = "reference"
 #: Operators whose results differ from one run to the next: never done beforehand, nor again for a lost value.
 RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
@@ -48,7 +50,7 @@ def reference_operation(node: Node) -> Operation:
             *(Parameter(f"x{i}", AccessMode.READ) for i in range(len(names))),
         ),
         implementations=(
-            Implementation("onnx", "host", lambda _: partial(_run, evaluator, names, results), efficiency=0.01),
+            Implementation(REFERENCE, "host", lambda _: partial(_run, evaluator, names, results), efficiency=0.01),
         ),
         work=_work,
         pure=operator not in RANDOM,

@@ -17,6 +17,8 @@ METRICS: Final[dict[str, Dimension]] = {
 
 #: What people say for the initiation interval; its limits are from below.
 THROUGHPUT: Final = "throughput"
+#: What people who run models say for the makespan of one run.
+LATENCY: Final = "latency"
 
 _METRIC: Final = re.compile(r"\s*([a-z]+)\s*(?:\[\s*([^\[\]]+?)\s*\])?\s*")
 _SIDES: Final = re.compile(r"([^<>=≤≥]*)(<=|>=|==|<|>|=|≤|≥)(.*)")
@@ -157,8 +159,8 @@ def minimize(metric: str) -> Aim:
     Parameters
     ----------
     metric : str
-        ``makespan``, ``throughput`` (the initiation interval is minimised), ``energy``, ``memory`` (the largest peak of
-        any space) or ``memory[SPACE]``.
+        ``makespan`` or ``latency``, ``throughput`` (the initiation interval is minimised), ``energy``, ``memory`` (the
+        largest peak of any space) or ``memory[SPACE]``.
 
     Returns
     -------
@@ -196,6 +198,7 @@ def _parse_metric(text: str, where: str) -> tuple[str, str | None]:
         if space is not None:
             raise PolicyError("only memory has a space", where=where, hint="As memory[gpu]")
         return name, None
+    name = "makespan" if name == LATENCY else name
     _check_metric(name, space, where)
     return name, space
 
@@ -208,4 +211,4 @@ def _check_metric(metric: str, space: str | None, where: str) -> None:
 
 
 def _known() -> str:
-    return f"There are {', '.join([*METRICS, THROUGHPUT])}, memory[SPACE]"
+    return f"There are {', '.join([*METRICS, LATENCY, THROUGHPUT])}, memory[SPACE]"

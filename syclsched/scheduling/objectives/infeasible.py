@@ -109,7 +109,7 @@ def check_working_sets(problem: Problem, constraints: Sequence[Constraint]) -> N
                 f"it needs {format_exact_bytes(nbytes)} at once for what it reads and writes, "
                 f"the limit is {format_exact_bytes(limits[space])}",
                 where=f"task {problem.names[task]!r} in memory space {problem.spaces[space]!r}",
-                hint="Raise the limit, use smaller tiles, or add a device with more memory",
+                hint="Raise the limit, use smaller arrays (tiles, batches), or add a device with more memory",
             )
 
 

@@ -19,6 +19,7 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from small_models import imported, model_of, relu_model  # noqa: E402
 
 from syclsched.errors import (  # noqa: E402
+    DeclaredShapeWarning,
     ModelError,
     OpenDimensionError,
     StorageError,
@@ -184,6 +185,23 @@ def test_an_output_nobody_makes_and_no_outputs() -> None:
 
 
 # --- tensors ------------------------------------------------------------------------------------------
+
+
+def declaring(dtype: int, shape: Any) -> Any:
+    model = relu_model()
+    model.graph.output[0].CopyFrom(onnx.helper.make_tensor_value_info("y", dtype, shape))
+    return model
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (2, 3, 1)])
+def test_outputs_of_another_shape_than_declared_are_told(shape: Any) -> None:
+    with pytest.warns(DeclaredShapeWarning, match=r"output 'y': its shape is \(2, 3\), and \("):
+        assert imported(declaring(onnx.TensorProto.FLOAT, shape)).values["y"].shape == (2, 3)
+
+
+def test_outputs_of_another_dtype_than_declared_are_refused() -> None:
+    text = refusal(lambda: imported(declaring(onnx.TensorProto.DOUBLE, ("any", 3))))
+    assert "output 'y': its elements are float32, and float64 is declared" in text
 
 
 def test_a_tensor_with_too_few_data_is_refused() -> None:

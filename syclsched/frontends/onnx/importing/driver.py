@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
 import numpy as np
 
-from syclsched.errors import ModelError, OpenDimensionError
+from syclsched.errors import DeclaredShapeWarning, ModelError, OpenDimensionError
 from syclsched.frontends.onnx.importing.builder import Builder
 from syclsched.frontends.onnx.importing.scope import Scope
 from syclsched.frontends.onnx.limits import ModelLimits
@@ -83,6 +84,11 @@ def import_model(
         If a shape follows from an input's value.
     ModelError
         If shapes do not fit, or the model needs something that is not supported; says which node.
+
+    Warns
+    -----
+    DeclaredShapeWarning
+        If an output has another shape than the model declares.
     """
     load_families()
     b = Builder(model.where, model.opset, model.opsets, limits or ModelLimits())
@@ -91,6 +97,8 @@ def import_model(
     declare_inputs(b, scope, model, dict(shapes or {}), dict(dimensions or {}), dict(known or {}))
     scope.run(model.graph.nodes)
     outputs = [(output.name, scope.tensor(output.name)) for output in model.outputs]
+    for output, (_, value) in zip(model.outputs, outputs, strict=True):
+        _check_output(output, b.shape(value), b.dtype(value), model.where)
     return b.finish(model.name, outputs)
 
 
@@ -165,6 +173,22 @@ def declare_inputs(
             names=names_open,
             where=model.where,
             hint=f"Give the inputs' shapes; it declares {', '.join(map(describe, model.inputs))}",
+        )
+
+
+def _check_output(declared: Declared, shape: Shape, dtype: str, where: str) -> None:
+    """Refuse another dtype than is declared; warn of another shape, which exporters do write."""
+    place = f"{where}, output {declared.name!r}"
+    if declared.dtype not in (None, dtype):
+        raise ModelError(f"its elements are {dtype}, and {declared.dtype} is declared", where=place)
+    said = declared.dimensions
+    if said is not None and (
+        len(said) != len(shape) or any(isinstance(d, int) and d != n for d, n in zip(said, shape, strict=True))
+    ):
+        warnings.warn(
+            f"{place}: its shape is {shape}, and {describe_shape(declared)} is declared",
+            DeclaredShapeWarning,
+            stacklevel=3,
         )
 
 
