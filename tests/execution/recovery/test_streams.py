@@ -12,7 +12,7 @@ from opened import live_on
 from running import ASSIGN_KERNEL, DTYPE, MIX, plan_by, sequential
 
 from syclsched.errors import DeadlineError, MemoryLimitError
-from syclsched.execution import Safeguards, bind
+from syclsched.execution import Safeguards, bind, bound
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.model.platform import Platform
@@ -119,14 +119,16 @@ def test_a_fault_in_an_asynchronous_stream_changes_no_bit() -> None:
 
 
 @pytest.mark.parametrize("of", ["task", "run"])
-@pytest.mark.parametrize("replayed", [True, False])
+@pytest.mark.parametrize("way", ["replayed", "replayed, with a task on the host", "dispatched"])
 def test_a_generation_that_is_late_fails_at_its_place_and_the_others_do_not(
-    of: str, replayed: bool, release_when_late: Any
+    of: str, way: str, release_when_late: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if way == "dispatched":
+        monkeypatch.setattr(bound, "load_library", lambda: None)
     platform, devices = live_on(None)
     graph = TaskGraph("late")
     x, y = graph.array("x", (64,), DTYPE), graph.array("y", (64,), DTYPE)
-    if not replayed:
+    if way != "replayed":
         graph.host(lambda z: z.fill(1), name="host", z=graph.array("z", (4,), DTYPE).write())
     graph.kernel(MIX, name="first", x=x, y=y, a=1, deadline_s=0.2 if of == "task" else None)
     graph.kernel(ASSIGN_KERNEL, name="second", x=y, y=graph.array("w", (64,), DTYPE))
@@ -135,7 +137,7 @@ def test_a_generation_that_is_late_fails_at_its_place_and_the_others_do_not(
     inputs = [{"x": np.arange(64), "y": np.arange(64) + turn} for turn in range(4)]
     safeguards = Safeguards(deadline_s=0.2 if of == "run" else None)
     with bind(plan, graph, devices, safeguards=safeguards) as runner:
-        assert runner.replayed == replayed
+        assert runner.replayed == (way != "dispatched")
         assert len(list(runner.stream(inputs, in_flight=1))) == 4
         with faults.inject(faults.hang("cpu", after=2)) as injection:
             release_when_late(injection)
