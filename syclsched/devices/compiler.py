@@ -62,10 +62,11 @@ class _Cache:
             return made
 
 
-# A program belongs to a context: bounded, so that contexts of closed devices do not pile up. The runtime keeps up to
-# 2 MB for one, and an executable keeps its program: a process that sees many shapes holds this many at most.
-_PROGRAMS = _Cache(512)
-_EXECUTABLES = _Cache(1024)
+# Bounded, as a program keeps its context, and those of closed devices must not pile up; but far from tight: the OpenCL
+# CPU runtime keeps 1 to 2 MB for each program it has built, also when nobody refers to that any more. One that was
+# dropped and is built again costs them twice.
+_PROGRAMS = _Cache(4096)
+_EXECUTABLES = _Cache(4096)
 
 
 def compile_task(

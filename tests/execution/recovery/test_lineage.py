@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from syclsched.execution.recovery.lineage import Left, what_is_left
 from syclsched.execution.recovery.versions import GIVEN, Versions, find_contents, find_versions
 from syclsched.model.access import AccessMode
-from syclsched.model.plan import PlannedAccess, PlannedTask
+from syclsched.model.plan import BufferUse, Instruction, PlannedAccess, PlannedArray, PlannedRows, PlannedTask
+from syclsched.model.platform import HOST
 
 READ, WRITE, UPDATE = AccessMode.READ, AccessMode.WRITE, AccessMode.UPDATE
 
@@ -152,3 +155,16 @@ def test_contents_follow_copies_updates_and_memory() -> None:
     assert find_contents(plan, versions, (4,), ()) == {("x", "cpu"): 1, ("x", "gpu"): 1, ("y", "gpu"): 1}
     assert find_contents(plan, versions, (), (4,)) == {("x", "cpu"): 1, ("y", "gpu"): 1}
     assert find_contents(plan, versions, (3, 4), (1,)) == {("y", "gpu"): 1}
+
+
+def test_memory_that_is_given_back_takes_the_segments_in_it_along() -> None:
+    from synthetic import two_devices
+
+    plan = two_devices()
+    part = PlannedArray("x[0:2]", (2,), "float64", 16, is_input=True, rows=PlannedRows("x", 0, 2))
+    whole = Instruction(99, "free", uses=(BufferUse("x", HOST, WRITE),))
+    lane = plan.lanes[0]
+    plan = replace(plan, arrays=(*plan.arrays, part))
+    assert find_contents(plan, find_versions(()), range(99), ()).get(("x[0:2]", HOST)) == GIVEN
+    freed = replace(plan, lanes=(replace(lane, instructions=(*lane.instructions, whole)), *plan.lanes[1:]))
+    assert ("x[0:2]", HOST) not in find_contents(freed, find_versions(()), range(99), ())
