@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a task costs besides its work: a bound plan beside loops written by hand, all in one run, alternating.
 
-    python benchmarks/dispatch.py [--tasks 2000] [--runs 21]
+    python benchmarks/dispatch.py [--tasks 2000] [--runs 21] [--on one-lane two-lanes sub-devices contexts]
 
 Kernels do nothing, with 16 work-items and 3 arrays. Chain, independent, stencil and random graphs on one in-order lane
-of the CPU device, and on two lanes with edges between them. The rivals do the same: a loop in C over
-``DPCTLQueue_SubmitRange`` (built here with ``cc``), a loop in Python over ``SyclQueue.submit_async``, and
-``numba_dpex.call_kernel_async``. On one lane they use an in-order queue without event lists; on two, one out-of-order
-queue with them (kernels of in-order queues do not honour event lists on OpenCL devices, see
-``syclsched/devices/fences.py``). Times go from the first submission until all is done.
+of the CPU device, on two lanes with edges between them, on its two sub-devices, and on the CPU device and the FPGA
+emulator, whose SYCL contexts share nothing. The rivals do the same: a loop in C over ``DPCTLQueue_SubmitRange`` (built
+here with ``cc``), a loop in Python over ``SyclQueue.submit_async``, and ``numba_dpex.call_kernel_async``. On one lane
+they use an in-order queue without event lists; on two, an out-of-order queue for each device with them (kernels of
+in-order queues do not honour event lists on OpenCL devices, see ``syclsched/devices/fences.py``). Over two contexts
+there are none: the runtime crashes where events go back and forth between contexts. Times go from the first submission
+until all is done.
 """
 
 from __future__ import annotations
@@ -31,6 +33,16 @@ ITEMS = 16
 SOURCE = "__kernel void nothing(__global double *out, __global const double *a, __global const double *b) {}"
 #: Of those that are slow, so few are timed.
 FEW = 200
+
+#: Device and lane of tasks, in turn.
+Places = tuple[tuple[str, int], ...]
+#: Where: what it is called, which devices, into how many sub-devices each is cut, and places.
+ON: dict[str, tuple[str, str, int | None, Places]] = {
+    "one-lane": ("1 lane", "cpu", None, (("cpu", 0),)),
+    "two-lanes": ("2 lanes", "cpu", None, (("cpu", 0), ("cpu", 1))),
+    "sub-devices": ("2 sub-devices", "cpu", 2, (("cpu.0", 0), ("cpu.1", 0))),
+    "contexts": ("2 contexts", "cpu,accelerator", None, (("cpu", 0), ("accelerator", 0))),
+}
 
 
 def edges(shape: str, tasks: int, width: int = 16) -> list[list[int]]:
@@ -78,13 +90,13 @@ def graph_of(before: list[list[int]]) -> Any:
     return graph
 
 
-def plan_of(graph: Any, platform: Any, lanes: int) -> Any:
+def plan_of(graph: Any, platform: Any, places: Places) -> Any:
     """Return a plan that puts tasks on lanes in turn."""
     from syclsched.model.schedule import Assignment, Schedule
     from syclsched.planning import build_plan
 
     placed = tuple(
-        Assignment(name, "cpu", position % lanes, "opencl-c", float(position), position + 1.0)
+        Assignment(name, *places[position % len(places)], "opencl-c", float(position), position + 1.0)
         for position, name in enumerate(graph.order())
     )
     return build_plan(graph, platform, Schedule("by hand", placed), dict.fromkeys(graph.order(), 1e-6))
@@ -93,17 +105,21 @@ def plan_of(graph: Any, platform: Any, lanes: int) -> Any:
 class Rivals:
     """Loops written by hand, over one kernel and a piece of memory for each task."""
 
-    def __init__(self, live: Any, before: list[list[int]], lanes: int) -> None:
+    def __init__(self, live: Any, before: list[list[int]], places: Places) -> None:
         import dpctl
         from dpctl.program import create_program_from_source
 
         from syclsched.devices import memory
 
-        queue = live.queue("cpu")
-        make = dpctl.SyclQueue
-        context, device = queue.sycl_context, queue.sycl_device
-        self.queue = make(context, device, property=["in_order"] if lanes == 1 else [])
-        self.before = before if lanes > 1 else [[] for _ in before]
+        alone = len(places) == 1
+        made = {device: live.queue(device) for device, _ in places}
+        for name, queue in made.items():
+            made[name] = dpctl.SyclQueue(queue.sycl_context, queue.sycl_device, property=["in_order"] if alone else [])
+        self.queues = list(made.values())
+        self.queue = self.queues[0]
+        #: Of each task, which of the queues it goes to.
+        self.of = [list(made).index(places[task % len(places)][0]) for task in range(len(before))]
+        self.before = [[] for _ in before] if alone else before
         self.kernel = create_program_from_source(self.queue, SOURCE).get_sycl_kernel("nothing")
         self.memory = [memory.allocate(self.queue, 8 * ITEMS, "shared") for _ in range(len(before) + 1)]
         self.arrays = [[task, *([*waits[:2], -1, -1][:2])] for task, waits in enumerate(before)]
@@ -123,8 +139,8 @@ class Rivals:
         starts = np.cumsum([0, *[len(waits) for waits in self.before]]).astype(np.int64)
         listed = np.array([w for waits in self.before for w in waits] or [0], np.int64)
         self._kept = (
-            (ctypes.c_void_p * 1)(self.queue.addressof_ref()),
-            np.zeros(count, np.int64),
+            (ctypes.c_void_p * len(self.queues))(*[queue.addressof_ref() for queue in self.queues]),
+            np.array(self.of, np.int64),
             np.array(self.arrays, np.int64) % len(self.memory),
             (ctypes.c_void_p * len(self.memory))(*[each._pointer for each in self.memory]),
             starts,
@@ -163,11 +179,12 @@ class Rivals:
     def in_python(self) -> None:
         """Submit with dpctl, and wait."""
         events: list[Any] = []
-        submit, kernel, memory, size = self.queue.submit_async, self.kernel, self.memory, [ITEMS]
-        for waits, (out, a, b) in zip(self.before, self.arrays, strict=True):
+        submit, kernel, memory, size = [q.submit_async for q in self.queues], self.kernel, self.memory, [ITEMS]
+        for waits, (out, a, b), of in zip(self.before, self.arrays, self.of, strict=True):
             depends = [events[w] for w in waits]
-            events.append(submit(kernel, [memory[out], memory[a], memory[b]], size, None, depends))
-        self.queue.wait()
+            events.append(submit[of](kernel, [memory[out], memory[a], memory[b]], size, None, depends))
+        for queue in self.queues:
+            queue.wait()
 
     def in_numba_dpex(self) -> None:
         """Submit some with numba-dpex, and wait."""
@@ -187,46 +204,56 @@ def seconds(action: Callable[[], object]) -> float:
     return time.perf_counter() - begun
 
 
+def compare(shape: str, name: str, places: Places, platform: Any, live: Any, tasks: int, runs: int) -> None:
+    """Measure one graph, and print a line."""
+    from syclsched.execution import bind
+
+    before = edges(shape, tasks)
+    graph = graph_of(before)
+    inputs = {"first": np.zeros(ITEMS)}
+    with bind(plan_of(graph, platform, places), graph, live, trace=False) as runner:
+        assert runner.replayed, runner.why_not_replayed
+        actions: list[tuple[Callable[[], object], int]] = [(lambda: runner.run(inputs).wait(), tasks)]
+        if len({platform.device(device).space for device, _ in places}) == 1:
+            rivals = Rivals(live, before, places)
+            actions += [(rivals.in_c, tasks), (rivals.in_python, tasks)]
+            if len(rivals.queues) == 1:  # numba-dpex takes no sub-devices
+                actions.append((rivals.in_numba_dpex, FEW))
+        for action, _ in actions:
+            action()
+        times = [[seconds(action) / count * 1e6 for action, count in actions] for _ in range(runs)]
+    columns = list(zip(*times, strict=True))
+    middle = [statistics.median(column) for column in columns]
+    cells = " ".join(f"{m:7.2f} ({min(c):6.2f})" for m, c in zip(middle, columns, strict=True))
+    ratios = ""
+    if len(middle) > 1:
+        ratios = f"  {middle[0] / middle[1]:4.2f}  {middle[0] / middle[2]:9.2f}"
+    if len(middle) > 3:
+        ratios += f"  1/{middle[3] / middle[0]:.1f}"
+    print(f"{shape + ', ' + name:28s} {cells}{ratios}", flush=True)
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", type=int, default=2000)
     parser.add_argument("--runs", type=int, default=21)
+    parser.add_argument("--on", nargs="+", choices=list(ON), default=list(ON))
     given = parser.parse_args()
 
     from syclsched import discover
     from syclsched.api import with_lanes
     from syclsched.devices import open_devices
-    from syclsched.execution import bind
 
-    platform = with_lanes(discover("cpu"), 2)
     print("microseconds a task, median (least); ratios of medians")
     titles = "".join(f" {name:>16s}" for name in ("bound plan", "C", "Python", "numba-dpex"))
-    print(f"{'graph':22s}{titles}  to C  to Python  to numba-dpex")
-    with open_devices(platform) as live:
-        for lanes in (1, 2):
+    print(f"{'graph':28s}{titles}  to C  to Python  to numba-dpex")
+    for on in given.on:
+        name, select, sub_devices, places = ON[on]
+        platform = with_lanes(discover(select, sub_devices=sub_devices), 2)
+        with open_devices(platform) as live:
             for shape in ("chain", "independent", "stencil", "random"):
-                before = edges(shape, given.tasks)
-                graph = graph_of(before)
-                rivals = Rivals(live, before, lanes)
-                with bind(plan_of(graph, platform, lanes), graph, live, trace=False) as runner:
-                    assert runner.replayed, runner.why_not_replayed
-                    inputs = {"first": np.zeros(ITEMS)}
-                    actions: list[tuple[Callable[[], object], int]] = [
-                        (lambda runner=runner, inputs=inputs: runner.run(inputs).wait(), given.tasks),
-                        (rivals.in_c, given.tasks),
-                        (rivals.in_python, given.tasks),
-                        (rivals.in_numba_dpex, FEW),
-                    ]
-                    for action, _ in actions:
-                        action()
-                    times = [[seconds(action) / count * 1e6 for action, count in actions] for _ in range(given.runs)]
-                columns = list(zip(*times, strict=True))
-                middle = [statistics.median(column) for column in columns]
-                cells = " ".join(f"{m:7.2f} ({min(c):6.2f})" for m, c in zip(middle, columns, strict=True))
-                name = f"{shape}, {lanes} lane{'s' * (lanes > 1)}"
-                to_c, to_python, of_numba = middle[0] / middle[1], middle[0] / middle[2], middle[3] / middle[0]
-                print(f"{name:22s} {cells}  {to_c:4.2f}  {to_python:9.2f}  1/{of_numba:.1f}")
+                compare(shape, name, places, platform, live, given.tasks, given.runs)
 
 
 if __name__ == "__main__":

@@ -140,7 +140,7 @@ class SubmissionLoop(CommandMaker):
         bool
             Whether it will be: not where events are SYCL's.
         """
-        held = self._events[slot]
+        held = self._events[self._held_at(slot)]
         lane = (held.lane - ctypes.addressof(self._lanes)) // ctypes.sizeof(Lane)
         if self._native is None or lane not in self._native_queues:
             return False

@@ -461,7 +461,7 @@ class Generation:
             elif name in written:
                 np.copyto(self._buffers[name, HOST].numpy(writable=True), values[name])
         if moved:
-            steps = {step.id for step in self._levels.steps if any(use.space == HOST for use in step.instruction.uses)}
+            steps = {node.id for node in self._levels.nodes if any(use.space == HOST for use in node.instruction.uses)}
             self._calls = {number: call for number, call in self._calls.items() if number not in steps}
         if moved and self._list is not None:
             for unit in self._units:
@@ -481,7 +481,7 @@ class Generation:
 
     def _make_calls(self) -> None:
         """Make what does the host's steps, where it is not made yet."""
-        for step in self._levels.steps:
+        for step in self._levels.nodes:
             if step.id in self._calls:
                 continue
             executable = self._executables.get(step.id)

@@ -85,9 +85,21 @@ class HostThread:
                     return
             if self._look_at(runs):
                 begun_s = time.perf_counter()
-            elif not (len(runs) == 1 and runs[0].wait_directly()):
-                rings = [run.rings_at(self._alarm) for run in runs]
-                self._alarm.sleep(begun_s, all(rings))
+            else:
+                self._sleep(runs, begun_s)
+
+    def _sleep(self, runs: list[Stepped], begun_s: float) -> None:
+        """Wait until something may be done, if only for a moment."""
+        rung = True
+        for run in runs:
+            try:
+                if len(runs) == 1 and run.wait_directly():
+                    return
+                rung &= run.rings_at(self._alarm)
+            except BaseException as error:
+                run.broken(error)
+                return
+        self._alarm.sleep(begun_s, rung)
 
     def _look_at(self, runs: list[Stepped]) -> bool:
         """Do what can be done now; return whether that was anything."""

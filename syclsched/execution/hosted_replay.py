@@ -116,10 +116,11 @@ class HostedReplay(Replay):
         at = self._done_steps
         if self._ended or self._levels < self._asked or at == len(self.levels.steps) or at >= most:
             return False
-        node = self.levels.steps[at]
-        if not self._ending and any(self._loop.is_pending(number) for number in node.events):
+        step = self.levels.steps[at]
+        if not self._ending and any(self._loop.is_pending(number) for number in step.events):
             return False
-        self._do(node)
+        if step.node is not None:
+            self._do(step.node)
         self._done_steps += 1
         self._tell()
         self._ask()
@@ -168,7 +169,7 @@ class HostedReplay(Replay):
 
     @cached_property
     def _steps(self) -> Mapping[int, int]:
-        return {node.id: position for position, node in enumerate(self.levels.steps)}
+        return {node.id: position for position, node in enumerate(self.levels.nodes)}
 
     @cached_property
     def _done_there(self) -> set[int]:
@@ -303,7 +304,7 @@ class HostedReplay(Replay):
         return node.id in note_device_failures(so_far, self.program.plan, self._loop.failed())
 
     def _finish(self) -> None:
-        for node in self.levels.steps:
+        for node in self.levels.nodes:
             if node.id not in self._done_there:
                 self._leave_out(node, Record(time.perf_counter_ns()))
         self.counts.retried = list(self.retried)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What of a plan is the host's, and what of its submissions must wait for that. Pure.
 
-Devices are told by events what to wait for, but no event stands for a Python function. So what needs one is submitted
-only when it has returned: the host's steps cut a plan's submissions into levels. Nothing else is held back.
+Devices are told by events what to wait for, but no event stands for a Python function, and none is handed to another
+SYCL context. So what needs one is submitted only when the function has returned, or the other device is done: such
+steps cut a plan's submissions into levels. Nothing else is held back.
 """
 
 from __future__ import annotations
@@ -14,22 +15,43 @@ from syclsched.execution.program import MEMORY_KINDS, Node, Program
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """Something that the host does between submissions.
+
+    Parameters
+    ----------
+    node : Node or None
+        A function, copy or barrier of the host lane; None if the host only waits on behalf of another device.
+    events : tuple of int
+        Device instructions that must have completed before.
+    """
+
+    node: Node | None
+    events: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Levels:
     """A plan's host steps, and the level of each submission.
 
     Parameters
     ----------
-    steps : tuple of Node
-        Functions, copies and barriers of the host lane, in order.
+    steps : tuple of Step
+        In order.
     of : Mapping[int, int]
         By number of device instruction: how many of the steps must have been done before it is submitted.
     alone : tuple of bool
         For each step whether it waits for all that can have been submitted by then.
     """
 
-    steps: tuple[Node, ...]
+    steps: tuple[Step, ...]
     of: Mapping[int, int]
     alone: tuple[bool, ...]
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """What the host lane does, in order."""
+        return tuple(step.node for step in self.steps if step.node is not None)
 
 
 def find_levels(program: Program) -> Levels:
@@ -40,26 +62,45 @@ def find_levels(program: Program) -> Levels:
     program : Program
         With one host lane at most.
     """
-    steps: list[Node] = []
+    steps: list[Step] = []
     levels: dict[int, int] = {}
     after: dict[int, int] = {}
     last: dict[int, Node] = {}
     before: dict[int, list[int]] = {}
+    #: By device instruction: the step before which the host has seen it complete.
+    seen: dict[int, int] = {}
     nodes = [program.nodes[i.id] for _, i in program.plan.instructions() if i.kind not in MEMORY_KINDS]
     for node in nodes:
         if node.on_host:
-            steps.append(node)
+            steps.append(Step(node, node.events))
+            _note_seen(seen, node.events, before, len(steps))
             after[node.id] = len(steps)
             continue
         first = [last[node.lane].id] if node.lane in last else []
         before[node.id] = [*first, *(n for n in node.events if n in levels)]
-        level = max((after[n] for n in (*before[node.id], *node.completed_first)), default=0)
+        elsewhere = [n for n in node.completed_first if n in levels]
+        unseen = tuple(n for n in elsewhere if n not in seen)
+        if unseen:
+            steps.append(Step(None, unseen))
+            _note_seen(seen, unseen, before, len(steps))
+        waited = (after[n] for n in (*before[node.id], *node.completed_first))
+        level = max((*waited, *(seen[n] for n in elsewhere)), default=0)
         after[node.id] = levels[node.id] = level
         last[node.lane] = node
     return Levels(tuple(steps), levels, _alone(steps, levels, before))
 
 
-def _alone(steps: list[Node], levels: Mapping[int, int], before: Mapping[int, list[int]]) -> tuple[bool, ...]:
+def _note_seen(seen: dict[int, int], numbers: tuple[int, ...], before: Mapping[int, list[int]], step: int) -> None:
+    """Note that some instructions, and all before them, have completed by a step."""
+    todo = list(numbers)
+    while todo:
+        number = todo.pop()
+        if number not in seen:
+            seen[number] = step
+            todo += before[number]
+
+
+def _alone(steps: list[Step], levels: Mapping[int, int], before: Mapping[int, list[int]]) -> tuple[bool, ...]:
     submitted = [0] * (len(steps) + 1)
     for level in levels.values():
         submitted[level] += 1

@@ -30,8 +30,6 @@ def why_not_straight(program: Program, executables: Mapping[int, Executable]) ->
         if node.instruction.kind in MEMORY_KINDS:
             continue
         name = node.instruction.task or node.instruction.kind
-        if any(number in program.signals for number in node.completed_first):
-            return f"{name!r} waits for a device of another SYCL context"
         executable = executables.get(node.id)
         if executable is not None and needs_python(executable):
             return f"{name!r} is submitted by a library that has no native call"

@@ -47,7 +47,9 @@ class Alarm:
             Whether it will ring; if not, it is a short nap.
         """
         if rings and self._fd is not None:
-            select.select([self._fd], [], [], _SLICE_S)
+            waiting = select.poll()  # select.select takes no descriptor above 1,023
+            waiting.register(self._fd, select.POLLIN)
+            waiting.poll(_SLICE_S * 1e3)
             self._quieten()
         else:
             time.sleep(_nap_s(begun_s))

@@ -16,6 +16,7 @@ from syclsched.devices.compiler import compile_task
 from syclsched.devices.executables import KernelSubmission
 from syclsched.devices.submission_library import SWITCH, load_library
 from syclsched.devices.submission_loop import SubmissionLoop
+from syclsched.execution.stream_wake import Alarm
 from syclsched.model.operation import Signature
 from syclsched.oneapi.built import find_submission_loop
 
@@ -176,6 +177,19 @@ def test_says_how_far_it_came(queues: list[Any], new_loop: NewLoop) -> None:
     batch = loop.submit([loop.fence(0, 0, []), loop.kernel(1, 0, [], wrong), loop.fence(2, 0, [])])
     loop.wait(batch)
     assert batch.done == 1
+
+
+def test_what_shares_an_event_rings_when_that_completes(queues: list[Any], new_loop: NewLoop) -> None:
+    loop = new_loop(queues)
+    loop.go_native()
+    loop.share([0, 1])
+    batch = loop.submit([loop.fence(0, 0, [])])
+    alarm = Alarm()
+    assert alarm.fd is not None and loop.wake_at(1, alarm.fd) == loop.native
+    loop.wait(batch)
+    alarm.sleep(0.0, rings=loop.native)
+    assert not loop.is_pending(1)
+    alarm.close()
 
 
 def test_can_be_switched_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_only_what_needs_the_host_is_held_back() -> None:
     graph.kernel(MIX, name="beside", x=x, y=z, a=1)
     program, levels = by_task(graph, {"first": 0, "behind": 0, "beside": 1})
     assert levels_of(program, levels) == {"first": 0, "behind": 1, "beside": 0}
-    at = [step.instruction.task for step in levels.steps].index("look")
+    at = [step.node.instruction.task if step.node else None for step in levels.steps].index("look")
     assert not levels.alone[at]
 
 
@@ -67,7 +67,7 @@ def test_a_chain_has_nothing_else_on_its_way() -> None:
 @given(graph=graphs(max_tasks=20), data=st.data())
 def test_levels_follow_from_what_is_waited_for(graph: TaskGraph, data: st.DataObject) -> None:
     def place(name: str) -> tuple[str, int, str | None]:
-        device = data.draw(st.sampled_from(["a", "host"]))
+        device = data.draw(st.sampled_from(["a", "b", "host"]))
         operation = graph.task(name).operation
         kinds = (
             []
@@ -78,25 +78,47 @@ def test_levels_follow_from_what_is_waited_for(graph: TaskGraph, data: st.DataOb
 
     program = Program(plan_by(graph, ROOMY, place))
     levels = find_levels(program)
-    position = {step.id: n for n, step in enumerate(levels.steps)}
+    nodes = [program.nodes[i.id] for _, i in program.plan.instructions() if i.kind not in MEMORY_KINDS]
     behind: dict[int, set[int]] = {}
     last: dict[int, int] = {}
-    for _, instruction in program.plan.instructions():
-        if instruction.kind in MEMORY_KINDS:
+    first: dict[int, int] = {}
+    for node in nodes:
+        if node.on_host:
             continue
-        node = program.nodes[instruction.id]
-        before = {*node.events, *node.completed_first, *([last[node.lane]] if node.lane in last else [])}
+        first[node.id] = last.get(node.lane, node.id)
+        before = {n for n in (*node.events, first[node.id]) if n in behind}
         behind[node.id] = before.union(*(behind[n] for n in before))
         last[node.lane] = node.id
-    for number, level in levels.of.items():
-        steps = [position[n] for n in behind[number] if n in position]
-        assert level == max(steps, default=-1) + 1
+    # What each step, and those before it, have seen complete.
+    seen: list[set[int]] = []
+    for step in levels.steps:
+        seen.append({*(seen[-1] if seen else ()), *step.events}.union(*(behind[n] for n in step.events)))
+    done_at = {step.node.id: n for n, step in enumerate(levels.steps) if step.node is not None}
+    for node in nodes:
+        if node.on_host:
+            assert levels.steps[done_at[node.id]].events == node.events
+            continue
+        awaited = [
+            done_at[n] if n in done_at else next(k for k, by in enumerate(seen) if n in by)
+            for n in node.completed_first
+        ]
+        inherited = [levels.of[n] for n in (*node.events, first[node.id]) if n != node.id and n in levels.of]
+        assert levels.of[node.id] == max((*(k + 1 for k in awaited), *inherited), default=0)
     for n, step in enumerate(levels.steps):
-        assert all(levels.of[number] <= n for number in step_events(program, step.id))
         there = {number for number, level in levels.of.items() if level <= n}
-        reached = {b for s in levels.steps[: n + 1] for b in (*s.events, *(c for e in s.events for c in behind[e]))}
-        assert levels.alone[n] == (there <= reached)
+        assert set(step.events) <= there
+        assert levels.alone[n] == (there <= seen[n])
+        if step.node is None:
+            assert step.events and not seen[n - 1].intersection(step.events) if n else step.events
 
 
-def step_events(program: Program, number: int) -> tuple[int, ...]:
-    return program.nodes[number].events
+def test_one_wait_does_for_all_that_came_before() -> None:
+    graph = TaskGraph("over and over")
+    x, y, z = arrays_of(graph, "x", "y", "z")
+    graph.kernel(MIX, name="one", x=x, y=y, a=1)
+    graph.kernel(MIX, name="two", x=x, y=z, a=1)
+    graph.kernel(MIX, name="there", x=z, y=y, a=1)
+    graph.kernel(MIX, name="again", x=y, y=z, a=1)
+    where = {"one": "a", "two": "a", "there": "b", "again": "b"}
+    levels = find_levels(Program(plan_by(graph, ROOMY, lambda name: (where[name], 0, "opencl-c"))))
+    assert levels.nodes == () and len(levels.steps) <= 2

@@ -48,4 +48,4 @@ def test_several_lanes_of_the_host() -> None:
 
 def test_two_contexts() -> None:
     plan = plan_by(chain(), TWO_DEVICES, lambda name: ("ab"[int(name[-1]) % 2], 0, "opencl-c"))
-    assert "another SYCL context" in str(why(plan)) or "done by the host" in str(why(plan))
+    assert why(plan) is None
