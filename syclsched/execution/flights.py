@@ -72,7 +72,8 @@ class Flights:
 
     def _make(self, commands: CommandList, names: tuple[str, ...]) -> tuple[Flight | None, Sequence[LiveBuffer]]:
         finals, segments = self._program.final_buffers, self._program.segments
-        if any(name in segments or name not in finals for name in names):
+        # What nobody writes is the caller's own, and lies elsewhere the next time.
+        if any(name in segments or name not in finals or finals[name][1] is None for name in names):
             return None, ()
         buffers = [self._buffers[finals[name][0]] for name in names]
         results = [(buffer.address, buffer.array.nbytes) for buffer in buffers]

@@ -449,13 +449,17 @@ class Generation:
         Those that are written in the host's memory are copied to a place of their own.
         """
         written = self._prepared.program.written_inputs
-        at = {name: values[name].ctypes.data for name in self._prepared.inputs}
+        inputs = self._prepared.inputs
+        at = {name: values[name].__array_interface__["data"][0] for name in inputs}
+        if at == self._given_at and not written:
+            self._given = {name: values[name] for name in inputs}
+            return
         moved = {
             name
-            for name in self._prepared.inputs
+            for name in inputs
             if name not in self._given or (name not in written and self._given_at[name] != at[name])
         }
-        for name in self._prepared.inputs:
+        for name in inputs:
             if name in moved:
                 self._buffers.add_input(name, values[name], private=name in written)
             elif name in written:
@@ -470,7 +474,7 @@ class Generation:
                     self._list.replace(command)
                     if self._performance is not None:
                         self._performance.replaced(command)
-        self._given, self._given_at = {name: values[name] for name in self._prepared.inputs}, at
+        self._given, self._given_at = {name: values[name] for name in inputs}, at
 
     def _join_key(self, node: Node) -> tuple[Hashable, int] | None:
         executable, work = self._executables.get(node.id), self._prepared.work.get(node.id)

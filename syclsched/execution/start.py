@@ -127,10 +127,10 @@ class Prepared:
         layout = lay_out(program, whole, ALIGNMENT_BYTES)
         return replace(self, layout=layout, program=program.waiting_also(layout.waits))
 
-    @property
+    @cached_property
     def inputs(self) -> tuple[str, ...]:
         """Names of the arrays that lie in the host's memory when the run begins."""
-        return tuple(array.name for array in self.plan.arrays if array.is_input and array.rows is None)
+        return needed_inputs(self.plan)
 
     @cached_property
     def deadlines_s(self) -> dict[int, float]:
@@ -163,15 +163,11 @@ class Prepared:
 
     def values(self, inputs: Mapping[str, Any] | None) -> dict[str, NumpyArray]:
         """Return the value of every input; see `gather_inputs`."""
-        return gather_inputs(self.plan, self.graph, inputs, self._declared, self._needed)
+        return gather_inputs(self.plan, self.graph, inputs, self._declared, self.inputs)
 
     @cached_property
     def _declared(self) -> Mapping[str, LogicalArray]:
         return self.graph.arrays
-
-    @cached_property
-    def _needed(self) -> tuple[str, ...]:
-        return needed_inputs(self.plan)
 
     def new_buffers(self, live: Any, *, guarded: bool = False) -> BufferTable:
         """Return a table for the plan's buffers, with nothing in it; if asked, one that notices what is wrong."""

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from syclsched.scheduling.objectives import minimize as aim_at
 
 if TYPE_CHECKING:
     from syclsched.execution import Run
+
+_Done = TypeVar("_Done")
 
 #: Input shapes a model is kept ready for, the last ones used.
 KEPT = 16
@@ -172,17 +174,7 @@ class CompiledModel:
         TaskFailedError, ExecutionError
             If the run fails.
         """
-        values = self._values(inputs, named)
-        slot = None if self._closed else self._kept.take_ready(self._key(values))
-        if slot is None:
-            with self._using(values) as bound:
-                return _run(bound, values)
-        try:
-            assert slot.bound is not None
-            self._last = slot.bound
-            return _run(slot.bound, values)
-        finally:
-            self._kept.give(slot)
+        return self._done_by(_run, self._values(inputs, named))
 
     def start(self, *inputs: Any, **named: Any) -> Run:
         """Start a run and return at once.
@@ -194,9 +186,7 @@ class CompiledModel:
         *inputs, **named
             As for a call.
         """
-        values = self._values(inputs, named)
-        with self._using(values) as bound:
-            return bound.runner.run(bound.specialised.given(values))
+        return self._done_by(_start, self._values(inputs, named))
 
     def stream(self, inputs: Iterable[Any], *, in_flight: int | None = None) -> Iterator[dict[str, Array]]:
         """Run the model with one input after another, several on their way at once.
@@ -370,6 +360,19 @@ class CompiledModel:
             return shapes
         return (*shapes, *(np.asarray(values[name]).tobytes() for name in self._settling))
 
+    def _done_by(self, do: Callable[[Bound, Mapping[str, Any]], _Done], values: Mapping[str, Any]) -> _Done:
+        """Return what something returns of what is bound for the shapes of some values."""
+        slot = None if self._closed else self._kept.take_ready(self._key(values))
+        if slot is None:
+            with self._using(values) as bound:
+                return do(bound, values)
+        try:
+            assert slot.bound is not None
+            self._last = slot.bound
+            return do(slot.bound, values)
+        finally:
+            self._kept.give(slot)
+
     @contextmanager
     def _using(self, values: Mapping[str, Any], *, awaited: bool = True) -> Iterator[Bound]:
         """Yield what is bound for the shapes of some values."""
@@ -411,6 +414,10 @@ class CompiledModel:
             self.load()
         assert self._last is not None
         return self._last
+
+
+def _start(bound: Bound, values: Mapping[str, Any]) -> Run:
+    return bound.runner.run(bound.specialised.given(values))
 
 
 def _run(bound: Bound, values: Mapping[str, Any]) -> dict[str, Array]:

@@ -16,6 +16,7 @@ from running import DTYPE, plan_by, plan_on
 from syclsched.devices.flight import NOT_YET, WELL, Flight
 from syclsched.errors import TaskFailedError
 from syclsched.execution import bind, flights
+from syclsched.kernels.elementwise import COPY
 from syclsched.model.graph import TaskGraph
 from syclsched.testing import faults
 
@@ -84,6 +85,27 @@ def test_results_are_right_every_time_and_the_callers_own(runner: Any, flown: li
     assert np.array_equal(bound({"y": inputs(3)})["y"], wanted(inputs(3)))
     assert bound({"y": inputs(3)}, results=()) == {}
     assert len(flown) == 10
+
+
+@needs_onednn
+def test_an_input_that_is_asked_for_is_the_one_that_was_given() -> None:
+    platform, live = live_on(None)
+    graph = TaskGraph("passed on")
+    x, y = graph.array("x", (SIZE,), "float32"), graph.array("y", (SIZE,), "float32")
+    graph.kernel(COPY, x=x, y=y)
+    graph.kernel(linear(), y=y, alpha=-1.0, beta=1.0)
+    plan = plan_by(graph, platform, lambda name: ("cpu", 0, _device_way(graph, name)))
+    with bind(plan, graph, live, trace=False) as runner:
+        for turn in range(3):
+            found = runner({"x": inputs(turn)}, ["x", "y"])
+            assert np.array_equal(found["x"], inputs(turn))
+            assert np.array_equal(found["y"], 1 - inputs(turn))
+
+
+def _device_way(graph: TaskGraph, name: str) -> str:
+    operation = graph.task(name).operation
+    assert operation is not None
+    return next(each.name for each in operation.implementations if each.kind in ("opencl-c", "library"))
 
 
 @needs_onednn
