@@ -38,3 +38,29 @@ REFUSED = replace(
         ),
     ),
 )
+
+
+class _Interface:
+    """An address, as the USM array interface says it."""
+
+    def __init__(self, pointer: int, queue: Any) -> None:
+        self.__sycl_usm_array_interface__ = {
+            "data": (pointer, False),
+            "shape": (1,),
+            "strides": None,
+            "typestr": "|u1",
+            "version": 1,
+            "syclobj": queue,
+            "offset": 0,
+        }
+
+
+def is_usm(pointer: int, queue: Any) -> bool:
+    """Return whether the runtime has an allocation at an address."""
+    from dpctl.memory import as_usm_memory
+
+    try:
+        as_usm_memory(_Interface(pointer, queue))
+    except ValueError:
+        return False
+    return True

@@ -10,6 +10,8 @@ from __future__ import annotations
 import threading
 from typing import Any, Final
 
+from syclsched.devices.memory import allocate
+
 #: Sizes are rounded up to this, so that a queue does not begin a new piece for every larger primitive.
 _GRAIN: Final = 1 << 16
 
@@ -43,12 +45,10 @@ class Arena:
         """
         if size == 0:
             return None
-        import dpctl.memory
-
         with self._lock:
             if not self._shared:
-                return dpctl.memory.MemoryUSMDevice(size, queue=self._queue)
+                return allocate(self._queue, size, "device")
             if self.held_bytes < size:
                 rounded = -(-size // _GRAIN) * _GRAIN
-                self._piece = dpctl.memory.MemoryUSMDevice(rounded, queue=self._queue)
+                self._piece = allocate(self._queue, rounded, "device")
             return self._piece

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from syclsched.devices.collecting import memory_kinds
 from syclsched.devices.pool import Block
 from syclsched.errors import MemoryLimitError
 
@@ -44,9 +45,8 @@ def allocate(queue: Any, nbytes: int, kind: UsmKind) -> Any:
     """
     from dpctl import memory
 
-    kinds = {"device": memory.MemoryUSMDevice, "shared": memory.MemoryUSMShared, "host": memory.MemoryUSMHost}
     try:
-        return kinds[kind](max(nbytes, SMALLEST_ALLOCATION_BYTES), queue=queue)
+        return memory_kinds()[kind](max(nbytes, SMALLEST_ALLOCATION_BYTES), queue=queue)
     except (memory.USMAllocationError, MemoryError) as error:
         raise MemoryLimitError(
             f"{nbytes} bytes of USM {kind} memory could not be allocated",

@@ -83,7 +83,7 @@ class Block:
     nbytes : int
         As it was asked for.
     owner : object
-        The memory it is a part of.
+        The memory it is a part of; None once it was given back.
     pointer : int
         Its address.
     returned : deque
@@ -95,13 +95,14 @@ class Block:
     def __init__(self, place: Place, nbytes: int, owner: Any, pointer: int, returned: deque[tuple[Place, int]]) -> None:
         self.place = place
         self.nbytes = nbytes
-        self.owner = owner
+        self.owner: Any = owner
         self.pointer = pointer
         self._returned: deque[tuple[Place, int]] | None = returned
 
     def give_back(self) -> None:
         """Give it back at once, whoever may still refer to it; doing so twice does nothing."""
         returned, self._returned = self._returned, None
+        self.owner = None  # the pool's now: whoever refers to this still must not keep the memory from the runtime
         if returned is not None:
             returned.append((self.place, self.nbytes))
 

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from opened import REFUSED, live_on
+from opened import REFUSED, is_usm, live_on
 from running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, plan_by, plan_on, plans, sequential
 
-from syclsched.devices import command_list
+from syclsched.devices import command_list, memory, open_devices
 from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.errors import (
     ArgumentError,
@@ -501,3 +501,25 @@ def test_without_the_compiled_loop_it_is_dispatched(
         assert not runner.replayed
         inputs = inputs_of(graph, 0)
         np.testing.assert_array_equal(runner(inputs)["y"], sequential(graph, inputs)["y"])
+
+
+def test_the_memory_of_a_runner_goes_back_when_it_is_closed_whoever_still_refers_to_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    platform, _ = live_on(None)
+    graph = chain(3)
+    allocated: list[tuple[int, Any]] = []
+    allocate = memory.allocate
+
+    def noting(queue: Any, nbytes: int, kind: Any) -> Any:
+        made = allocate(queue, nbytes, kind)
+        allocated.append((int(made._pointer), queue))
+        return made
+
+    monkeypatch.setattr(memory, "allocate", noting)
+    with open_devices(platform) as own, bind(plan_on(graph, platform, "cpu"), graph, own) as runner:
+        runner(inputs_of(graph, 0))
+        assert allocated
+        assert all(is_usm(pointer, queue) for pointer, queue in allocated)
+    assert not any(is_usm(pointer, queue) for pointer, queue in allocated)
+    assert runner is not None

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""USM memory goes back to the runtime however it goes: with the last reference, or as a part of garbage."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from opened import is_usm, live_on
+
+from syclsched.devices import memory
+from syclsched.devices.memory import UsmKind
+from syclsched.devices.pool import MemoryPool
+
+pytestmark = pytest.mark.sycl
+NBYTES = 1 << 20
+
+
+@pytest.fixture
+def queue() -> Any:
+    platform, live = live_on(None)
+    return live.allocator_queue(platform.compute_devices[0].space)
+
+
+@pytest.fixture
+def without_collections() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def in_a_cycle(held: object) -> None:
+    """Let something go as a part of garbage that only the collector finds."""
+    cycle: list[object] = [held]
+    cycle.append(cycle)
+
+
+@pytest.mark.parametrize("kind", ["device", "shared", "host"])
+@pytest.mark.parametrize("how", ["alone", "as an array", "a part"])
+def test_memory_in_a_cycle_goes_back_when_it_is_collected(
+    queue: Any, without_collections: None, kind: UsmKind, how: str
+) -> None:
+    made = memory.allocate(queue, NBYTES, kind)
+    pointer = int(made._pointer)
+    if how == "as an array":
+        made = memory.as_usm_array(made, (NBYTES // 4,), "float32", queue)
+    elif how == "a part":
+        made = memory.part(made, 0, 64)
+    in_a_cycle(made)
+    del made
+    assert is_usm(pointer, queue)
+    gc.collect()
+    assert not is_usm(pointer, queue)
+
+
+def test_memory_goes_back_with_its_last_reference(queue: Any, without_collections: None) -> None:
+    made = memory.allocate(queue, NBYTES, "shared")
+    pointer = int(made._pointer)
+    view = memory.part(made, 0, 64)
+    del made
+    assert is_usm(pointer, queue)
+    del view
+    assert not is_usm(pointer, queue)
+
+
+def test_what_still_refers_to_a_block_that_was_given_back_keeps_nothing_from_the_runtime(
+    queue: Any, without_collections: None
+) -> None:
+    def allocate(nbytes: int) -> tuple[Any, int]:
+        made = memory.allocate(queue, nbytes, "shared")
+        return made, int(made._pointer)
+
+    pool = MemoryPool(allocate, "test")
+    block = pool.take(NBYTES)
+    view = memory.of_block(block, queue)
+    pool.close()
+    assert is_usm(block.pointer, queue)
+    block.give_back()
+    assert not is_usm(block.pointer, queue)
+    del view
