@@ -10,7 +10,6 @@ with the operators and functions kernels need. A number beside a vector stands f
 from __future__ import annotations
 
 import itertools
-import math
 import operator
 from collections.abc import Iterator
 from functools import cache
@@ -18,118 +17,31 @@ from types import SimpleNamespace
 from typing import Any
 
 from syclsched.kernels import exponential
-from syclsched.kernels.common import VECTOR_ITEMS, turning
-
-#: Numbers in a vector.
-LANES = VECTOR_ITEMS
-
-
-def splat(value: Any) -> Any:
-    """Return a vector of one number."""
-    return [value] * LANES
-
-
-def places(zero: Any) -> Any:
-    """Return a vector of the numbers 0, 1, 2, ... of a number's dtype."""
-    return list(range(LANES))
-
-
-def load_vector(array: Any, place: Any) -> Any:
-    """Return the elements from a place (not negative) of a C-contiguous array on, of whatever number of axes."""
-    return array.ravel()[place : place + LANES]
-
-
-def store_vector(array: Any, place: Any, vector: Any) -> None:
-    """Let a vector's numbers, converted to the array's dtype, be the elements from a place on."""
-    array.ravel()[place : place + LANES] = vector
-
-
-def turn(y: Any, to: Any, y_apart: Any, x: Any, start: Any, x_apart: Any) -> None:
-    """Let as many lines of `LANES` elements of an array be columns of another, from places of theirs on."""
-    for row in range(LANES):
-        for column in range(LANES):
-            y.ravel()[to + column * y_apart + row] = x.ravel()[start + row * x_apart + column]
-
-
-def choose(condition: Any, yes: Any, no: Any) -> Any:
-    """Return, in each place, one of two numbers."""
-    return [a if c else b for c, a, b in zip(condition, yes, no, strict=True)]
-
-
-def quotient(a: Any, b: Any) -> Any:
-    """Return quotients of whole numbers, rounded to 0."""
-    return [int(x / y) for x, y in zip(a, b, strict=True)]
-
-
-def total(vector: Any) -> Any:
-    """Return the sum of a vector's numbers, found in pairs."""
-    return sum(vector)
-
-
-def largest(vector: Any) -> Any:
-    """Return the largest of a vector's numbers, none of which is NaN."""
-    return max(vector)
-
-
-def low(vector: Any) -> Any:
-    """Return the first half of a vector; of two numbers, the first."""
-    return vector[: len(vector) // 2]
-
-
-def high(vector: Any) -> Any:
-    """Return the second half of a vector; of two numbers, the second."""
-    return vector[len(vector) // 2 :]
-
-
-def vexp(x: Any) -> Any:
-    """Return exponentials."""
-    return [math.exp(each) for each in x]
-
-
-def vpower(x: Any) -> Any:
-    """Return exponentials of numbers of at most 0, as `syclsched.kernels.exponential` has them."""
-    return vexp(x)
-
-
-def vlog(x: Any) -> Any:
-    """Return natural logarithms."""
-    return [math.log(each) for each in x]
-
-
-def vsqrt(x: Any) -> Any:
-    """Return square roots."""
-    return [math.sqrt(each) for each in x]
-
-
-def vfabs(x: Any) -> Any:
-    """Return floating-point numbers without their signs."""
-    return [math.fabs(each) for each in x]
-
-
-def vtanh(x: Any) -> Any:
-    """Return hyperbolic tangents."""
-    return [math.tanh(each) for each in x]
-
-
-def verf(x: Any) -> Any:
-    """Return the error function's values."""
-    return [math.erf(each) for each in x]
-
-
-def vexpm1(x: Any) -> Any:
-    """Return exponentials less 1."""
-    return [math.expm1(each) for each in x]
-
-
-def vlog1p(x: Any) -> Any:
-    """Return logarithms of one more."""
-    return [math.log1p(each) for each in x]
-
-
-def vfma(a: Any, b: Any, c: Any) -> Any:
-    """Return ``a * b + c``, rounded once."""
-    return [x * y + z for x, y, z in zip(a, b, c, strict=True)]
-
+from syclsched.kernels.common import turning
+from syclsched.kernels.vector_words import (
+    LANES,
+    choose,
+    high,
+    largest,
+    load_vector,
+    low,
+    places,
+    quotient,
+    splat,
+    store_vector,
+    total,
+    turn,
+    verf,
+    vexp,
+    vexpm1,
+    vfabs,
+    vfma,
+    vlog,
+    vlog1p,
+    vpower,
+    vsqrt,
+    vtanh,
+)
 
 _ARITHMETIC = {operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.truediv: "div"}
 _COMPARISONS = {
@@ -146,7 +58,7 @@ _FUNCTIONS = (vexp, vlog, vsqrt, vfabs, vtanh, verf, vexpm1, vlog1p, vfma)
 
 @cache
 def functions() -> SimpleNamespace:
-    """Return the functions above, known to numba-dpex's compiler.
+    """Return `syclsched.kernels.vector_words`, known to numba-dpex's compiler.
 
     Of vectors it knows, too, + - * /, comparisons, and & | ~ of conditions.
     """

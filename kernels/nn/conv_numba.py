@@ -3,7 +3,8 @@
 
 Channels last, work-items of a group make neighbouring output channels of the same pixels: each weight that is loaded
 serves all of a work-item's pixels, each number all work-items. Channels first, they make neighbouring pixels of a line,
-each of several output channels. A depthwise convolution is as the former, but each work-item sees its own channel.
+each of several output channels. A depthwise convolution whose weights are known goes along lines, in vectors of
+channels; else it is as the former, but each work-item sees its own channel.
 
 Weights that are constants are laid out once so that neighbouring output channels lie together, if channels come last.
 Shapes are read at run time; what is asked at an edge of the array is asked there only.
@@ -18,11 +19,20 @@ from typing import Any
 from syclsched.kernels.common import block_launch, ceil_div
 from syclsched.kernels.nn import dpex
 from syclsched.kernels.nn.activation import Activation
-from syclsched.kernels.nn.activation_numba import applied
+from syclsched.kernels.nn.activation_numba import applied, applied_wide
 from syclsched.kernels.nn.conv_opencl import is_depthwise
 from syclsched.kernels.nn.geometry import size
-from syclsched.kernels.nn.rows_numba import BLOCK
-from syclsched.kernels.nn.windows_numba import at, extents, place, taken
+from syclsched.kernels.nn.rows_numba import BLOCK, of_vectors
+from syclsched.kernels.nn.windows_numba import (
+    at,
+    extents,
+    lines_launch,
+    lines_text,
+    place,
+    taken,
+    taps_text,
+    vectors_of_channels,
+)
 from syclsched.kernels.windows import Window
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, Requirements, Signature
 
@@ -118,6 +128,29 @@ def _text_last(
     return text
 
 
+def _text_depthwise(
+    kernel: tuple[int, ...],
+    vectors: int,
+    *,
+    window: Window,
+    groups: int,
+    activation: Activation,
+    bias: bool,
+    residual: bool,
+) -> str:
+    """Return the kernel of a depthwise convolution, channels last, weights packed: vectors of channels along lines."""
+    text = _head(window, groups, True, bias, residual) + lines_text(window, vectors)
+    text += of_vectors(vectors, "s{0} = splat(real(0))", 2)
+    tap = "0"
+    for axis in range(window.ndim):
+        tap = f"({tap} * {kernel[axis]} + k{axis})"
+    weight = f"load_vector(w, {tap} * yc + c + {{1}})"
+    text += taps_text(window, kernel, vectors, f"s{{0}} = vfma(load_vector(x, e + {{1}}), {weight}, s{{0}})")
+    finish = f"e = start + o{window.ndim - 1} * yc + {{1}}\nv = s{{0}}"
+    finish += (" + load_vector(b, c + {1})" if bias else "") + (" + load_vector(r, e)" if residual else "")
+    return text + of_vectors(vectors, f"{finish}\n{applied_wide(activation, '')}store_vector(y, e, v)", 2)
+
+
 def _text_first(
     kernel: tuple[int, ...],
     *,
@@ -166,9 +199,17 @@ def _text_first(
     return text
 
 
+def _vectors(signature: Signature, groups: int) -> int:
+    """Return how many vectors of channels a work-item does of a depthwise convolution; 0 if weights lie apart."""
+    return vectors_of_channels(signature) if is_depthwise(signature, groups) and "w" in signature.constants else 0
+
+
 def _load(signature: Signature, *, groups: int, last_: bool, **attributes: Any) -> Any:
     kernel = _taps(signature)
-    if last_:
+    vectors = _vectors(signature, groups) if last_ else 0
+    if vectors:
+        text = _text_depthwise(kernel, vectors, groups=groups, **attributes)
+    elif last_:
         known = {"depthwise": is_depthwise(signature, groups), "packed": "w" in signature.constants}
         text = _text_last(kernel, groups=groups, **known, **attributes)
     else:
@@ -178,6 +219,9 @@ def _load(signature: Signature, *, groups: int, last_: bool, **attributes: Any) 
 
 def _launch(signature: Signature, limits: DeviceLimits, *, groups: int, last_: bool) -> Launch:
     y, outside = signature.shapes["y"], signature.shapes["w"][0]
+    vectors = _vectors(signature, groups) if last_ else 0
+    if vectors:
+        return lines_launch(signature, vectors)
     if last_:
         blocks = ceil_div(size(y[:-1]), PIXELS)
         if is_depthwise(signature, groups):
@@ -209,5 +253,6 @@ def conv(
         partial(_launch, **attributes),
         REQUIRES,
         efficiency=0.3,
+        revision="2",
         prepare=partial(_prepare, last_=last_),
     )

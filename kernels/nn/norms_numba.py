@@ -18,7 +18,7 @@ from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.activation_numba import applied, applied_wide
 from syclsched.kernels.nn.geometry import channels, size
 from syclsched.kernels.nn.rows_numba import BLOCK, everywhere, of_vectors, rows_launch, rows_text, summed
-from syclsched.kernels.numba_vectors import LANES
+from syclsched.kernels.vector_words import LANES
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, Signature
 
 #: Work-items at most that share a row: what each found is added up by all of them.

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from syclsched.kernels.common import GROUPS_PER_UNIT
-from syclsched.kernels.numba_vectors import LANES
+from syclsched.kernels.vector_words import LANES
 from syclsched.model.operation import DeviceLimits, Launch
 
 #: A work-group takes a part of a row of ``length`` elements, each work-item one.

@@ -10,7 +10,7 @@ from syclsched.kernels.common import ITEM_BYTES, block_launch, ceil_div
 from syclsched.kernels.nn import dpex
 from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.rows_numba import BLOCK, everywhere, folded, of_vectors, rows_launch, rows_text, summed
-from syclsched.kernels.numba_vectors import LANES
+from syclsched.kernels.vector_words import LANES
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, Signature
 
 #: Vectors of neighbouring lines a work-item does, and bytes of them that stay in the cache of a compute unit.

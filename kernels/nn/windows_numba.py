@@ -10,10 +10,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from syclsched.kernels.common import Ints, block_launch
+from syclsched.kernels.common import Ints, block_launch, ceil_div
 from syclsched.kernels.nn import dpex
 from syclsched.kernels.nn.geometry import channels, size, spatial
-from syclsched.kernels.nn.rows_numba import BLOCK
+from syclsched.kernels.nn.rows_numba import BLOCK, indented, of_vectors
+from syclsched.kernels.vector_words import LANES
 from syclsched.kernels.windows import Window
 from syclsched.model.operation import DeviceLimits, Implementation, Launch, Requirements, Signature
 
@@ -87,18 +88,93 @@ def _pool_text(
     return text + f"        store(y, {place('y', [f'o{axis}' for axis in axes], 'c', last=last_)}, s)\n"
 
 
+def lines_text(window: Window, vectors: int) -> str:
+    """Return lines that begin what is done for every pixel of a line, channels last, of some vectors of channels ``c``.
+
+    Of ``y`` the line begins at ``start``; pixels are counted by the last axis' index.
+    """
+    axes, width = range(window.ndim), vectors * LANES
+    text = f"""    pieces = (yc + {width - 1}) // {width}
+    i = item.get_global_id(0)
+    c = min(i % pieces * {width}, yc - {width})
+    line = i // pieces
+    start = line * y{axes[-1]} * yc + c
+"""
+    text += taken([(f"o{axis}", f"y{axis}") for axis in axes[:-1]], "line")
+    return text + f"    image = rest\n    for o{axes[-1]} in range(y{axes[-1]}):\n"
+
+
+def taps_text(window: Window, kernel: Ints, vectors: int, lines: str) -> str:
+    """Return, for inside `lines_text`, loops over places of the kernel that see elements, the first at ``e`` of x.
+
+    Parameters
+    ----------
+    lines : str
+        What is done for each vector there: {0} is its number, {1} how far its elements are from the first one's.
+    """
+    text, depth = "", 2
+    for axis in range(window.ndim):
+        text += indented(f"for k{axis} in range({kernel[axis]}):\n    i{axis} = {at(window, axis, f'k{axis}')}", depth)
+        text += indented(f"    if i{axis} >= 0 and i{axis} < x{axis}:", depth)
+        depth += 2
+    text += indented(f"e = {place('x', [f'i{axis}' for axis in range(window.ndim)], 'c', last=True)}", depth)
+    return text + of_vectors(vectors, lines, depth)
+
+
+def vectors_of_channels(signature: Signature) -> int:
+    """Return how many vectors of channels a work-item does, channels last; 0 where there are fewer than one has."""
+    return max((k for k in (1, 2, 4) if k * LANES <= signature.shapes["y"][-1]), default=0)
+
+
+def lines_launch(signature: Signature, vectors: int) -> Launch:
+    """Return the index space of `lines_text`: groups of one, as each is in vectors by itself."""
+    y = signature.shapes["y"]
+    return Launch((size(y[:-2]) * ceil_div(y[-1], vectors * LANES),), (1,))
+
+
+def _pool_lines_text(
+    ndim: int, dtype: str, vectors: int, *, mode: str, window: Window, kernel: Ints, count_include_pad: bool
+) -> str:
+    axes, real = range(ndim), dtype.startswith("float")
+    text = "def pool(item, y, x):\n" + extents("y", "y", ndim, last=True) + extents("x", "x", ndim, last=True)
+    text += lines_text(window, vectors)
+    lowest = ("-inf" if real else _lowest(dtype)) if mode == "max" else "0"
+    text += of_vectors(vectors, f"s{{0}} = splat(real({lowest}))", 2)
+    larger = "choose(~(v <= s{0}) & (s{0} == s{0}), v, s{0})" if real else "choose(v > s{0}, v, s{0})"
+    change = f"s{{0}} = {larger if mode == 'max' else 's{0} + v'}"
+    text += taps_text(window, kernel, vectors, f"v = load_vector(x, e + {{1}})\n{change}")
+    if mode == "average":
+        text += indented("total_count = 1", 2)
+        for axis in axes:
+            low, high = (window.begins[axis], window.ends[axis]) if count_include_pad else (0, 0)
+            text += indented(
+                f"n = 0\nfor k in range({kernel[axis]}):\n    j = {at(window, axis, 'k')}\n"
+                f"    if j >= -{low} and j < x{axis} + {high}:\n        n += 1\ntotal_count = total_count * n",
+                2,
+            )
+        text += of_vectors(vectors, "s{0} = s{0} / real(total_count)", 2)
+    return text + of_vectors(vectors, f"store_vector(y, start + o{axes[-1]} * yc + {{1}}, s{{0}})", 2)
+
+
 def _lowest(dtype: str) -> str:
     import numpy as np
 
     return str(np.iinfo(dtype).min)
 
 
-def _pool_load(signature: Signature, *, kernel: Ints, **attributes: Any) -> Any:
-    dtype = signature.dtypes["y"]
-    return dpex.compiled(_pool_text(len(kernel), dtype, kernel=kernel, **attributes), "pool", dtype)
+def _pool_load(signature: Signature, *, kernel: Ints, last_: bool, **attributes: Any) -> Any:
+    dtype, vectors = signature.dtypes["y"], vectors_of_channels(signature) if last_ else 0
+    if vectors:
+        text = _pool_lines_text(len(kernel), dtype, vectors, kernel=kernel, **attributes)
+    else:
+        text = _pool_text(len(kernel), dtype, kernel=kernel, last_=last_, **attributes)
+    return dpex.compiled(text, "pool", dtype)
 
 
-def _pool_launch(signature: Signature, limits: DeviceLimits) -> Launch:
+def _pool_launch(signature: Signature, limits: DeviceLimits, *, last_: bool) -> Launch:
+    vectors = vectors_of_channels(signature) if last_ else 0
+    if vectors:
+        return lines_launch(signature, vectors)
     y = signature.shapes["y"]
     return block_launch(limits, size(y[:-1]), y[-1])
 
@@ -114,7 +190,8 @@ def pool(
         dtypes=tuple(name for name in dtypes if name != "float16"),
         refuses=dpex.REQUIRES.refuses,
     )
-    return Implementation("numba-dpex", "numba-dpex", load, _pool_launch, known, efficiency=0.3)
+    launch = partial(_pool_launch, last_=last_)
+    return Implementation("numba-dpex", "numba-dpex", load, launch, known, efficiency=0.3, revision="2")
 
 
 # --- windows side by side -----------------------------------------------------------------------------

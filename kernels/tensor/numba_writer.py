@@ -99,6 +99,14 @@ class _NumbaWriter(Writer):
     def call(self, function: str, *operands: str) -> str:
         return f"{'math.' if self._lanes == 1 else 'v'}{function}({', '.join(operands)})"
 
+    def beyond(self, symbol: str, x: str, best: str) -> str:
+        # Beside a NaN no comparison holds.
+        opposite = {">": "<=", "<": ">="}[symbol]
+        return self.both(self.negate(f"({x} {opposite} {best})"), f"({best} == {best})")
+
+    def power(self, dtype: str, x: str) -> str:
+        return f"vpower({x})" if self._lanes > 1 else self.call("exp", x)
+
     def div(self, a: str, b: str) -> str:
         return f"({a} // {b})"
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from syclsched.kernels import exponential
 from syclsched.kernels.common import C_TYPES, ITEM_BYTES, turning
 from syclsched.kernels.tensor.writer import LANES, UNSIGNED, Writer, working
 from syclsched.model.operation import OpenCLSource, Parameter, Signature
@@ -109,6 +110,12 @@ class _OpenCLWriter(Writer):
     def call(self, function: str, *operands: str) -> str:
         return f"{function}({', '.join(operands)})"
 
+    def beyond(self, symbol: str, x: str, best: str) -> str:
+        return self.either(f"({x} {symbol} {best})", self.both(f"({x} != {x})", f"({best} == {best})"))
+
+    def power(self, dtype: str, x: str) -> str:
+        return self.call("power" if self._lanes == LANES and dtype == "float32" else "exp", x)
+
     def div(self, a: str, b: str) -> str:
         return f"({a} / {b})"
 
@@ -187,6 +194,8 @@ class _OpenCLWriter(Writer):
             if "float64" in dtypes.values() or "double" in body
             else ""
         )
+        if "power(" in body:
+            head += exponential.opencl("power", LANES)
         if "half_rounded" in body:
             head += (
                 "static float half_rounded(float x) {\n"

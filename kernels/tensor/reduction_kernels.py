@@ -165,28 +165,28 @@ def _over_block(w: Writer, mode: str, t: str, reduced: Axes, vectors: int, first
 
 
 def _write_logarithms(w: Writer, t: str, reduced: Axes, vectors: int, at: str, first: str) -> None:
-    offsets = _over_block(w, "max", t, reduced, vectors, first)
-    w.over_wide(vectors, lambda pick, _: w.assign(pick(offsets), t, _offset(w, t, pick(offsets))))
+    largest = _over_block(w, "max", t, reduced, vectors, first)
     totals = w.wide(t, w.constant(0, t), vectors)
     with ExitStack() as loops:
         place = _place(w, loops, first, reduced)
 
         def add(pick: Any, lane: str) -> None:
             x = w.value(t, w.load_wide("x", f"{place} + {lane}"))
-            w.assign(pick(totals), t, f"{pick(totals)} + {w.call('exp', f'{x} - {pick(offsets)}')}")
+            w.assign(pick(totals), t, f"{pick(totals)} + {w.power(t, f'{x} - {pick(largest)}')}")
 
         w.over_wide(vectors, add)
 
     def store(pick: Any, lane: str) -> None:
-        found = w.value(t, f"{w.call('log', pick(totals))} + {pick(offsets)}")
-        w.store_wide("y", f"{at} + {lane}", found, t)
+        w.store_wide("y", f"{at} + {lane}", _logarithm(w, t, pick(largest), pick(totals)), t)
 
     w.over_wide(vectors, store)
 
 
-def _offset(w: Writer, t: str, largest: str) -> str:
-    """Return what is taken away from every element: of nothing but minus infinity, and beside infinity, nothing is."""
-    return w.select(f"({largest} - {largest} == {w.constant(0, t)})", largest, w.constant(0, t))
+def _logarithm(w: Writer, t: str, largest: str, total: str) -> str:
+    """Return the logarithm of a sum of powers, which were all divided by the largest one."""
+    found = w.value(t, f"{w.call('log', total)} + {largest}")
+    # Of nothing but minus infinity, and beside infinity, quotients say nothing.
+    return w.value(t, w.select(f"({largest} - {largest} == {w.constant(0, t)})", found, largest))
 
 
 def _place(w: Writer, loops: ExitStack, first: str, reduced: tuple[tuple[int, int], ...]) -> str:
@@ -206,10 +206,8 @@ def _extremes(mode: str) -> Any:
 
 def better(w: Writer, t: str, mode: str, x: str, best: str) -> str:
     """Say that a number is larger, or smaller, than the best one so far; the first NaN is better than all others."""
-    if not t.startswith("float"):
-        return f"({x} {'>' if mode == 'max' else '<'} {best})"
-    # Beside a NaN no comparison holds. Of vectors and an "or" for NaNs, the CPU's compiler makes what is half as fast.
-    return w.both(w.negate(f"({x} {'<=' if mode == 'max' else '>='} {best})"), f"({best} == {best})")
+    symbol = ">" if mode == "max" else "<"
+    return w.beyond(symbol, x, best) if t.startswith("float") else f"({x} {symbol} {best})"
 
 
 #: What a reduction begins with, and how two partial results become one.
@@ -303,10 +301,9 @@ def _reduced(w: Writer, mode: str, t: str, count: int, way: Any) -> str:
     if mode != "logsumexp":
         return _finished(w, mode, t, count, way.over(*_steps(w, mode, t)))
     largest = way.over(*_steps(w, "max", t))
-    offset = w.value(t, _offset(w, t, largest))
     start, _, plus = _steps(w, "sum", t)
-    total = way.over(start, lambda x: w.call("exp", f"{x} - {offset}"), plus)
-    return w.value(t, f"{w.call('log', total)} + {offset}")
+    total = way.over(start, lambda x: w.power(t, f"{x} - {largest}"), plus)
+    return _logarithm(w, t, largest, total)
 
 
 def _finished(w: Writer, mode: str, t: str, count: int, total: str) -> str:

@@ -198,6 +198,17 @@ def test_devices_convolve_in_numba_dpex(run: Any, case: Case, known: bool) -> No
 
 
 @pytest.mark.sycl
+@pytest.mark.parametrize("channels", [16, 70, 133])
+def test_depthwise_in_vectors_of_channels(run: Any, channels: int) -> None:
+    operation = nn.conv(2, (2, 1), (1, 0, 1, 2), (1, 2), channels, True, (("elu", 1.0),), True, True)
+    w = numbers(channels, 1, 3, 2)
+    arrays = {"y": unwritten((2, 4, 6, channels), "float32"), "x": numbers(2, 7, 6, channels), "w": w}
+    arrays |= {"b": numbers(channels, seed=1), "r": numbers(2, 4, 6, channels, seed=2)}
+    wanted = on_host(operation, arrays)
+    close(run(operation, "numba-dpex", arrays, constants=("w",))["y"], wanted, "float32")
+
+
+@pytest.mark.sycl
 @pytest.mark.parametrize("name", implementations(nn.conv_transpose(2)))
 @given(case=transposes())
 @ON_DEVICES

@@ -156,6 +156,37 @@ def test_the_largest_of_whole_numbers_in_numba_dpex(run: Any) -> None:
     np.testing.assert_array_equal(got, [[[-5, -5, -7]]])
 
 
+@pytest.mark.sycl
+@pytest.mark.parametrize(
+    ("operation", "shape", "wanted", "dtype"),
+    [
+        (
+            nn.pool("max", (3, 2), (2, 1), (1, 0, 1, 1), (1, 2), channels_last=True),
+            (2, 7, 6, 37),
+            (2, 4, 5, 37),
+            "float32",
+        ),
+        (nn.pool("max", (2,), (2,), (1, 0), channels_last=True), (3, 9, 16), (3, 5, 16), "int16"),
+        (nn.pool("average", (2, 3), (1, 2), (1, 1, 0, 1), channels_last=True), (1, 5, 7, 70), (1, 5, 4, 70), "float64"),
+        (nn.pool("average", (3, 3), (2, 2), (1,) * 4, (), True, True), (2, 5, 6, 130), (2, 3, 3, 130), "float32"),
+        (nn.pool("average", (2, 2, 2), channels_last=True), (1, 3, 4, 2, 33), (1, 2, 3, 1, 33), "float32"),
+    ],
+    ids=["overlapping", "whole numbers", "64 bits", "pads count", "three axes"],
+)
+def test_channels_in_vectors(
+    run: Any, operation: Operation, shape: tuple[int, ...], wanted: tuple[int, ...], dtype: str
+) -> None:
+    x = (numbers(*shape) * 9).astype(dtype)
+    if dtype == "float32":
+        x[0, 1, 1, ..., 5:40:7] = np.nan
+    arrays = {"y": unwritten(wanted, dtype), "x": x}
+    got, expected = run(operation, "numba-dpex", arrays)["y"], on_host(operation, arrays)
+    if dtype.startswith("float"):
+        close(got, expected, dtype)
+    else:
+        np.testing.assert_array_equal(got, expected)
+
+
 def test_nothing_in_nothing_out() -> None:
     for operation in (nn.pool("max", (2, 2)), nn.pool("average", (2, 2)), nn.im2col((2, 2))):
         shape = (0, 3, 4, 4) if "pool" in operation.name else (0, 12, 16)
