@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a task costs under a dynamic policy, beside rivals; and what hybrid scheduling saves when the costs are wrong.
 
-    python benchmarks/dynamic.py [--tasks 2000] [--runs 9] [--part overhead|hybrid] [--width 4]
-        [--wrong kernel|task] [--off either|up-to]
+    python benchmarks/dynamic.py [--tasks 2000] [--runs 9] [--part overhead|hybrid] [--width 8] [--size 30]
+        [--wrong kernel|task] [--off either|up-to] [--turns 1000000] [--repeats 5]
 
 Overhead: a stencil of empty kernels on two one-core lanes of the CPU device. The engine's share is the processor time
 of its thread from the first task to the last (decisions, dependencies, polls, submission), by task; beside it the time
@@ -10,10 +10,12 @@ of the whole loop. Rivals: a replay of a plan made beforehand, Python's thread p
 where Dask is installed, with functions that do nothing.
 
 Hybrid: stages of kernels that spin, each after all of the stage before, on two one-core lanes; the planner believes
-costs that are three times too high or too low (or up to that, log-uniform), at random for each kernel, of which every
-stage has one task, or for each task. A plan made with these is followed come what may, or left by the hybrid's rule and
-planned anew; beside them a plan that knew the truth, followed come what may. All by the same engine, in turn, the best
-of five runs each; every seed is printed.
+costs that are three times too high or too low (or up to that, log-uniform), at random for each task, or for each
+kernel, of which every stage has one task. A plan made with these is followed come what may, or left by the hybrid's
+rule and planned anew; beside them a plan that knew the truth, followed come what may. All by the same engine, one after
+the other, as often as --repeats says; a graph's makespans are medians. Beside them stands what a virtual clock says of
+the static plan, and how long the plan that knew the truth took over what it predicts: where that is far from 1 the
+machine does not do what plans say, and the other numbers mean little.
 """
 
 from __future__ import annotations
@@ -173,7 +175,7 @@ def _row(values: list[float]) -> str:
     return f"{statistics.median(values):8.2f} ({min(values):.2f} to {max(values):.2f})"
 
 
-def hybrid(live: Any, size: int, runs: int, turns: int, width: int, wrong_by: str, off_by: str) -> None:
+def hybrid(live: Any, given: argparse.Namespace) -> None:
     """Measure and print makespans with costs that are wrong."""
     from syclsched.costs import CostModel
     from syclsched.execution.live import execute_dynamic
@@ -181,8 +183,9 @@ def hybrid(live: Any, size: int, runs: int, turns: int, width: int, wrong_by: st
     from syclsched.model.graph import TaskGraph
     from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Work
     from syclsched.scheduling import build_problem
-    from syclsched.scheduling.dynamic import Hybrid
+    from syclsched.scheduling.dynamic import Hybrid, run_dynamic
     from syclsched.scheduling.policies.heft import Heft
+    from syclsched.scheduling.problem import makespan_s
 
     modes = [Parameter("out", AccessMode.WRITE), *(Parameter(n, AccessMode.READ) for n in ("left", "up"))]
     operation = Operation(
@@ -203,15 +206,17 @@ def hybrid(live: Any, size: int, runs: int, turns: int, width: int, wrong_by: st
                 graph.kernel(operation, name=f"t{i}_{j}", out=out, left=edges[0], up=edges[1], turns=int(each))
         return graph
 
-    ratios: dict[str, list[float]] = {"the wrong plan, come what may": [], "hybrid": []}
+    size, width = given.size, given.width
+    per_turn_s = _seconds_of_a_turn(graph_of, live, size, given.turns, execute_dynamic, build_problem, CostModel)
+    ratios: dict[str, list[float]] = {name: [] for name in ("truth/predicted", "static/truth", "hybrid/truth")}
+    simulated: list[float] = []
     replanned = []
-    per_turn_s = _seconds_of_a_turn(graph_of, live, size, turns, execute_dynamic, build_problem, CostModel, Hybrid)
-    for seed in range(runs):
+    for seed in range(given.runs):
         generator = np.random.default_rng(seed)
-        kernels = wrong_by == "kernel"
-        works = turns * generator.uniform(0.3, 1.7, (1 if kernels else size, width)) * np.ones((size, 1))
-        shape = (1 if kernels else size, width)
-        power = generator.choice([-1.0, 1.0], shape) if off_by == "either" else generator.uniform(-1.0, 1.0, shape)
+        shape = (1 if given.wrong == "kernel" else size, width)
+        works = given.turns * generator.uniform(0.3, 1.7, shape) * np.ones((size, 1))
+        either = given.off == "either"
+        power = generator.choice([-1.0, 1.0], shape) if either else generator.uniform(-1.0, 1.0, shape)
         off = 3.0**power * np.ones((size, 1))
         graph = graph_of(works)
         problem = build_problem(graph, live.platform, CostModel(live.platform, None))
@@ -222,30 +227,41 @@ def hybrid(live: Any, size: int, runs: int, turns: int, width: int, wrong_by: st
         true = replace(problem, tables=problem.tables._replace(seconds=seconds))
         wrong_s = seconds * factor[:, None]
         wrong = replace(problem, tables=problem.tables._replace(seconds=wrong_s))
+        known, mistaken = Heft().schedule(true), Heft().schedule(wrong)
         ways = {
-            "the truth": (true, Hybrid(Heft().schedule(true), bound=np.inf)),
-            "the wrong plan, come what may": (wrong, Hybrid(Heft().schedule(wrong), bound=np.inf)),
-            "hybrid": (wrong, Hybrid(Heft().schedule(wrong))),
+            "truth": (true, Hybrid(known, bound=np.inf)),
+            "static": (wrong, Hybrid(mistaken, bound=np.inf)),
+            "hybrid": (wrong, Hybrid(mistaken)),
         }
-        best: dict[str, float] = {}
-        for _ in range(5):
+        taken: dict[str, list[float]] = {name: [] for name in ways}
+        for turn in range(given.repeats + 1):
             for name, (believed, policy) in ways.items():
                 with execute_dynamic(graph, believed, live, policy, trace=False) as run:
                     run.wait()
-                    best[name] = min(best.get(name, np.inf), run.counts.loop_ns * 1e-9)
-                    if name == "hybrid":
-                        replanned.append(run.counts.replanned)
-        for name, values in ratios.items():
-            values.append(best[name] / best["the truth"])
-    print(f"{size} stages of {width} tasks, makespan over that of a plan that knew the truth, {runs} graphs:")
-    for name, values in ratios.items():
-        print(f"{name:32s} {_row(values)}   {' '.join(f'{value:.2f}' for value in values)}")
+                    if turn:
+                        taken[name].append(run.counts.loop_ns * 1e-9)
+                        replanned += [run.counts.replanned] if name == "hybrid" else []
+        taken_s = {name: statistics.median(values) for name, values in taken.items()}
+        predicted_s = makespan_s(true, known)
+        ratios["truth/predicted"].append(taken_s["truth"] / predicted_s)
+        ratios["static/truth"].append(taken_s["static"] / taken_s["truth"])
+        ratios["hybrid/truth"].append(taken_s["hybrid"] / taken_s["truth"])
+        followed = run_dynamic(true, ways["static"][1], estimated_s=wrong_s).timetable
+        simulated.append(makespan_s(true, followed) / predicted_s)
+    print(
+        f"{size} stages of {width} tasks, costs of each {given.wrong} wrong; {given.runs} graphs, {given.repeats} runs"
+    )
+    print(f"{'':28s} median   quartiles      least to most; by seed")
+    for name, values in {**ratios, "static/truth, virtual clock": simulated}.items():
+        low, _, high = statistics.quantiles(values, n=4)
+        spread = f"{low:.2f} to {high:.2f}   {min(values):.2f} to {max(values):.2f}"
+        print(f"{name:28s} {statistics.median(values):6.2f}   {spread}; {' '.join(f'{v:.2f}' for v in values)}")
     print(f"planned anew {statistics.median(replanned):g} times a run ({min(replanned)} to {max(replanned)})")
 
 
 def _seconds_of_a_turn(graph_of: Callable[..., Any], live: Any, size: int, turns: int, *rest: Any) -> float:
     """Return what a turn of the kernel's loop takes on one lane, alone."""
-    execute_dynamic, build_problem, model, _ = rest
+    execute_dynamic, build_problem, model = rest
     from syclsched.execution.live import policy_called
 
     graph = graph_of(np.full((size, 4), turns))
@@ -262,10 +278,11 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=2000)
     parser.add_argument("--runs", type=int, default=9)
     parser.add_argument("--size", type=int, default=30, help="How many stages.")
-    parser.add_argument("--width", type=int, default=4, help="Tasks of a stage.")
+    parser.add_argument("--width", type=int, default=8, help="Tasks of a stage.")
     parser.add_argument("--wrong", choices=("kernel", "task"), default="kernel", help="Of what costs are wrong.")
     parser.add_argument("--off", choices=("either", "up-to"), default="either", help="Three times, or up to that.")
-    parser.add_argument("--turns", type=int, default=200_000, help="Of the loop in the hybrid's kernels.")
+    parser.add_argument("--turns", type=int, default=2_000_000, help="Of the loop in the hybrid's kernels.")
+    parser.add_argument("--repeats", type=int, default=5, help="Runs of each way on each of the hybrid's graphs.")
     parser.add_argument("--part", choices=("overhead", "hybrid"))
     given = parser.parse_args()
 
@@ -277,7 +294,7 @@ def main() -> None:
         if given.part != "hybrid":
             overhead(live, given.tasks, given.runs)
         if given.part != "overhead":
-            hybrid(live, given.size, given.runs, given.turns, given.width, given.wrong, given.off)
+            hybrid(live, given)
 
 
 if __name__ == "__main__":

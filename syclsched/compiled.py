@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
+from llvmlite import ir
+from numba import types
 from numba.core import caching
+from numba.extending import intrinsic
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -77,6 +80,26 @@ def inlined(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """
     options = {"nogil": True, "error_model": "numpy", "_nrt": False, "forceinline": True}
     return cast("Callable[_P, _R]", _cached(numba.njit(**options)(function)))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def call_at(_: Any, address: Any, arguments: Any) -> Any:
+    """Call a C function by its address, in compiled code: of whole numbers or pointers of 64 bits, as its result is.
+
+    Parameters
+    ----------
+    address : int
+        The function's. Its address is no part of the machine code, which can so be kept on disk.
+    arguments : tuple of int
+        What it is called with.
+    """
+
+    def generate(_: Any, builder: Any, signature: Any, values: Any) -> Any:
+        word, count = ir.IntType(64), len(signature.args[1])
+        function = builder.inttoptr(values[0], ir.FunctionType(word, [word] * count).as_pointer())
+        return builder.call(function, [builder.extract_value(values[1], n) for n in range(count)])
+
+    return types.int64(types.int64, types.UniTuple(types.int64, len(arguments))), generate
 
 
 def _cached(dispatcher: Any) -> Any:

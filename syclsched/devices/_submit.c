@@ -14,7 +14,7 @@
 
 enum { USUAL_WAITS = 64 };
 
-static int64_t now_ns(void)
+int64_t syclsched_now_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -81,7 +81,7 @@ int64_t syclsched_submit(struct lane *lanes, int64_t lanes_count, const struct c
         ref usual[USUAL_WAITS];
         ref *depends = usual;
         size_t unfinished = 0;
-        submit_ns[done] = now_ns();
+        submit_ns[done] = syclsched_now_ns();
         if (command->waits_count > USUAL_WAITS && !(depends = malloc(command->waits_count * sizeof *depends)))
             break;
         for (size_t i = 0; i < command->waits_count; ++i) {
@@ -148,7 +148,7 @@ void syclsched_wait(const struct event *events, int64_t count)
  */
 int64_t syclsched_completed(const struct event *events, const int64_t *flight, int64_t room, const int64_t *done,
                             const int64_t *given, int64_t lanes, int64_t *counts, int64_t *start_ns, int64_t *end_ns,
-                            int32_t *failed)
+                            int64_t *failed)
 {
     int64_t all = 0;
     *failed = 0;
@@ -206,4 +206,4 @@ void syclsched_wake(ref event, int32_t status, void *descriptor)
 }
 
 /* Raised whenever a structure or function here changes, so that an older build is never called. */
-const int64_t syclsched_submit_version = 10;
+const int64_t syclsched_submit_version = 11;

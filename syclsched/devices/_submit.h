@@ -81,6 +81,9 @@ struct event {
  * SYCL event it was given, if it was given one. */
 int32_t syclsched_call(const struct command *command, ref event, int *assigned);
 
+/* The monotonic clock. */
+int64_t syclsched_now_ns(void);
+
 /* Let a while pass, by how often was looked before: first a turn of the processor, then what else there is to run. */
 void syclsched_pause(int64_t look);
 

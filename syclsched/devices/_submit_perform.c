@@ -53,13 +53,6 @@ void syclsched_pause(int64_t look)
         nanosleep(&nap, NULL);
 }
 
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 static int over(const struct performance *whole)
 {
     return *whole->stop || __atomic_load_n(&whole->failed, __ATOMIC_RELAXED);
@@ -93,12 +86,12 @@ static void *perform(void *argument)
                 return NULL;
         if (over(whole))
             return NULL;
-        mine->start_ns[i] = now_ns();
+        mine->start_ns[i] = syclsched_now_ns();
         if (mine->lane->way->perform(mine->lane, command) != 0) {
             __atomic_store_n(&whole->failed, 1, __ATOMIC_RELAXED);
             return NULL;
         }
-        mine->end_ns[i] = now_ns();
+        mine->end_ns[i] = syclsched_now_ns();
         /* All parts of a sequence but the first share its slot: it is done with the last of them. */
         if (i + 1 == mine->count || mine->commands[i + 1]->slot != command->slot)
             __atomic_store_n(&whole->done[command->slot], whole->turn, __ATOMIC_RELEASE);

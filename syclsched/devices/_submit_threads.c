@@ -49,13 +49,6 @@ struct thread {
     int asleep, closed;
 };
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static int32_t state_of(const struct entry *entry)
 {
     return __atomic_load_n(&entry->state, __ATOMIC_ACQUIRE);
@@ -143,9 +136,9 @@ static void *work(void *argument)
         for (size_t w = 0; w < entry->waits_count; ++w) /* what comes after one that failed is done all the same */
             for (int64_t look = 0; state_of(entry->waits[w]) == WAITING; ++look)
                 syclsched_pause(look);
-        entry->start_ns = now_ns();
+        entry->start_ns = (uint64_t)syclsched_now_ns();
         int32_t code = entry->command ? thread->queue.way->perform(&thread->queue, entry->command) : 0;
-        entry->end_ns = now_ns();
+        entry->end_ns = (uint64_t)syclsched_now_ns();
         __atomic_store_n(&entry->state, code == 0 ? DONE : code < 0 ? code : -code, __ATOMIC_RELEASE);
         syclsched_bell_ring(thread->bell);
     }

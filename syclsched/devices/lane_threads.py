@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+from syclsched.devices.bell import Bell
 from syclsched.devices.command_maker import NO_LIMIT, Lane
 from syclsched.devices.performance import LocalQueues
 from syclsched.devices.submission_library import Library
@@ -25,14 +26,16 @@ class LaneThreads:
     library : Library
         The C part.
     loop : SubmissionLoop
-        With native queues; it hands commands on, given `lanes`. Each lane's kernels must be its own.
+        With native queues, whose commands these are. Each lane's kernels must be its own.
     queues : LocalQueues
         One for each lane; closed with the threads.
+    bell : Bell
+        Rung whenever something has ended.
 
     Attributes
     ----------
     lanes : ctypes array of Lane
-        For `SubmissionLoop.submit_listed`. The loop's events refer to it.
+        To be submitted to in place of the loop's own. Events refer to it.
 
     Raises
     ------
@@ -40,17 +43,13 @@ class LaneThreads:
         If there can be no more threads.
     """
 
-    def __init__(self, library: Library, loop: SubmissionLoop, queues: LocalQueues) -> None:
+    def __init__(self, library: Library, loop: SubmissionLoop, queues: LocalQueues, bell: Bell) -> None:
         self._library, self._queues = library, queues
-        self._rings = 0
-        self._bell: int | None = library.bell_new()
         self.lanes: Any = loop.lanes_with(queues.handles)
         self._threads: list[int] = []
         for number, index in enumerate(queues.handles):
             lane = self.lanes[index]
-            thread = None
-            if self._bell is not None:
-                thread = library.thread_begin(ctypes.addressof(lane), number, len(queues.handles), self._bell)
+            thread = library.thread_begin(ctypes.addressof(lane), number, len(queues.handles), bell.address)
             if thread is None:
                 self.close()
                 raise OSError("a thread cannot be begun")
@@ -59,20 +58,9 @@ class LaneThreads:
                 library.threads_way, thread, lane.queue, lane.scratch_to, lane.scratch_from, NO_LIMIT
             )
 
-    def wait(self, longest_s: float) -> None:
-        """Wait, without the GIL, until something has ended or `ring` was called since the last time, or for a while."""
-        self._rings = self._library.bell_wait(self._bell, self._rings, int(longest_s * 1e9))
-
-    def ring(self) -> None:
-        """Let `wait` return; for other threads, before `close`."""
-        self._library.bell_ring(self._bell)
-
     def close(self) -> None:
         """Let the threads end; they have done all they were handed, or this waits for it."""
         for thread in self._threads:
             self._library.thread_end(thread)
         self._threads = []
-        if self._bell is not None:
-            self._library.bell_delete(self._bell)
-            self._bell = None
         self._queues.close()

@@ -14,7 +14,7 @@ from syclsched.oneapi.built import find_submission_loop
 SWITCH = "SYCLSCHED_NATIVE"
 
 #: Of the structures and functions, as the C sources have it.
-VERSION = 10
+VERSION = 11
 
 #: As dpctl's own modules load it.
 _INTERFACE = "libDPCTLSyclInterface.so.0"
@@ -104,9 +104,11 @@ class Library:
         self.flight_delete = loaded.syclsched_flight_delete
         for function in (self.flight_land, self.flight_settle, self.flight_delete):
             function.restype, function.argtypes = None, [pointer]
-        self.completed = ctypes.PYFUNCTYPE(count, pointer, pointer, count, pointer, pointer, count, *[pointer] * 4)(
-            _address_in(loaded, "syclsched_completed")
-        )
+        #: Addresses of functions that compiled code calls: the clock, and those of their names.
+        self.now_address = _address_in(loaded, "syclsched_now_ns")
+        self.submit_address = _address_in(loaded, "syclsched_submit")
+        self.completed_address = _address_in(loaded, "syclsched_completed")
+        self.bell_wait_address = _address_in(loaded, "syclsched_bell_wait")
         # Asked too often to give up the GIL for it.
         self.status = ctypes.PYFUNCTYPE(ctypes.c_int32, pointer)(_address_in(loaded, "syclsched_status"))
 

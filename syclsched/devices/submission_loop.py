@@ -60,9 +60,7 @@ class SubmissionLoop(CommandMaker):
         """Take events that were made for its commands, and what they point to: they are given back with all others."""
         self._made.append((ctypes.addressof(made) + begin * ctypes.sizeof(Event), count, (made, lanes)))
 
-    def submit_listed(
-        self, pointers: Any, submit_ns: Any, made: Any, begin: int, count: int, lanes: Any = None
-    ) -> tuple[int, int]:
+    def submit_listed(self, pointers: Any, submit_ns: Any, made: Any, begin: int, count: int) -> tuple[int, int]:
         """Submit some of many commands, without the GIL; see `syclsched.devices.command_list`.
 
         Parameters
@@ -73,8 +71,6 @@ class SubmissionLoop(CommandMaker):
             From `room_for_events`, twice as long. What is made of the n-th command comes no earlier than at 2 n.
         begin, count : int
             Which to submit.
-        lanes : ctypes array of Lane, optional
-            Others than the loop's own, from `LaneThreads`.
 
         Returns
         -------
@@ -82,22 +78,25 @@ class SubmissionLoop(CommandMaker):
             How many were submitted, and how many events that made: with those of fences.
         """
         made_count = ctypes.c_int64()
-        at = 2 * begin
-        done = self._submit(pointers, begin, count, submit_ns, made, made_count, lanes)
-        self.keep(made, at, made_count.value, lanes)
+        done = self._submit(pointers, begin, count, submit_ns, made, made_count)
+        self.keep(made, 2 * begin, made_count.value)
         return done, made_count.value
 
-    def _submit(
-        self, pointers: Any, begin: int, count: int, submit_ns: Any, made: Any, made_count: Any, lanes: Any = None
-    ) -> int:
+    @property
+    def addresses(self) -> tuple[int, int, int, int]:
+        """Where the loop's lanes are and how many, its events by slot, and what `stop` sets."""
+        events, stop = ctypes.addressof(self._events), ctypes.addressof(self._stop)
+        return ctypes.addressof(self._lanes), len(self._lanes), events, stop
+
+    def _submit(self, pointers: Any, begin: int, count: int, submit_ns: Any, made: Any, made_count: Any) -> int:
         """Call the loop in C for commands from ``begin`` on; their events go where twice as many commands end."""
         times = ctypes.addressof(submit_ns) + begin * ctypes.sizeof(ctypes.c_int64)
         events = ctypes.addressof(made) + 2 * begin * ctypes.sizeof(Event)
 
         def call(commands: Any, count: int, times: int, events: int, made_count: Any) -> int:
-            here, stop = self._lanes if lanes is None else lanes, ctypes.byref(self._stop)
+            lanes, stop = self._lanes, ctypes.byref(self._stop)
             found = self._library.submit(
-                here, len(here), commands, count, self._events, times, events, made_count, stop
+                lanes, len(lanes), commands, count, self._events, times, events, made_count, stop
             )
             return int(found)
 
@@ -289,18 +288,6 @@ class SubmissionLoop(CommandMaker):
         """Return whether something may have failed that was submitted for one of some slots, or before."""
         return bool(self._injected) or any(self.has_event(slot) and self.status(slot) < 0 for slot in slots)
 
-    def watch(self, flight: Any, done: Any, given: Any) -> Watch:
-        """Return what finds out what has completed of what was given to lanes.
-
-        Parameters
-        ----------
-        flight : ndarray of int64, shape (L, S)
-            By lane and place there, slots. Those without events are not this loop's, and end a row.
-        done, given : ndarray of int64, shape (L,)
-            From where and to where to look; changed by the caller from one time to the next.
-        """
-        return Watch(self._library, self._events, flight, done, given)
-
     def failed(self) -> dict[int, int]:
         """Return the runtime's error codes of those slots whose command failed on its device.
 
@@ -356,39 +343,6 @@ class SubmissionLoop(CommandMaker):
                 for handle in handles:
                     release(handle)
             self._native = None
-
-
-class Watch:
-    """Finds what has completed of what was given to lanes; see `SubmissionLoop.watch`.
-
-    Attributes
-    ----------
-    counts : ndarray of int64, shape (L,)
-        After `look`: how many more of each lane have completed.
-    start_ns, end_ns : ndarray of int64, shape (S,)
-        By slot, when those that have completed started and ended, on their device's clock.
-    """
-
-    def __init__(self, library: Library, events: Any, flight: Any, done: Any, given: Any) -> None:
-        lanes, things = flight.shape
-        self.counts = np.zeros(lanes, np.int64)
-        self.start_ns, self.end_ns = np.zeros(things, np.int64), np.zeros(things, np.int64)
-        self._code = ctypes.c_int32()
-        self._library = library
-        self._kept = (events, flight, done, given)
-        self._arguments = (
-            ctypes.addressof(events), flight.ctypes.data, things, done.ctypes.data, given.ctypes.data, lanes,
-            self.counts.ctypes.data, self.start_ns.ctypes.data, self.end_ns.ctypes.data, ctypes.addressof(self._code),
-        )  # fmt: skip
-
-    def look(self) -> int:
-        """Return how many have completed since `done` was changed last."""
-        return int(self._library.completed(*self._arguments))
-
-    @property
-    def code(self) -> int:
-        """The error code of one that comes next and has failed; 0 if none has."""
-        return int(self._code.value)
 
 
 class OwnEvent:

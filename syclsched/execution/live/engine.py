@@ -138,7 +138,7 @@ class LiveEngine:
             submitter = self._submitter
             if submitter is not None:
                 submitter.cancel()
-            self._inbox.put("cancel")
+            self._tell("cancel")
 
     def join(self, timeout_s: float | None = None) -> None:
         """Wait for the thread to be done."""
@@ -150,6 +150,7 @@ class LiveEngine:
         if self.passed(number) or self.finished.is_set():
             return True
         flag = self._watched.setdefault(number, threading.Event())
+        self._ask()
         # Looked at again because the thread may have passed between the two lines.
         return self.passed(number) or self.finished.is_set() or wait_flag(flag, timeout_s)
 
@@ -243,7 +244,7 @@ class LiveEngine:
 
     def overdue(self, number: int, error: DeadlineError) -> None:
         """Let something that runs fail, because it is past its deadline, and cancel what depends on it."""
-        self._inbox.put((number, error))
+        self._tell((number, error))
 
     def what_is_left(self) -> str:
         """Return what lanes are at, in words."""
@@ -342,25 +343,14 @@ class LiveEngine:
 
     def _go_express(self, express: Express, carrier: Carrier) -> bool:
         """Run it all in one space; return False after something went wrong, with all that was done taken over."""
-        threads = None if self._submitter is None else self._submitter.threads
 
-        def nap(times: int) -> _Message | None:
-            if threads is not None:
-                threads.wait(LONGEST_NAP_S)
-            if threads is not None or not times:
-                return None
-            try:
-                return self._inbox.get(timeout=min(LONGEST_NAP_S, SHORTEST_NAP_S * 2.0 ** min(times, 10)))
-            except queue.Empty:
-                return None
-
-        def cancelled() -> bool:
+        def watched() -> bool:
             for number in tuple(self._watched) if self._watched else ():
                 if express.is_submitted(number):
                     self._watched.pop(number).set()
-            return self.cancelled
+            return bool(self._watched)
 
-        if express.run(lambda: (now_ns() - self._began_ns) * 1e-9, cancelled, nap):
+        if express.run(self._began_ns, lambda: self.cancelled, watched):
             self._left = 0
             return True
         express.settle(lambda: self.cancelled)
@@ -379,11 +369,21 @@ class LiveEngine:
             self._handle(carrier, express.troubled)
         return False
 
-    def _hear(self, message: _Message) -> None:
-        """Take what the host's thread reports, on that thread."""
+    def _tell(self, message: _Message) -> None:
+        """Leave a message for the engine's thread; on any other."""
         self._inbox.put(message)
-        if self._submitter is not None and self._submitter.threads is not None:
-            self._submitter.threads.ring()
+        self._ask()
+
+    def _ask(self) -> None:
+        """Have compiled code look up from its work."""
+        if (express := self._express) is not None:
+            express.ask()
+
+    def _hear(self, completion: Completion) -> None:
+        """Take what the host's thread reports, on that thread, which ends before the bell is given back."""
+        self._tell(completion)
+        if self._submitter is not None and self._submitter.bell is not None:
+            self._submitter.bell.ring()
 
     def _anchor(self) -> None:
         """Read the device clocks; the second reading replaces the end of each map."""

@@ -16,15 +16,30 @@ from typing import Any
 
 import numpy as np
 
-from syclsched.compiled import lean
 from syclsched.devices import faultpoints
 from syclsched.devices.commands import Command, CommandSequence, CommandStructure
 from syclsched.devices.executables import KernelSubmission
 from syclsched.execution.batches import command_of
 from syclsched.execution.buffers import BufferTable
+from syclsched.execution.clock import now_ns
 from syclsched.execution.lanes import Completion, HostLane
 from syclsched.execution.live.carrier import COPY_SLOTS, Carrier
 from syclsched.execution.live.coherence import Stamp
+from syclsched.execution.live.driving import (
+    ASKED,
+    BEGAN_NS,
+    BY_BATCH,
+    CHANGED,
+    HANDED,
+    HANDED_ON,
+    NEVER,
+    PLAN,
+    PLAN_FROM,
+    SUBMISSION_NS,
+    SUBMITTED,
+    THROUGH,
+    Driver,
+)
 from syclsched.execution.live.happened import Entry
 from syclsched.execution.live.layout import Layout
 from syclsched.execution.live.lookahead import Lookahead
@@ -34,12 +49,11 @@ from syclsched.execution.live.tasks import TaskWork
 from syclsched.execution.program import Node
 from syclsched.execution.records import Record
 from syclsched.execution.stuck import Position
-from syclsched.scheduling.dynamic.board import CENTRAL, HYBRID, LOCALITY, STEALING, Flags, begin, complete, turn
+from syclsched.scheduling.dynamic.board import CENTRAL, HYBRID, LOCALITY, STEALING, begin, complete
 from syclsched.scheduling.dynamic.board import new_board as make_board
 from syclsched.scheduling.dynamic.family import DYNAMIC_POLICIES
 from syclsched.scheduling.dynamic.hybrid import Hybrid
 from syclsched.scheduling.dynamic.state import DynamicPolicy, Known
-from syclsched.scheduling.tables import Ints
 
 #: Spaces of unknown size are believed to hold this much, and others this share of what they hold.
 _UNKNOWN_BYTES, _SHARE = 1 << 30, 0.25
@@ -137,20 +151,16 @@ class Express:
         )  # fmt: skip
         self._commands = np.zeros((self.tasks, self._processors, _WORDS), np.int64)
         self._kept: list[Any] = []
-        self._pointers = (ctypes.c_void_p * (self.tasks + 1))()
-        self._pointer_view = np.frombuffer(memoryview(self._pointers), np.int64)
-        self._submit_ns = (ctypes.c_int64 * (self.tasks + 1))()
-        self._made = self._loop.room_for_events(2 * (self.tasks + 1))
-        self._handed = self._submitted = 0
-        self._ended = self._loop.watch(self.board.flight, self.board.done, self.board.given)
-        #: By lane: that one more of its tasks has completed.
-        self._one = np.eye(len(layout.lanes), dtype=np.int64)
         self._reports: dict[int, Completion] = {}
         #: What the host's thread was given, by task.
         self.given_to_host: dict[int, tuple[Node, Any, Any]] = {}
+        #: How many started tasks were looked at for what the host is to do.
+        self._looked_at = 0
         #: What was said that this could not deal with.
         self.troubled: Any = None
-        self._now: Callable[[], float] = lambda: 0.0
+        self._driver: Driver
+        #: By lane: that one more of its tasks has completed.
+        self._one = np.eye(len(layout.lanes), dtype=np.int64)
         replans = self._policy == HYBRID and bound < math.inf
         self._replanner = Replanner(self.board, carrier.counts) if replans else None
 
@@ -174,7 +184,14 @@ class Express:
                 carrier.allocate((array, space), 0)
         address, step = self._commands.ctypes.data, 8 * _WORDS
         waits = self.board.waits
-        apart = self._submitter.begin_threads()
+        submitter = self._submitter
+        submitter.begin_threads()
+        threads, bell = submitter.threads, submitter.bell
+        assert bell is not None
+        self._driver = Driver(
+            self.board, self._policy, submitter.library, self._loop, bell, self._commands,
+            None if threads is None else threads.lanes,
+        )  # fmt: skip
         for task in range(self.tasks):
             made: dict[int, tuple[Command, Any] | None] = {}
             for lane in range(self._processors):
@@ -188,7 +205,7 @@ class Express:
                     return False
                 command, kernel = found
                 ctypes.memmove(address + (task * self._processors + lane) * step, command.address, step)
-                if apart and kernel is not None:
+                if threads is not None and kernel is not None:
                     self._commands[task, lane, _KERNEL] = self._loop.kernel_of_lane(lane, kernel)
         self._commands[:, :, _LANE] = np.arange(self._processors)
         self._commands[:, :, _WAITS] = waits.ctypes.data + np.arange(self.tasks)[:, None] * waits.strides[0]
@@ -215,64 +232,75 @@ class Express:
 
     # --- the run ----------------------------------------------------------------------------------
 
-    def run(self, now_s: Callable[[], float], cancelled: Callable[[], bool], nap: Callable[[int], Any]) -> bool:
+    def run(self, began_ns: int, cancelled: Callable[[], bool], watched: Callable[[], bool]) -> bool:
         """Do the whole run; return False if the engine has to go on, after `settle`, as something went wrong.
 
         Parameters
         ----------
-        now_s : callable
-            Returns the time, from the run's beginning.
+        began_ns : int
+            When it began.
         cancelled : callable
             Whether the run was cancelled.
-        nap : callable
-            Sleeps for a while; returns a message that has come meanwhile, or None. Told how often it was called without
-            anything having happened in between.
+        watched : callable
+            Whether somebody wants to be told when tasks have been submitted; tells them of those that have been.
         """
+        machine = self._driver.machine
+        machine.at[BEGAN_NS] = began_ns
+        self._copy_inputs()
+        begin(self.board)
         try:
-            return self._turns(now_s, cancelled, nap)
+            while not cancelled():
+                machine.state[BY_BATCH] = watched() or self._submitter.lends
+                machine.state[PLAN_FROM] = NEVER if self._replanner is None else self._replanner.turn(machine.asked)
+                why = self._driver.drive()
+                if why == THROUGH:
+                    return True
+                if why == HANDED:
+                    self._after_batch()
+                elif why != PLAN and not (why == ASKED and self._listen()):
+                    return False
+            return False
         finally:
+            counts = self._carrier.counts
+            counts.submission_ns += int(machine.state[SUBMISSION_NS])
+            counts.submissions += int(machine.state[SUBMITTED])
             if self._replanner is not None:
                 self._replanner.stop()
 
-    def _turns(self, now_s: Callable[[], float], cancelled: Callable[[], bool], nap: Callable[[int], Any]) -> bool:
-        board = self.board
-        self._now = now_s
-        self._copy_inputs()
-        begin(board)
-        ended, idle, changed = self._ended, 0, True
-        while not cancelled():
-            # Until something changes what was decided stands; but for lanes that overrun their estimates.
-            if changed or idle > 1:
-                started = turn(board, self._policy, ended.counts, ended.start_ns, ended.end_ns, now_s())
-                ended.counts.fill(0)
-                changed |= started > self._handed
-                if started > self._handed and not self._hand_on(started):
-                    return False
-                if started == self.tasks and (board.done == board.given).all():
-                    return True
-            idle = 0 if changed else idle + 1
-            message = nap(idle) if self._inbox.empty() else self._inbox.get()
-            changed = False
-            while message is not None:
-                if message != "cancel" and not (isinstance(message, Completion) and self._report(message)):
-                    self.troubled = message
-                    return False
-                changed, message = True, None if self._inbox.empty() else self._inbox.get()
-            changed |= ended.look() > 0
-            if ended.code:
-                complete(board, ended.counts, ended.start_ns, ended.end_ns, now_s())
+    def ask(self) -> None:
+        """Have the loop look at what was said; for any thread."""
+        self._driver.machine.asked[0] = 1
+
+    def _listen(self) -> bool:
+        """Do as other threads say; return False if that cannot be done here."""
+        machine = self._driver.machine
+        machine.asked[0] = 0
+        while not self._inbox.empty():
+            message = self._inbox.get()
+            if message != "cancel" and not (isinstance(message, Completion) and self._report(message)):
+                self.troubled = message
                 return False
-            changed |= self._replanner is not None and self._replanner.turn()
-        return False
+        machine.state[CHANGED] = 1
+        return True
+
+    def _after_batch(self) -> None:
+        """Give the host its part of what was started, and lend threads for the rest."""
+        board, handed = self.board, int(self._driver.machine.state[HANDED_ON])
+        for task in board.started[self._looked_at : handed].tolist() if self._hosts else ():
+            if board.is_host[board.lane[task]]:
+                self._give_to_host(task, int(board.lane[task]))
+        self._looked_at = handed
+        if self._submitter.lends:
+            self._submitter.lend(*self._driver.last_batch())
 
     def settle(self, given_up: Callable[[], bool]) -> None:
         """Wait until our own threads have done all they were handed: what others submit is not ordered behind that."""
-        threads, board = self._submitter.threads, self.board
-        if threads is None:
+        bell, board = self._submitter.bell, self.board
+        if self._submitter.threads is None or bell is None:
             return
         slots = [s for row, a, b in zip(board.flight, board.done, board.given, strict=True) for s in row[a:b].tolist()]
         while any(self._loop.is_pending(slot) for slot in slots) and not given_up():
-            threads.wait(_LOOK_EVERY_S)
+            bell.wait(_LOOK_EVERY_S)
 
     def _copy_inputs(self) -> None:
         layout, carrier, board = self._layout, self._carrier, self.board
@@ -284,25 +312,6 @@ class Express:
             board.lane[slot], board.place[slot], board.flight[lane, place] = lane, place, slot
             board.given[lane] += 1
         carrier.flush()
-
-    def _hand_on(self, started: int) -> bool:
-        """Submit the tasks that were started since the last time; return False if one was refused."""
-        board, begin_at, handed = self.board, self._submitted, self._handed
-        self._handed = started
-        count = _line_up(
-            board.started, board.lane, board.waits_count, board.is_host, handed, started,
-            self._commands, self._commands.ctypes.data, self._pointer_view, begin_at,
-        )  # fmt: skip
-        if count:
-            done = self._submitter.submit_listed(self._pointers, self._submit_ns, self._made, begin_at, count)
-            self._submitted += done
-            if done < count:
-                return False
-        if count < started - handed:
-            for task in board.started[handed:started].tolist():
-                if board.is_host[board.lane[task]]:
-                    self._give_to_host(task, int(board.lane[task]))
-        return True
 
     def _give_to_host(self, task: int, lane: int) -> None:
         board, device = self.board, self._layout.lanes[lane].number
@@ -316,14 +325,15 @@ class Express:
 
     def _report(self, completion: Completion) -> bool:
         """Note what the host's thread reports; return False if it failed, or was not tried."""
-        lane, task, ended = completion.node.lane, completion.node.id, self._ended
+        lane, task, ended = completion.node.lane, completion.node.id, self._driver.machine
         if completion.error is not None or completion.returned or completion.start_ns is None:
             return False
         self._reports[task] = completion
         for _ in self._hosts[lane].take_returned(completion):
             return False
         ended.start_ns[task], ended.end_ns[task] = completion.start_ns, completion.finish_ns
-        complete(self.board, self._one[lane], ended.start_ns, ended.end_ns, self._now())
+        now_s = (now_ns() - int(ended.at[BEGAN_NS])) * 1e-9
+        complete(self.board, self._one[lane], ended.start_ns, ended.end_ns, now_s)
         return True
 
     # --- afterwards -------------------------------------------------------------------------------
@@ -368,16 +378,20 @@ class Express:
         return [task for task in self.board.started[: self._handed].tolist() if task in there]
 
     @property
+    def _handed(self) -> int:
+        return int(self._driver.machine.state[HANDED_ON])
+
+    @property
     def _given_to_devices(self) -> Any:
         """The tasks that were submitted, in order."""
         handed = self.board.started[: self._handed]
-        return handed[~self.board.is_host[self.board.lane[handed]]][: self._submitted]
+        return handed[~self.board.is_host[self.board.lane[handed]]][: self._driver.machine.state[SUBMITTED]]
 
     def entries(self) -> list[Entry]:
         """Return what was done after the inputs had been copied, for the log; once the run is over."""
         board, layout = self.board, self._layout
         ordered = [[0] * len(layout.lanes) for _ in layout.lanes]
-        submit_ns = dict(zip(self._given_to_devices.tolist(), list(self._submit_ns), strict=False))
+        submit_ns = dict(zip(self._given_to_devices.tolist(), self._driver.submit_ns.tolist(), strict=False))
         found = []
         for task in self.started:
             lane = int(board.lane[task])
@@ -392,10 +406,10 @@ class Express:
         return found
 
     def _entry(self, task: int, lane: int, waits: tuple[Stamp, ...], submit_ns: Mapping[int, int]) -> Entry:
-        board, layout = self.board, self._layout
+        board, layout, machine = self.board, self._layout, self._driver.machine
         report = self._reports.get(task)
         if report is None:
-            times = (int(self._ended.start_ns[task]), int(self._ended.end_ns[task]))
+            times = (int(machine.start_ns[task]), int(machine.end_ns[task]))
             record = Record(submit_ns.get(task, 0), device_ns=times if self.is_done(task) else None)
         else:
             start_ns = report.start_ns or 0
@@ -415,18 +429,3 @@ class Express:
             record,
             layout.lanes[lane].number,
         )
-
-
-@lean
-def _line_up(
-    started: Ints, lane: Ints, waits_count: Ints, is_host: Flags, begin: int, end: int, words: Any, address: int,
-    pointers: Ints, at: int,
-) -> int:  # fmt: skip
-    """Complete the commands of started tasks and point to them; return how many: those of the host's are left out."""
-    count = 0
-    for task in started[begin:end]:
-        if not is_host[lane[task]]:
-            words[task, lane[task], _COUNT] = waits_count[task]
-            pointers[at + count] = address + (task * words.shape[1] + lane[task]) * words.shape[2] * 8
-            count += 1
-    return count

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from syclsched.execution.live.driving import NEVER
 from syclsched.execution.records import Counts
 from syclsched.execution.worker import Worker
 from syclsched.scheduling.dynamic.board import BOUND, DEVIATION, STARTED, Board
@@ -35,26 +36,39 @@ class Replanner:
         self._planning = False
         self._made: tuple[Ints, Ints] | None = None
 
-    def turn(self) -> bool:
-        """Take over a plan that is ready; have one made if it is time to. Return whether another is followed."""
+    def turn(self, asked: Ints) -> int:
+        """Take over a plan that is ready, or have one made if it is time to.
+
+        Parameters
+        ----------
+        asked : ndarray of int64, shape (1,)
+            Set once the plan is ready.
+
+        Returns
+        -------
+        int
+            From how many started tasks on this is to be called again, if estimates are wrong; `NEVER` while a plan is
+            made or if there is nothing to plan any more.
+        """
         board, made = self._board, self._made
         if self._planning and made is not None:
             self._made, self._planning = None, False
             follow(board, *made)
             self._counts.replanned += 1
-            return True
-        started = board.counters[STARTED]
-        early = started < self._next or board.scalars[DEVIATION] <= board.scalars[BOUND]
-        if not (self._planning or early or len(board.waiting) - started <= len(board.device_of)):
-            self._next = int(started) + self._step
-            self._planning = True
-            frontier = frontier_of(board)
-            self._worker.post(lambda: self._plan(frontier))
-        return False
+        started = int(board.counters[STARTED])
+        if self._planning or len(board.waiting) - started <= len(board.device_of):
+            return NEVER
+        if started < self._next or board.scalars[DEVIATION] <= board.scalars[BOUND]:
+            return self._next
+        self._next, self._planning = started + self._step, True
+        frontier = frontier_of(board)
+        self._worker.post(lambda: self._plan(frontier, asked))
+        return NEVER
 
     def stop(self) -> None:
         """Let the thread end."""
         self._worker.stop()
 
-    def _plan(self, frontier: Frontier) -> None:
+    def _plan(self, frontier: Frontier, asked: Ints) -> None:
         self._made = plan_frontier(frontier)
+        asked[0] = 1

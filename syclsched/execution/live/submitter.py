@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
+from syclsched.devices.bell import Bell
 from syclsched.devices.commands import Command
 from syclsched.devices.executables import Executable, needs_python
 from syclsched.devices.lane_threads import LaneThreads
 from syclsched.devices.performance import local_queues
-from syclsched.devices.submission_library import load_library
+from syclsched.devices.submission_library import Library, load_library
 from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.execution.batches import command_of
 from syclsched.execution.buffers import BufferTable
@@ -92,8 +93,10 @@ class Submitter:
         native: bool,
     ) -> None:
         self._library = library = load_library()
-        #: Who does what is submitted by `submit_listed`; None if the devices' queues do.
+        #: Who does the work of lanes that are cores of the host; None if the devices' queues do.
         self.threads: LaneThreads | None = None
+        #: What wakes the thread that decides, if somebody does.
+        self.bell: Bell | None = None
         self.loop = (
             None
             if library is None
@@ -201,34 +204,32 @@ class Submitter:
         """What was put back, or is yet to be submitted, in order."""
         return [order for order, _ in self._gathered]
 
-    def begin_threads(self) -> bool:
-        """Have what is submitted by `submit_listed` done by threads of our own, if every lane is a core of the host.
+    def begin_threads(self) -> None:
+        """Have threads of our own, if every lane is a core of the host, to which commands can be submitted instead.
 
-        What is submitted otherwise must come before, or after all of that has completed.
+        What goes to the devices' queues must come before, or after all of that has completed.
         """
-        if self.loop is None or self._library is None or not self.loop.native:
-            return False
-        queues = local_queues(self._queues)
+        assert self.loop is not None and self._library is not None
+        self.bell = Bell(self._library)
+        queues = local_queues(self._queues) if self.loop.native else None
         if queues is not None:
             try:
-                self.threads = LaneThreads(self._library, self.loop, queues)
+                self.threads = LaneThreads(self._library, self.loop, queues, self.bell)
             except OSError:
                 queues.close()
-        return self.threads is not None
 
-    def submit_listed(self, pointers: Any, submit_ns: Any, made: Any, begin: int, count: int) -> int:
-        """Submit some of many commands, as the loop's function of that name; return how many were submitted."""
-        loop = self.loop
-        assert loop is not None
-        begun_ns = now_ns()
-        lanes = None if self.threads is None else self.threads.lanes
-        done, events = loop.submit_listed(pointers, submit_ns, made, begin, count, lanes)
-        self._counts.submission_ns += now_ns() - begun_ns
-        if self.threads is None:
-            self._lend(made, 2 * begin, events)
-        return done
+    @property
+    def lends(self) -> bool:
+        """Whether a thread is to be lent to some device for what is submitted to it: see `lend`."""
+        return self.threads is None and bool(self._lenders)
 
-    def _lend(self, made: Any, begin: int, count: int) -> None:
+    @property
+    def library(self) -> Library:
+        """The compiled loop's library, where there is a loop."""
+        assert self._library is not None
+        return self._library
+
+    def lend(self, made: Any, begin: int, count: int) -> None:
         """Lend a thread to the devices for what the loop has submitted: as many of its events, from one on."""
         loop = self.loop
         assert loop is not None
@@ -295,6 +296,9 @@ class Submitter:
         """Give events back; everything has completed."""
         if self.threads is not None:
             self.threads.close()
+        if self.bell is not None:
+            self.bell.close()
+            self.bell = None
         self._events.close()
         for lane in self._lanes.values():
             lane.release()

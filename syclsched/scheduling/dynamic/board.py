@@ -379,7 +379,8 @@ def _first_to_take(board: Board, thief: int) -> tuple[int, int]:
 
 
 @lean
-def _turn_central(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_s: float) -> int:
+def turn_central(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_s: float) -> int:
+    """Do what `turn` does, by one policy; for compiled callers."""
     complete(board, counts, start_ns, end_ns, now_s)
     board.scalars[NOW] = now_s
     while _from_central_queue(board):
@@ -388,7 +389,8 @@ def _turn_central(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_
 
 
 @lean
-def _turn_locality(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_s: float) -> int:
+def turn_locality(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_s: float) -> int:
+    """Do what `turn` does, by one policy; for compiled callers."""
     complete(board, counts, start_ns, end_ns, now_s)
     board.scalars[NOW] = now_s
     while _by_locality(board):
@@ -397,7 +399,8 @@ def _turn_locality(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now
 
 
 @lean
-def _turn_stealing(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_s: float) -> int:
+def turn_stealing(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_s: float) -> int:
+    """Do what `turn` does, by one policy; for compiled callers."""
     complete(board, counts, start_ns, end_ns, now_s)
     board.scalars[NOW] = now_s
     while _by_stealing(board):
@@ -406,7 +409,8 @@ def _turn_stealing(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now
 
 
 @lean
-def _turn_hybrid(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_s: float) -> int:
+def turn_hybrid(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_s: float) -> int:
+    """Do what `turn` does, by one policy; for compiled callers."""
     complete(board, counts, start_ns, end_ns, now_s)
     board.scalars[NOW] = now_s
     while _by_plan(board):
@@ -415,7 +419,7 @@ def _turn_hybrid(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_s
 
 
 #: By policy: compiled apart, as a run needs one of them.
-_TURN = {CENTRAL: _turn_central, LOCALITY: _turn_locality, STEALING: _turn_stealing, HYBRID: _turn_hybrid}
+_TURN = {CENTRAL: turn_central, LOCALITY: turn_locality, STEALING: turn_stealing, HYBRID: turn_hybrid}
 
 #: Nothing has completed.
 _NONE = np.zeros(0, np.int64)

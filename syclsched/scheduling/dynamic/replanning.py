@@ -140,8 +140,10 @@ def _place(
     """Place tasks where they end first; ``ready_s`` is when all before them has ended, of those started their end."""
     for task in order:
         if frontier.lane[task] == NOTHING:
-            best, best_end = 0, np.inf
-            for p in range(len(free_s)):
+            # What takes no time stays: it would go to the host's lane, which has nothing to do.
+            stays = frontier.seconds[task, frontier.device_of[frontier.planned[task]]] == 0.0
+            best, best_end = frontier.planned[task] if stays else 0, np.inf
+            for p in range(0 if stays else len(free_s)):
                 seconds = frontier.seconds[task, frontier.device_of[p]]
                 end = max(free_s[p], ready_s[task]) + seconds
                 if p != frontier.planned[task]:

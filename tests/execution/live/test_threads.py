@@ -18,7 +18,7 @@ from running import DTYPE, MIX, SPIN, sequential
 
 from syclsched.devices.lane_threads import LaneThreads
 from syclsched.errors import RunCancelledError, TaskFailedError
-from syclsched.execution.live.express import Express
+from syclsched.execution.live.driving import Driver
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Operation, Parameter, Work
@@ -130,21 +130,20 @@ def test_host_functions_wait_for_threads_and_threads_for_them(closed: list[LaneT
 def test_a_cancelled_run_ends_and_its_threads_with_it(
     closed: list[LaneThreads], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handed = threading.Event()
-    hand_on = Express._hand_on
+    driven = threading.Event()
+    drive = Driver.drive
 
-    def noted(express: Express, started: int) -> bool:
-        found = hand_on(express, started)
-        handed.set()
-        return found
+    def noted(driver: Driver) -> int:
+        driven.set()
+        return drive(driver)
 
-    monkeypatch.setattr(Express, "_hand_on", noted)
+    monkeypatch.setattr(Driver, "drive", noted)
     graph = TaskGraph("cancelled")
     y = graph.array("y", data=np.ones(1, DTYPE))
     for i in range(200):
         graph.kernel(SPIN, name=f"t{i}", y=y, turns=1_000_000)
     run = start(graph, live_called("cpu"), "eager")
-    assert handed.wait(60)
+    assert driven.wait(60)
     run.cancel()
     with pytest.raises(RunCancelledError):
         run.wait(60)

@@ -15,7 +15,7 @@ from syclsched.scheduling import problem_from_matrices
 from syclsched.scheduling.dynamic import Hybrid
 from syclsched.scheduling.dynamic.board import BOUND, DEVIATION, HYBRID, STARTED, Board, advance, begin, complete
 from syclsched.scheduling.dynamic.board import new_board as make_board
-from syclsched.scheduling.dynamic.replanning import follow, frontier_of, plan_frontier
+from syclsched.scheduling.dynamic.replanning import Frontier, follow, frontier_of, plan_frontier
 from syclsched.scheduling.policies.heft import Heft
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.tables import NOTHING
@@ -81,6 +81,23 @@ def test_what_was_started_stays_and_the_rest_is_placed_where_it_can_run(problem:
     np.testing.assert_array_equal(planned[there], board.lane[: len(problem)][there])
     assert sorted(level.tolist()) == list(range(len(problem)))
     assert all(np.isfinite(problem.tables.seconds[task, board.device_of[lane]]) for task, lane in enumerate(planned))
+
+
+def test_what_takes_no_time_stays_on_its_lane() -> None:
+    """Barriers went to the host's lane, which has nothing to do, and the lanes that compute waited for it."""
+    done, barrier = [1.0, 1.0, np.inf], [0.0, 0.0, 0.0]
+    frontier = Frontier(
+        seconds=np.array([done, barrier]),
+        device_of=np.arange(3),
+        succ_start=np.array([0, 1, 1]),
+        succ_task=np.array([1]),
+        planned=np.array([1, 1]),
+        lane=np.array([1, NOTHING]),
+        ready_s=np.zeros(2),
+        free_s=np.array([5.0, 5.0, 0.0]),
+    )
+    lane, _ = plan_frontier(frontier)
+    assert lane.tolist() == [1, 1]
 
 
 def makespan(problem: Problem, true_s: Any, *, anew: bool) -> float:

@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loop of an express run, compiled: finds what has completed, decides, submits and waits, without Python.
+
+It returns to Python for all that is not a task on its way: what other threads have to say, functions of the host's,
+another plan, something refused or failed, the end.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from syclsched.compiled import call_at, lean
+from syclsched.devices.bell import Bell
+from syclsched.devices.command_maker import Event
+from syclsched.devices.commands import CommandStructure
+from syclsched.devices.submission_library import Library
+from syclsched.devices.submission_loop import SubmissionLoop
+from syclsched.scheduling.dynamic.board import (
+    BOUND,
+    CENTRAL,
+    DEVIATION,
+    HYBRID,
+    LOCALITY,
+    STEALING,
+    Board,
+    turn_central,
+    turn_hybrid,
+    turn_locality,
+    turn_stealing,
+)
+from syclsched.scheduling.tables import Ints
+
+#: Why the loop returns.
+ASKED, HANDED, REFUSED, FAILED, THROUGH, PLAN, _ON = range(7)
+
+#: Places of `Machine.state`: tasks handed on, and of these those submitted to devices; how often nothing has changed
+#: since, and whether something has; whether lanes ring the bell, and how often it has rung; from how many tasks on
+#: another plan is to be made (`NEVER`); whether to return whenever something was submitted; how often that was, and
+#: for how long.
+HANDED_ON, SUBMITTED, IDLE, CHANGED, RUNG, RINGS, PLAN_FROM, BY_BATCH, BATCHES, SUBMISSION_NS = range(10)
+NEVER = 1 << 62
+
+#: Places of `Machine.at`: addresses, and what else functions in C are given.
+(
+    CLOCK, SUBMIT, COMPLETED, WAIT, LANES, LANES_COUNT, GIVEN_LANES, POINTERS, EVENTS, SUBMIT_NS, MADE, MADE_COUNT,
+    STOP, FLIGHT, ROOM, DONE, GIVEN, COUNTS, START_NS, END_NS, FAILED_CODE, BELL, COMMANDS, BEGAN_NS,
+) = range(24)  # fmt: skip
+#: How long is slept when there is nothing to do, at least and at most; and where lanes ring.
+_SHORTEST_NAP_NS, _LONGEST_NAP_NS, _SLEEP_NS = 20_000, 500_000, 5_000_000
+
+_COUNT = CommandStructure.waits_count.offset // 8
+_EVENT_BYTES = ctypes.sizeof(Event)
+
+
+class Machine(NamedTuple):
+    """What is driven: T tasks on P lanes for tasks, L lanes in all, and S things to submit.
+
+    Parameters
+    ----------
+    words : ndarray of int64, shape (T, P, W)
+        The command of each task on each lane, as C has it.
+    pointers : ndarray of int64, shape (T + 1,)
+        To commands, in the order of submission.
+    counts : ndarray of int64, shape (L,)
+        What has completed of each lane and is not noted on the board yet.
+    start_ns, end_ns : ndarray of int64, shape (S,)
+        When things that have completed started and ended, on their device's clock.
+    batches : ndarray of int64, shape (T + 1, 2)
+        Of each submission, where its events begin and how many there are.
+    made_count, code : ndarray of int64, shape (1,)
+        Set by C: events of a submission, and what something failed with.
+    asked : ndarray of int64, shape (1,)
+        Set by other threads that want the loop to return.
+    state, at : ndarray of int64
+        See `HANDED_ON` and `CLOCK`.
+    """
+
+    words: Ints
+    pointers: Ints
+    counts: Ints
+    start_ns: Ints
+    end_ns: Ints
+    batches: Ints
+    made_count: Ints
+    code: Ints
+    asked: Ints
+    state: Ints
+    at: Ints
+
+
+class Driver:
+    """The loop of one run, and what it needs.
+
+    Parameters
+    ----------
+    board : Board
+        The run.
+    policy : int
+        As for `syclsched.scheduling.dynamic.board.advance`.
+    library, loop, bell
+        What submits, and what wakes the loop.
+    words : ndarray of int64, shape (T, P, W)
+        See `Machine`.
+    lanes : ctypes array of Lane or None
+        From `LaneThreads`, whose lanes ring the bell; None to submit to the loop's own.
+
+    Attributes
+    ----------
+    machine : Machine
+        Changed by every call of `drive`.
+    submit_ns : ndarray of int64, shape (T,)
+        Host's clock at the submission of each command, in order.
+    """
+
+    def __init__(
+        self, board: Board, policy: int, library: Library, loop: SubmissionLoop, bell: Bell, words: Ints, lanes: Any
+    ) -> None:
+        tasks, things = len(board.waiting), len(board.lane)
+        self._board, self._drive, self._loop, self._lanes = board, _DRIVE[policy], loop, lanes
+        self._made = loop.room_for_events(2 * (tasks + 1))
+        self.submit_ns = np.zeros(tasks + 1, np.int64)
+        lanes_at, lanes_count, events, stop = loop.addresses
+        machine = self.machine = Machine(
+            words=words,
+            pointers=np.zeros(tasks + 1, np.int64),
+            counts=np.zeros(len(board.done), np.int64),
+            start_ns=np.zeros(things, np.int64),
+            end_ns=np.zeros(things, np.int64),
+            batches=np.zeros((tasks + 1, 2), np.int64),
+            made_count=np.zeros(1, np.int64),
+            code=np.zeros(1, np.int64),
+            asked=np.zeros(1, np.int64),
+            state=np.zeros(10, np.int64),
+            at=np.zeros(24, np.int64),
+        )
+        machine.state[CHANGED], machine.state[PLAN_FROM], machine.state[RUNG] = 1, NEVER, lanes is not None
+        places = {
+            CLOCK: library.now_address, SUBMIT: library.submit_address, COMPLETED: library.completed_address,
+            WAIT: library.bell_wait_address, BELL: bell.address, EVENTS: events, STOP: stop,
+            LANES: lanes_at if lanes is None else ctypes.addressof(lanes), LANES_COUNT: lanes_count,
+            POINTERS: machine.pointers.ctypes.data, SUBMIT_NS: self.submit_ns.ctypes.data,
+            MADE: ctypes.addressof(self._made), MADE_COUNT: machine.made_count.ctypes.data,
+            FLIGHT: board.flight.ctypes.data, ROOM: board.flight.shape[1], DONE: board.done.ctypes.data,
+            GIVEN: board.given.ctypes.data, GIVEN_LANES: len(board.done), COUNTS: machine.counts.ctypes.data,
+            START_NS: machine.start_ns.ctypes.data, END_NS: machine.end_ns.ctypes.data,
+            FAILED_CODE: machine.code.ctypes.data, COMMANDS: words.ctypes.data,
+        }  # fmt: skip
+        machine.at[list(places)] = list(places.values())
+
+    def drive(self) -> int:
+        """Go on until there is something for Python to do; return what: `ASKED` and the like."""
+        first = int(self.machine.state[BATCHES])
+        try:
+            return self._drive(self._board, self.machine)
+        finally:
+            for begin, count in self.machine.batches[first : self.machine.state[BATCHES]].tolist():
+                self._loop.keep(self._made, 2 * begin, count, self._lanes)
+
+    def last_batch(self) -> tuple[Any, int, int]:
+        """Return the events of the last submission: an array of them, where they begin in it, and how many."""
+        begin, count = self.machine.batches[self.machine.state[BATCHES] - 1].tolist()
+        return self._made, 2 * begin, count
+
+
+@lean
+def _look(machine: Machine) -> int:
+    """Wait for something to happen, unless something just has; find what has completed."""
+    state, at = machine.state, machine.at
+    state[IDLE] = 0 if state[CHANGED] else state[IDLE] + 1
+    state[CHANGED] = 0
+    if machine.asked[0]:
+        return ASKED
+    if state[IDLE] or state[RUNG]:
+        nap_ns = _SLEEP_NS
+        if not state[RUNG]:
+            nap_ns = min(_LONGEST_NAP_NS, _SHORTEST_NAP_NS << min(state[IDLE], 10))
+        state[RINGS] = call_at(at[WAIT], (at[BELL], state[RINGS], nap_ns))
+    found = call_at(
+        at[COMPLETED],
+        (
+            at[EVENTS], at[FLIGHT], at[ROOM], at[DONE], at[GIVEN], at[GIVEN_LANES], at[COUNTS], at[START_NS],
+            at[END_NS], at[FAILED_CODE],
+        ),
+    )  # fmt: skip
+    if found:
+        state[CHANGED] = 1
+    return FAILED if machine.code[0] else ASKED if machine.asked[0] else _ON
+
+
+@lean
+def _hand_on(board: Board, machine: Machine, started: int) -> int:
+    """Submit what was started since the last time."""
+    state, at, words = machine.state, machine.at, machine.words
+    machine.counts[:] = 0
+    if started > state[HANDED_ON]:
+        state[CHANGED] = 1
+        first, count, hosts = state[SUBMITTED], 0, 0
+        for task in board.started[state[HANDED_ON] : started]:
+            lane = board.lane[task]
+            if board.is_host[lane]:
+                hosts += 1
+                continue
+            words[task, lane, _COUNT] = board.waits_count[task]
+            machine.pointers[first + count] = at[COMMANDS] + (task * words.shape[1] + lane) * words.shape[2] * 8
+            count += 1
+        state[HANDED_ON] = started
+        if count:
+            begun_ns = call_at(at[CLOCK], (0,))
+            events = at[MADE] + 2 * first * _EVENT_BYTES
+            done = call_at(
+                at[SUBMIT],
+                (
+                    at[LANES], at[LANES_COUNT], at[POINTERS] + first * 8, count, at[EVENTS], at[SUBMIT_NS] + first * 8,
+                    events, at[MADE_COUNT], at[STOP],
+                ),
+            )  # fmt: skip
+            state[SUBMISSION_NS] += call_at(at[CLOCK], (0,)) - begun_ns
+            machine.batches[state[BATCHES], 0], machine.batches[state[BATCHES], 1] = first, machine.made_count[0]
+            state[BATCHES] += 1
+            state[SUBMITTED] += done
+            if done < count:
+                return REFUSED
+        if hosts or (count and state[BY_BATCH]):
+            return HANDED
+    if started == len(board.started):
+        for lane in range(len(board.done)):
+            if board.done[lane] < board.given[lane]:
+                return _ON
+        return THROUGH
+    if started >= state[PLAN_FROM] and board.scalars[DEVIATION] > board.scalars[BOUND]:
+        return PLAN
+    return _ON
+
+
+@lean
+def _now_s(machine: Machine) -> float:
+    return float((call_at(machine.at[CLOCK], (0,)) - machine.at[BEGAN_NS]) * 1e-9)
+
+
+@lean
+def _drive_central(board: Board, machine: Machine) -> int:
+    why = _ON
+    while why == _ON:
+        # Until something changes what was decided stands; but for lanes that overrun their estimates.
+        if machine.state[CHANGED] or machine.state[IDLE] > 1:
+            started = turn_central(board, machine.counts, machine.start_ns, machine.end_ns, _now_s(machine))
+            why = _hand_on(board, machine, started)
+        if why == _ON:
+            why = _look(machine)
+    return why
+
+
+@lean
+def _drive_locality(board: Board, machine: Machine) -> int:
+    why = _ON
+    while why == _ON:
+        # Until something changes what was decided stands; but for lanes that overrun their estimates.
+        if machine.state[CHANGED] or machine.state[IDLE] > 1:
+            started = turn_locality(board, machine.counts, machine.start_ns, machine.end_ns, _now_s(machine))
+            why = _hand_on(board, machine, started)
+        if why == _ON:
+            why = _look(machine)
+    return why
+
+
+@lean
+def _drive_stealing(board: Board, machine: Machine) -> int:
+    why = _ON
+    while why == _ON:
+        # Until something changes what was decided stands; but for lanes that overrun their estimates.
+        if machine.state[CHANGED] or machine.state[IDLE] > 1:
+            started = turn_stealing(board, machine.counts, machine.start_ns, machine.end_ns, _now_s(machine))
+            why = _hand_on(board, machine, started)
+        if why == _ON:
+            why = _look(machine)
+    return why
+
+
+@lean
+def _drive_hybrid(board: Board, machine: Machine) -> int:
+    why = _ON
+    while why == _ON:
+        # Until something changes what was decided stands; but for lanes that overrun their estimates.
+        if machine.state[CHANGED] or machine.state[IDLE] > 1:
+            started = turn_hybrid(board, machine.counts, machine.start_ns, machine.end_ns, _now_s(machine))
+            why = _hand_on(board, machine, started)
+        if why == _ON:
+            why = _look(machine)
+    return why
+
+
+#: By policy: compiled apart, as a run needs one of them. Each returns why it does.
+_DRIVE: dict[int, Callable[[Board, Machine], int]] = {
+    CENTRAL: _drive_central,
+    LOCALITY: _drive_locality,
+    STEALING: _drive_stealing,
+    HYBRID: _drive_hybrid,
+}
