@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -69,15 +68,18 @@ def with_profiles(platform: Platform, profiles: Mapping[str, DeviceProfile], pai
         devices=devices,
         links=tuple(_measured_link(link, devices, by_keys) for link in platform.links),
         interferences=_interferences(platform, devices, by_keys),
-        submission_s=_median((p.launch.submission_s for p in known), platform.submission_s) or 0.0,
-        dispatch_s=_median((p.launch.dispatch_s for p in known), platform.dispatch_s),
-        handoff_s=_median((p.launch.handoff_s for p in known), platform.handoff_s),
+        submission_s=_least((p.launch.submission_s for p in known), platform.submission_s) or 0.0,
+        dispatch_s=_least((p.launch.dispatch_s for p in known), platform.dispatch_s),
+        handoff_s=_least((p.launch.handoff_s for p in known), platform.handoff_s),
     )
 
 
-def _median(quantities: Iterable[Quantity | None], otherwise: float | None) -> float | None:
-    values = [q.value for q in quantities if q is not None]
-    return statistics.median(values) if values else otherwise
+def _least(quantities: Iterable[Quantity | None], otherwise: float | None) -> float | None:
+    """Return what the host takes by the profile that says least.
+
+    It is one host, and profiles are of several: by anything but the least, a further device could make a plan slower.
+    """
+    return min((q.value for q in quantities if q is not None), default=otherwise)
 
 
 def _with_profile(device: Device, profile: DeviceProfile | None) -> Device:

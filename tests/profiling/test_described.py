@@ -126,3 +126,11 @@ def test_profiles_need_no_sycl_package() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize("names", [("cpu", "max1550"), ("cpu", "a770", "emulator")])
+def test_more_devices_never_make_the_host_slower(names: tuple[str, ...]) -> None:
+    together = load_platform(names)
+    for name in names:
+        alone = load_platform((name,))
+        assert together.submission_s <= alone.submission_s
