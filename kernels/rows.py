@@ -13,7 +13,7 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.model.access import AccessMode
-from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Work
+from syclsched.model.operation import Copies, Implementation, Operation, Parameter, Signature, Work
 from syclsched.model.sizes import signature_bytes
 
 
@@ -40,17 +40,12 @@ def _rows(array: Any, start: int, count: int) -> Any:
     return type(array.usm_data)(_Slice(array, start * row_bytes, count * row_bytes))
 
 
-def _copy(queue: Any, target: Any, source: Any, nbytes: int, depends: list[Any]) -> list[Any]:
-    return [queue.memcpy_async(target, source, nbytes, depends)] if nbytes else depends
-
-
 # --- take_rows ------------------------------------------------------------------------------------
 
 
-def _take(queue: Any, arguments: Mapping[str, Any], depends: list[Any]) -> Any:
+def _take(arguments: Mapping[str, Any]) -> list[tuple[Any, Any, int]]:
     rows, whole = arguments["rows"], arguments["whole"]
-    source = _rows(whole, arguments["start"], rows.shape[0])
-    return queue.memcpy_async(rows.usm_data, source, rows.nbytes, depends)
+    return [(rows.usm_data, _rows(whole, arguments["start"], rows.shape[0]), rows.nbytes)]
 
 
 def _take_on_host(*, rows: Any, whole: Any, start: int) -> None:
@@ -77,7 +72,7 @@ TAKE_ROWS = Operation(
         Parameter("start"),
     ),
     implementations=(
-        Implementation("memcpy", "library", load=lambda _: _take, efficiency=0.8),
+        Implementation("memcpy", "library", load=lambda _: Copies(_take), efficiency=0.8),
         Implementation("host", "host", load=lambda _: _take_on_host, efficiency=0.8),
     ),
     work=_take_work,
@@ -88,15 +83,14 @@ TAKE_ROWS = Operation(
 # --- put_rows -------------------------------------------------------------------------------------
 
 
-def _put(queue: Any, arguments: Mapping[str, Any], depends: list[Any], *, names: tuple[str, ...]) -> Any:
-    whole, start = arguments["whole"], 0
+def _put(arguments: Mapping[str, Any], *, names: tuple[str, ...]) -> list[tuple[Any, Any, int]]:
+    whole, start, found = arguments["whole"], 0, []
     for name in names:
         part = arguments[name]
-        target = _rows(whole, start, part.shape[0])
-        # One after another, whatever kind of queue it is: the last event stands for all.
-        depends = _copy(queue, target, part.usm_data, part.nbytes, depends)
+        if part.nbytes:
+            found.append((_rows(whole, start, part.shape[0]), part.usm_data, part.nbytes))
         start += part.shape[0]
-    return depends[-1]
+    return found
 
 
 def _put_on_host(*, names: tuple[str, ...], whole: Any, **parts: Any) -> None:
@@ -142,7 +136,7 @@ def put_rows(count: int) -> Operation:
             *(Parameter(name, AccessMode.READ, like="whole") for name in names),
         ),
         implementations=(
-            Implementation("memcpy", "library", load=lambda _: partial(_put, names=names), efficiency=0.8),
+            Implementation("memcpy", "library", load=lambda _: Copies(partial(_put, names=names)), efficiency=0.8),
             Implementation("host", "host", load=lambda _: partial(_put_on_host, names=names), efficiency=0.8),
         ),
         work=_put_work,

@@ -23,6 +23,7 @@ del _above
 _LAZY = {
     "AccessMode": "syclsched.model.access",
     "Constant": "syclsched.model.constant",
+    "Copies": "syclsched.model.operation",
     "DeviceProfile": "syclsched.model.profile",
     "Implementation": "syclsched.model.operation",
     "Launch": "syclsched.model.operation",
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from syclsched.model.graph import TaskGraph
     from syclsched.model.memory_limit import with_memory_limit
     from syclsched.model.operation import (
+        Copies,
         Implementation,
         Launch,
         NativeCall,

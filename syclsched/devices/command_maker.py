@@ -19,7 +19,7 @@ from syclsched.devices.commands import (
     CommandSequence,
     CommandStructure,
 )
-from syclsched.devices.executables import KernelSubmission
+from syclsched.devices.executables import CopySubmission, KernelSubmission
 from syclsched.devices.fences import must_fence, scratch_for
 from syclsched.devices.native_opencl import NativeOpenCL, load_native
 from syclsched.devices.submission_library import Library
@@ -313,15 +313,19 @@ class CommandMaker:
         return self._parted
 
     def sequence(
-        self, slot: int, lane: int, waits: Sequence[int], steps: Sequence[KernelSubmission | NativeCall]
+        self,
+        slot: int,
+        lane: int,
+        waits: Sequence[int],
+        steps: Sequence[KernelSubmission | CopySubmission | NativeCall],
     ) -> Command:
-        """Return the command of several kernels and calls, at least one, of which only the first waits.
+        """Return the command of several kernels, copies and calls, at least one, of which only the first waits.
 
         Parameters
         ----------
         slot, lane, waits
             As for `kernel`.
-        steps : sequence of KernelSubmission or NativeCall
+        steps : sequence of KernelSubmission, CopySubmission or NativeCall
             In order.
         """
         parts: list[Command] = []
@@ -330,6 +334,8 @@ class CommandMaker:
             at, behind = self._slots + slot if first else slot, () if number else waits
             if isinstance(step, KernelSubmission):
                 parts.append(self.kernel(at, lane, behind, step))
+            elif isinstance(step, CopySubmission):
+                parts.append(self.copy(at, lane, behind, step.to, step.source, step.nbytes))
             elif first and step.event is None:
                 parts += (self.fence(at, lane, behind), self._call(slot, lane, (), step))
             else:

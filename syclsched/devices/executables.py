@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from syclsched.devices.arguments import BoundArray, flatten_scalar, scalar_dtype
 from syclsched.devices.fences import submit_fence
 from syclsched.errors import ExecutionError, SyclschedError
-from syclsched.model.operation import NativeCall, OpenCLSource, Operation, Scalar, Signature, SpirvModule
+from syclsched.model.operation import Copies, NativeCall, OpenCLSource, Operation, Scalar, Signature, SpirvModule
 
 #: What is bound: a ``dpctl.tensor.usm_ndarray``, or a `BoundArray` of one.
 Argument = Any
@@ -97,6 +97,19 @@ class EmptySubmission:
     def submit(self, queue: Any, depends: list[Any]) -> Any:
         """Submit a fence; see `Submission.submit`."""
         return submit_fence(queue, depends)
+
+
+@dataclass(frozen=True, slots=True)
+class CopySubmission:
+    """A copy within a memory space."""
+
+    to: Any
+    source: Any
+    nbytes: int
+
+    def submit(self, queue: Any, depends: list[Any]) -> Any:
+        """Submit the copy; see `Submission.submit`."""
+        return queue.memcpy_async(self.to, self.source, self.nbytes, depends)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +305,11 @@ class LibraryExecutable:
     def bind(self, arguments: Mapping[str, Argument]) -> Submission:
         """Keep the arguments; see `Executable.bind`."""
         arrays = {name: a.array if isinstance(a, BoundArray) else a for name, a in arguments.items()}
-        return LibrarySubmission(self.call, {**self.scalars, **self.constants, **arrays}, self.where)
+        given = {**self.scalars, **self.constants, **arrays}
+        if isinstance(self.call, Copies):
+            made: list[Submission] = [CopySubmission(*copy) for copy in self.call.of(given)]
+            return made[0] if len(made) == 1 else SequenceSubmission(made)
+        return LibrarySubmission(self.call, given, self.where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,11 +364,13 @@ def submits_itself(executable: Executable) -> bool:
     """Return whether an executable, or a part of it, calls a library that submits its own work to the queue."""
     if isinstance(executable, SequenceExecutable):
         return any(submits_itself(step) for step, _ in executable.steps)
-    return isinstance(executable, LibraryExecutable)
+    return isinstance(executable, LibraryExecutable) and not isinstance(executable.call, Copies)
 
 
 def needs_python(executable: Executable) -> bool:
     """Return whether an executable, or a part of it, calls a library that only Python can call."""
     if isinstance(executable, SequenceExecutable):
         return any(needs_python(step) for step, _ in executable.steps)
-    return isinstance(executable, LibraryExecutable) and not hasattr(executable.call, "native")
+    if not isinstance(executable, LibraryExecutable) or isinstance(executable.call, Copies):
+        return False
+    return not hasattr(executable.call, "native")

@@ -9,6 +9,7 @@ from typing import Any
 
 from syclsched.devices.commands import Command, JointCommand
 from syclsched.devices.executables import (
+    CopySubmission,
     EmptySubmission,
     Executable,
     KernelSubmission,
@@ -165,27 +166,33 @@ def command_of(
     Command or None
         None if it is not all kernels and native calls, so that Python must submit it.
     """
-    if isinstance(submission, KernelSubmission):
-        return loop.kernel(slot, lane, waits, submission)
-    if isinstance(submission, LibrarySubmission):
-        return loop.call(slot, lane, waits, submission.native(queue)) if submission.is_native else None
-    if isinstance(submission, EmptySubmission):
-        return loop.fence(slot, lane, waits)
-    if not isinstance(submission, SequenceSubmission):
-        return None
     # On a lane in order a step over no work-items is nothing at all.
-    steps = [step for step in submission.steps if not isinstance(step, EmptySubmission)]
-    if not steps:
-        return loop.fence(slot, lane, waits)
-    known: list[KernelSubmission | NativeCall] = []
+    steps = [step for step in _steps(submission) if not isinstance(step, EmptySubmission)]
+    known: list[KernelSubmission | CopySubmission | NativeCall] = []
     for step in steps:
         if isinstance(step, LibrarySubmission) and step.is_native:
             known.append(step.native(queue))
-        elif isinstance(step, KernelSubmission):
+        elif isinstance(step, KernelSubmission | CopySubmission):
             known.append(step)
         else:
             return None
-    return loop.sequence(slot, lane, waits, known)
+    if not known:
+        return loop.fence(slot, lane, waits)
+    only = known[0]
+    if len(known) > 1:
+        return loop.sequence(slot, lane, waits, known)
+    if isinstance(only, KernelSubmission):
+        return loop.kernel(slot, lane, waits, only)
+    if isinstance(only, CopySubmission):
+        return loop.copy(slot, lane, waits, only.to, only.source, only.nbytes)
+    return loop.call(slot, lane, waits, only)
+
+
+def _steps(submission: Submission) -> list[Submission]:
+    """Return what is submitted for a submission, one after another."""
+    if isinstance(submission, SequenceSubmission):
+        return [each for step in submission.steps for each in _steps(step)]
+    return [submission]
 
 
 class Gathered:

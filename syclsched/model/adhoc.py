@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from syclsched.model.access import AccessMode
-from syclsched.model.operation import Implementation, Operation, Parameter, Signature, Work
+from syclsched.model.operation import Copies, Implementation, Operation, Parameter, Signature, Work
 from syclsched.model.sizes import signature_bytes
 
 
@@ -59,9 +59,9 @@ def _revision(function: Callable[..., Any]) -> str:
 def copy_operation() -> Operation:
     """Return the operation of `TaskGraph.copy`: a copy within one memory space, or by the host."""
 
-    def submit(queue: Any, arguments: Mapping[str, Any], depends: list[Any]) -> Any:
+    def copies(arguments: Mapping[str, Any]) -> list[tuple[Any, Any, int]]:
         source, destination = arguments["source"], arguments["destination"]
-        return queue.memcpy_async(destination.usm_data, source.usm_data, source.nbytes, depends)
+        return [(destination.usm_data, source.usm_data, source.nbytes)]
 
     def on_host(source: Any, destination: Any) -> None:
         destination[...] = source
@@ -79,7 +79,7 @@ def copy_operation() -> Operation:
             Parameter("destination", AccessMode.WRITE, like="source"),
         ),
         implementations=(
-            Implementation("memcpy", "library", load=lambda _: submit, efficiency=0.8),
+            Implementation("memcpy", "library", load=lambda _: Copies(copies), efficiency=0.8),
             Implementation("host", "host", load=lambda _: on_host, efficiency=0.8),
         ),
         work=lambda signature: Work(flops=0.0, bytes=signature_bytes(signature)),

@@ -8,7 +8,7 @@ first compiled.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -233,6 +233,26 @@ class NativeCall:
     on_queue: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """Copies within a memory space, one after another: what an implementation of kind ``library`` may load.
+
+    Parameters
+    ----------
+    of : Callable[[Mapping[str, Any]], Sequence[tuple[Any, Any, int]]]
+        Given the arguments, returns where to, where from (USM memory) and how many bytes, for each copy; at least one.
+    """
+
+    of: Callable[[Mapping[str, Any]], Sequence[tuple[Any, Any, int]]]
+
+    def __call__(self, queue: Any, arguments: Mapping[str, Any], depends: list[Any]) -> Any:
+        """Submit them as a library does; see `Implementation`."""
+        for to, source, nbytes in self.of(arguments):
+            # One after another, whatever kind of queue it is: the last event stands for all.
+            depends = [queue.memcpy_async(to, source, nbytes, depends)]
+        return depends[0]
+
+
 #: Makes constants what an implementation wants in their place: given the signature, a queue and their values.
 Prepare = Callable[[Signature, Any, Mapping[str, Any]], Mapping[str, Any]]
 
@@ -262,7 +282,7 @@ class Implementation:
             scalars; ``depends`` is a list of events; the returned event completes with the last piece of work.
             If it has a method ``native(queue, arguments) -> NativeCall``, that is asked once for each in-order queue
             and set of arguments, and what it returns is called instead, as often as the task is done, wherever the
-            compiled loop submits.
+            compiled loop submits. What is nothing but copies is `Copies`.
         ``sequence``
             a tuple of `syclsched.model.sequence.Part`: submitted one after another to one in-order queue. Made by
             `syclsched.model.sequence.sequence_operation`.
