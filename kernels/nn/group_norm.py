@@ -228,6 +228,7 @@ def _group_norm(groups: int, epsilon: float, channels_last: bool, activation: Ac
         partial(lines_launch, count=partial(_count, **attributes)),
         OPENCL_C,
         efficiency=0.4,
+        revision="2",
     )
     return Operation(
         name=" ".join(filter(None, names)),

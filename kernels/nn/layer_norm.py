@@ -84,7 +84,7 @@ def _layer_norm(axis: int, epsilon: float, bias: bool) -> Operation:
     attributes = {"axis": axis, "epsilon": epsilon}
     launch = partial(lines_launch, count=partial(_count, axis=axis))
     load = partial(_load_opencl, bias=bias, **attributes)
-    opencl = Implementation("opencl-c", "opencl-c", load, launch, OPENCL_C, efficiency=0.5)
+    opencl = Implementation("opencl-c", "opencl-c", load, launch, OPENCL_C, efficiency=0.5, revision="2")
     return Operation(
         name=f"layer_norm {axis} {number(epsilon)}{' bias' if bias else ''}",
         parameters=(

@@ -135,7 +135,7 @@ def _vectors(length: int, behind: int, dtype: str) -> int:
 def _softmax_over(axis: int, log: bool) -> Operation:
     launch = partial(lines_launch, count=partial(_count, axis=axis))
     load = partial(_load_opencl, axis=axis, log=log)
-    opencl = Implementation("opencl-c", "opencl-c", load, launch, OPENCL_C, efficiency=0.5)
+    opencl = Implementation("opencl-c", "opencl-c", load, launch, OPENCL_C, efficiency=0.5, revision="2")
     return Operation(
         name=f"{'log_' if log else ''}softmax_over {axis}",
         parameters=(
