@@ -110,7 +110,7 @@ def to_numpy(data: Any) -> NumpyArray:
     Parameters
     ----------
     data : numpy.ndarray, dpnp.ndarray or dpctl.tensor.usm_ndarray
-        Device arrays are copied to the host, which waits for their queue.
+        Of a device array in memory of kind ``shared`` or ``host`` a view, of another a copy; its queue is waited for.
 
     Returns
     -------
@@ -118,11 +118,23 @@ def to_numpy(data: Any) -> NumpyArray:
         In host memory, in the byte order of the machine.
     """
     if hasattr(data, "__sycl_usm_array_interface__"):
-        from dpctl import tensor
-
-        data = tensor.asnumpy(data.get_array() if hasattr(data, "get_array") else data)
+        data = _on_host(data.get_array() if hasattr(data, "get_array") else data)
     # ascontiguousarray makes 0-d arrays 1-d.
     array = np.asarray(data)
     if not array.dtype.isnative:  # no device reads it
         array = array.astype(array.dtype.newbyteorder("="))
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+
+
+def _on_host(data: Any) -> NumpyArray:
+    """Return an `usm_ndarray` as NumPy array, once its queue is empty: without a copy where the host can read it."""
+    from dpctl import tensor
+
+    if data.usm_type == "device" or not data.flags.c_contiguous or not data.size:
+        copied: NumpyArray = tensor.asnumpy(data)
+        return copied
+    data.sycl_queue.wait()
+    start = data._pointer - data.usm_data._pointer
+    raw: NumpyArray = np.asarray(data.usm_data)
+    view: NumpyArray = raw[start : start + data.nbytes].view(data.dtype).reshape(data.shape)
+    return view

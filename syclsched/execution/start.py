@@ -56,8 +56,8 @@ def execute(
         The plan's devices, from `syclsched.devices.open_devices`.
     inputs : Mapping[str, array-like], optional
         Values of input arrays, before those given with `TaskGraph.array`. NumPy arrays are read in place, and must
-        not be changed while the run goes on; they are never written to. dpnp arrays and ``usm_ndarray`` are copied
-        to the host first.
+        not be changed while the run goes on; they are never written to. So are dpnp arrays and ``usm_ndarray`` in
+        USM memory of kind ``shared`` or ``host``; those of kind ``device`` are copied to the host first.
     trace : bool, optional
         Keep every instruction's event for `Run.trace`.
     owns_devices : bool, optional

@@ -10,6 +10,7 @@ from syclsched.errors import ArgumentError
 from syclsched.execution.inputs import to_numpy
 from syclsched.model.binding import check_data
 from syclsched.model.task import LogicalArray
+from syclsched.oneapi import load
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
@@ -26,3 +27,33 @@ def test_numbers_in_another_byte_order_are_the_same_numbers(order: str) -> None:
 def test_another_dtype_is_refused() -> None:
     with pytest.raises(ArgumentError, match="dtype float64"):
         check_data(LogicalArray("a", (6,), "float32"), np.arange(6.0))
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("kind", ["shared", "host"])
+def test_device_arrays_that_the_host_can_read_are_read_in_place(kind: str) -> None:
+    load()
+    from dpctl import tensor
+
+    whole = tensor.asarray(np.arange(24, dtype="float32").reshape(6, 4), usm_type=kind)
+    for given in (whole, whole[2:5], whole[3, 1]):
+        found = to_numpy(given)
+        assert found.ctypes.data == given._pointer
+        np.testing.assert_array_equal(found, tensor.asnumpy(given))
+    del whole, given
+    np.testing.assert_array_equal(found, np.float32(13))
+
+
+@pytest.mark.sycl
+def test_device_arrays_that_the_host_cannot_read_so_are_copied() -> None:
+    load()
+    from dpctl import tensor
+
+    apart = tensor.asarray(np.arange(24, dtype="float32").reshape(6, 4), usm_type="device")
+    turned = tensor.asarray(np.arange(24, dtype="float32").reshape(6, 4), usm_type="shared").T
+    empty = tensor.empty((0, 4), dtype="float32", usm_type="shared")
+    for given in (apart, turned, empty):
+        found = to_numpy(given)
+        assert found.flags.c_contiguous
+        assert found.flags.owndata or not found.size or found.ctypes.data != given._pointer
+        np.testing.assert_array_equal(found, tensor.asnumpy(given))
