@@ -19,14 +19,12 @@ from syclsched.devices.command_maker import Event
 from syclsched.devices.commands import CommandStructure
 from syclsched.devices.submission_library import Library
 from syclsched.devices.submission_loop import SubmissionLoop
-from syclsched.scheduling.dynamic.board import (
-    BOUND,
+from syclsched.scheduling.dynamic.board import BOUND, DEVIATION, Board
+from syclsched.scheduling.dynamic.compiled_policies import (
     CENTRAL,
-    DEVIATION,
     HYBRID,
     LOCALITY,
     STEALING,
-    Board,
     turn_central,
     turn_hybrid,
     turn_locality,
@@ -100,7 +98,7 @@ class Driver:
     board : Board
         The run.
     policy : int
-        As for `syclsched.scheduling.dynamic.board.advance`.
+        As for `syclsched.scheduling.dynamic.compiled_policies.advance`.
     library, loop, bell
         What submits, and what wakes the loop.
     words : ndarray of int64, shape (T, P, W)

@@ -49,10 +49,11 @@ from syclsched.execution.live.tasks import TaskWork
 from syclsched.execution.program import Node
 from syclsched.execution.records import Record
 from syclsched.execution.stuck import Position
-from syclsched.scheduling.dynamic.board import CENTRAL, HYBRID, LOCALITY, STEALING, begin, complete
 from syclsched.scheduling.dynamic.board import new_board as make_board
+from syclsched.scheduling.dynamic.compiled_policies import CENTRAL, HYBRID, LOCALITY, STEALING
 from syclsched.scheduling.dynamic.family import DYNAMIC_POLICIES
 from syclsched.scheduling.dynamic.hybrid import Hybrid
+from syclsched.scheduling.dynamic.moves import begin, complete
 from syclsched.scheduling.dynamic.state import DynamicPolicy, Known
 
 #: Spaces of unknown size are believed to hold this much, and others this share of what they hold.

@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from syclsched.compiled import lean
-from syclsched.scheduling.dynamic.board import NOW, Board, bind_anew
+from syclsched.scheduling.dynamic.board import NOW, Board
+from syclsched.scheduling.dynamic.moves import bind_anew
 from syclsched.scheduling.tables import NOTHING, Floats, Ints
 
 #: A task changes its lane for no less than this share of what it takes: estimates are wrong still.

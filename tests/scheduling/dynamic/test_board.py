@@ -13,20 +13,11 @@ from hypothesis import strategies as st
 from scheduling.random_problems import problems
 
 from syclsched.scheduling.dynamic import Eager, Hybrid, Locality, Priority, WorkStealing
-from syclsched.scheduling.dynamic.board import (
-    CENTRAL,
-    HYBRID,
-    LOCALITY,
-    STARTED,
-    STEALING,
-    advance,
-    begin,
-    complete,
-    new_board,
-    turn,
-)
+from syclsched.scheduling.dynamic.board import STARTED, new_board
 from syclsched.scheduling.dynamic.book import Book
+from syclsched.scheduling.dynamic.compiled_policies import CENTRAL, HYBRID, LOCALITY, STEALING, advance, turn
 from syclsched.scheduling.dynamic.drift import KEPT, new_drift, note
+from syclsched.scheduling.dynamic.moves import begin, complete
 from syclsched.scheduling.policies.heft import Heft
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.tables import NOTHING

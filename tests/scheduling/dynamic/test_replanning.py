@@ -13,8 +13,10 @@ from scheduling.random_problems import problems
 
 from syclsched.scheduling import problem_from_matrices
 from syclsched.scheduling.dynamic import Hybrid
-from syclsched.scheduling.dynamic.board import BOUND, DEVIATION, HYBRID, STARTED, Board, advance, begin, complete
+from syclsched.scheduling.dynamic.board import BOUND, DEVIATION, STARTED, Board
 from syclsched.scheduling.dynamic.board import new_board as make_board
+from syclsched.scheduling.dynamic.compiled_policies import HYBRID, advance
+from syclsched.scheduling.dynamic.moves import begin, complete
 from syclsched.scheduling.dynamic.replanning import Frontier, follow, frontier_of, plan_frontier
 from syclsched.scheduling.policies.heft import Heft
 from syclsched.scheduling.problem import Problem

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The dynamic policies, compiled, on a `Board`: many decisions in one call."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from syclsched.compiled import lean
+from syclsched.scheduling.dynamic.board import BOUND, DEVIATION, NOW, READY, STARTED, Board
+from syclsched.scheduling.dynamic.moves import (
+    bind,
+    busy_s,
+    complete,
+    free_s,
+    is_open,
+    seconds,
+    start,
+    take_queued,
+    take_ready,
+)
+from syclsched.scheduling.tables import NOTHING, Ints
+
+#: Which policy decides.
+CENTRAL, LOCALITY, STEALING, HYBRID = range(4)
+
+#: How many tasks of another lane's queue an idle lane looks at.
+_LOOK_AT = 16
+
+
+def advance(board: Board, policy: int, now_s: float) -> int:
+    """Start what the policy wants started now; return how many tasks have been started since the run began.
+
+    Parameters
+    ----------
+    board : Board
+        Changed.
+    policy : int
+        `CENTRAL`, `LOCALITY`, `STEALING` or `HYBRID`.
+    now_s : float
+        The time.
+    """
+    return turn(board, policy, _NONE, _NONE, _NONE, now_s)
+
+
+def turn(board: Board, policy: int, counts: Ints, start_ns: Ints, end_ns: Ints, now_s: float) -> int:
+    """Do what `complete` does, then what `advance` does, in one call; parameters and result are theirs."""
+    return _TURN[policy](board, counts, start_ns, end_ns, now_s)
+
+
+@lean
+def _from_central_queue(board: Board) -> bool:
+    # All lanes choose before any starts: what a start makes ready is for the next round.
+    choice, progress = board.choice, False
+    for lane in range(len(board.device_of)):
+        choice[lane] = NOTHING
+        if not is_open(board, lane):
+            continue
+        for position in range(board.counters[READY]):
+            task = board.ready[position]
+            if board.seconds[task, board.device_of[lane]] < np.inf and not _is_chosen(board, task, lane):
+                choice[lane] = task
+                break
+    for lane in range(len(board.device_of)):
+        if choice[lane] != NOTHING:
+            position = 0
+            while board.ready[position] != choice[lane]:
+                position += 1
+            take_ready(board, position)
+            start(board, choice[lane], lane)
+            progress = True
+    return progress
+
+
+@lean
+def _is_chosen(board: Board, task: int, lanes: int) -> bool:
+    """Return whether one of the first lanes has chosen a task."""
+    found = False
+    for lane in range(lanes):
+        found |= board.choice[lane] == task
+    return found
+
+
+@lean
+def _by_locality(board: Board) -> bool:
+    position = 0
+    while position < board.counters[READY]:
+        task = board.ready[position]
+        best, best_s = NOTHING, np.inf
+        for lane in range(len(board.device_of)):
+            device = board.device_of[lane]
+            if board.seconds[task, device] < np.inf:
+                end_s = free_s(board, lane) + seconds(board, task, device)
+                if end_s < best_s:
+                    best, best_s = lane, end_s
+        if best == NOTHING:
+            position += 1
+            continue
+        take_ready(board, position)
+        bind(board, task, best, True)
+    return _start_first(board)
+
+
+@lean
+def _start_first(board: Board) -> bool:
+    progress = False
+    for lane in range(len(board.device_of)):
+        if is_open(board, lane) and board.queued[lane]:
+            task = take_queued(board, lane, 0)
+            start(board, task, lane)
+            progress = True
+    return progress
+
+
+@lean
+def _by_stealing(board: Board) -> bool:
+    position = 0
+    while position < board.counters[READY]:
+        task = board.ready[position]
+        home = board.released_by[task]
+        if home == NOTHING or board.seconds[task, board.device_of[home]] == np.inf:
+            home, least = NOTHING, 0
+            for lane in range(len(board.device_of)):
+                length = board.queued[lane] + (0 if is_open(board, lane) else 1)
+                if board.seconds[task, board.device_of[lane]] < np.inf and (home == NOTHING or length < least):
+                    home, least = lane, length
+        if home == NOTHING:
+            position += 1
+            continue
+        take_ready(board, position)
+        bind(board, task, home, False)
+    choice, progress = board.choice, False
+    for lane in range(len(board.device_of)):
+        choice[lane] = NOTHING
+        if is_open(board, lane):
+            position = board.queued[lane] - 1
+            while position >= 0 and _is_chosen(board, board.queue[lane, position], lane):
+                position -= 1
+            choice[lane] = board.queue[lane, position] if position >= 0 else _loot(board, lane)
+    for lane in range(len(board.device_of)):
+        if choice[lane] != NOTHING:
+            _take_out(board, choice[lane])
+            start(board, choice[lane], lane)
+            progress = True
+    return progress
+
+
+@lean
+def _take_out(board: Board, task: int) -> None:
+    """Take a task out of the queue that it is in."""
+    for lane in range(len(board.device_of)):
+        for position in range(board.queued[lane]):
+            if board.queue[lane, position] == task:
+                take_queued(board, lane, position)
+                return
+
+
+@lean
+def _loot(board: Board, thief: int) -> int:
+    """Return a task of the longest queue that has one for a lane, not chosen yet; all share memory here."""
+    device = board.device_of[thief]
+    best, looted = NOTHING, NOTHING
+    for lane in range(len(board.device_of)):
+        if lane == thief or (best != NOTHING and not _is_better(board, lane, best, device)):
+            continue
+        for position in range(board.queued[lane]):
+            task = board.queue[lane, position]
+            if board.seconds[task, device] < np.inf and not _is_chosen(board, task, thief):
+                best, looted = lane, task
+                break
+    return int(looted)
+
+
+@lean
+def _is_better(board: Board, lane: int, other: int, device: int) -> bool:
+    if board.queued[lane] != board.queued[other]:
+        return bool(board.queued[lane] > board.queued[other])
+    return bool(board.device_of[lane] == device and board.device_of[other] != device)
+
+
+@lean
+def _by_plan(board: Board) -> bool:
+    for position in range(board.counters[READY]):
+        task = board.ready[position]
+        bind(board, task, board.planned[task], True)
+    board.counters[READY] = 0
+    left = board.scalars[DEVIATION] > board.scalars[BOUND]
+    progress = False
+    for lane in range(len(board.device_of)):
+        if not is_open(board, lane) or not board.queued[lane]:
+            continue
+        while board.order_at[lane] < board.order_end[lane] and board.place[board.order[board.order_at[lane]]] >= 0:
+            board.order_at[lane] += 1
+        if left or board.queue[lane, 0] == board.order[board.order_at[lane]]:
+            task = take_queued(board, lane, 0)
+            start(board, task, lane)
+            progress = True
+    if progress or not left:
+        return progress
+    for thief in range(len(board.device_of)):
+        if is_open(board, thief):
+            victim, position = _first_to_take(board, thief)
+            if victim != NOTHING:
+                task = take_queued(board, victim, position)
+                start(board, task, thief)
+                return True
+    return False
+
+
+@lean
+def _first_to_take(board: Board, thief: int) -> tuple[int, int]:
+    """Return lane and position of the first task by the plan that a lane should end earlier than its own lane."""
+    best, best_position, first = NOTHING, 0, NOTHING
+    device = board.device_of[thief]
+    for victim in range(len(board.device_of)):
+        end_s = busy_s(board, victim)
+        for position in range(min(board.queued[victim], _LOOK_AT)):
+            task = board.queue[victim, position]
+            if first != NOTHING and board.level[task] > board.level[first]:
+                break
+            end_s += seconds(board, task, board.device_of[victim])
+            if board.seconds[task, device] == np.inf:
+                continue
+            # The thief has less than enough, but may have something.
+            if busy_s(board, thief) + seconds(board, task, device) < end_s:
+                best, best_position, first = victim, position, task
+                break
+    return best, best_position
+
+
+@lean
+def turn_central(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_s: float) -> int:
+    """Do what `turn` does, by one policy; for compiled callers."""
+    complete(board, counts, start_ns, end_ns, now_s)
+    board.scalars[NOW] = now_s
+    while _from_central_queue(board):
+        pass
+    return int(board.counters[STARTED])
+
+
+@lean
+def turn_locality(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_s: float) -> int:
+    """Do what `turn` does, by one policy; for compiled callers."""
+    complete(board, counts, start_ns, end_ns, now_s)
+    board.scalars[NOW] = now_s
+    while _by_locality(board):
+        pass
+    return int(board.counters[STARTED])
+
+
+@lean
+def turn_stealing(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_s: float) -> int:
+    """Do what `turn` does, by one policy; for compiled callers."""
+    complete(board, counts, start_ns, end_ns, now_s)
+    board.scalars[NOW] = now_s
+    while _by_stealing(board):
+        pass
+    return int(board.counters[STARTED])
+
+
+@lean
+def turn_hybrid(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_s: float) -> int:
+    """Do what `turn` does, by one policy; for compiled callers."""
+    complete(board, counts, start_ns, end_ns, now_s)
+    board.scalars[NOW] = now_s
+    while _by_plan(board):
+        pass
+    return int(board.counters[STARTED])
+
+
+#: By policy: compiled apart, as a run needs one of them.
+_TURN = {CENTRAL: turn_central, LOCALITY: turn_locality, STEALING: turn_stealing, HYBRID: turn_hybrid}
+
+#: Nothing has completed.
+_NONE = np.zeros(0, np.int64)

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happens on a board: tasks become ready, are bound, started and completed; and what lanes are expected to do."""
+
+from __future__ import annotations
+
+from syclsched.compiled import lean
+from syclsched.scheduling.dynamic.board import AHEAD_S, DEVIATION, FEWEST, MOST, NOW, READY, STARTED, Board
+from syclsched.scheduling.dynamic.drift import note
+from syclsched.scheduling.tables import Ints
+
+#: A task that has run longer than it should is expected to take this share of its estimate more.
+_OVERDUE = 0.5
+
+
+@lean
+def begin(board: Board) -> None:
+    """Let the tasks be ready that wait for no other."""
+    for task in range(len(board.waiting)):
+        if board.waiting[task] == 0:
+            _arrive(board, task)
+
+
+@lean
+def complete(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_s: float) -> None:
+    """Note that the next things of each lane have completed, and when they began and ended.
+
+    Parameters
+    ----------
+    board : Board
+        Changed.
+    counts : ndarray of int64, shape (L,)
+        How many on which lane.
+    start_ns, end_ns : ndarray of int64, shape (S,)
+        By thing, on its device's clock; a thing that ended before it began was not measured.
+    now_s : float
+        The time.
+    """
+    for lane in range(len(counts)):
+        if counts[lane]:
+            for _ in range(counts[lane]):
+                thing = board.flight[lane, board.done[lane]]
+                board.done[lane] += 1
+                if thing < len(board.waiting):
+                    _end(board, thing, lane, (end_ns[thing] - start_ns[thing]) * 1e-9)
+            if board.done[lane] == board.given[lane]:
+                board.ahead_s[lane] = 0.0
+            board.until_s[lane] = now_s + board.ahead_s[lane] if board.ahead_s[lane] > 0.0 else 0.0
+
+
+@lean
+def _end(board: Board, task: int, lane: int, measured_s: float) -> None:
+    device = board.device_of[lane]
+    board.ahead_s[lane] -= board.estimate_s[task]
+    if board.is_host[lane]:
+        _release(board, task)
+    if measured_s >= 0.0:
+        board.scalars[DEVIATION] = note(board.drift, board.kind[task], device, measured_s, board.seconds[task, device])
+
+
+@lean
+def seconds(board: Board, task: int, device: int) -> float:
+    """Return what a task should take on a device, corrected by what was measured."""
+    factor = board.drift.of_kind[board.kind[task], device]
+    if factor == 0.0:
+        factor = board.drift.of_device[device]
+    return float(board.seconds[task, device] * factor)
+
+
+@lean
+def is_open(board: Board, lane: int) -> bool:
+    """Return whether a lane can be given more."""
+    count = board.given[lane] - board.done[lane]
+    if count >= board.scalars[MOST]:
+        return False
+    return bool(count < board.scalars[FEWEST] or board.ahead_s[lane] < board.scalars[AHEAD_S])
+
+
+@lean
+def busy_s(board: Board, lane: int) -> float:
+    """Return when a lane should have done what it has been given."""
+    now_s = board.scalars[NOW]
+    if board.until_s[lane] > now_s:
+        return float(board.until_s[lane])
+    if is_open(board, lane):
+        return float(now_s)
+    last = board.flight[lane, board.given[lane] - 1]
+    if last >= len(board.waiting):
+        return float(now_s)
+    return float(now_s + _OVERDUE * seconds(board, last, board.device_of[lane]))
+
+
+@lean
+def free_s(board: Board, lane: int) -> float:
+    """Return when a lane should have done all it has."""
+    return busy_s(board, lane) + float(board.queued_s[lane] * board.drift.of_device[board.device_of[lane]])
+
+
+@lean
+def _arrive(board: Board, task: int) -> None:
+    """Put a task among those that can start, behind those of its level."""
+    count, level = board.counters[READY], board.level[task]
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if board.level[board.ready[middle]] <= level:
+            low = middle + 1
+        else:
+            high = middle
+    for position in range(count, low, -1):
+        board.ready[position] = board.ready[position - 1]
+    board.ready[low] = task
+    board.counters[READY] = count + 1
+
+
+@lean
+def take_ready(board: Board, position: int) -> None:
+    """Take a task out of those that can start."""
+    count = board.counters[READY]
+    for n in range(position, count - 1):
+        board.ready[n] = board.ready[n + 1]
+    board.counters[READY] = count - 1
+
+
+@lean
+def bind(board: Board, task: int, lane: int, by_level: bool) -> None:
+    """Put a task into a lane's queue: behind those of its level, or at the end."""
+    count = board.queued[lane]
+    place = count
+    if by_level:
+        while place > 0 and board.level[board.queue[lane, place - 1]] > board.level[task]:
+            board.queue[lane, place] = board.queue[lane, place - 1]
+            place -= 1
+    board.queue[lane, place] = task
+    board.queued[lane] = count + 1
+    board.queued_s[lane] += board.seconds[task, board.device_of[lane]]
+
+
+@lean
+def bind_anew(board: Board) -> None:
+    """Bind what is bound to a lane, and was not started, as it is planned now."""
+    count = 0
+    for lane in range(len(board.device_of)):
+        for n in range(board.queued[lane]):
+            board.unbound[count] = board.queue[lane, n]
+            count += 1
+        board.queued[lane] = 0
+        board.queued_s[lane] = 0.0
+    for n in range(count):
+        bind(board, board.unbound[n], board.planned[board.unbound[n]], True)
+
+
+@lean
+def take_queued(board: Board, lane: int, position: int) -> int:
+    """Take a task out of a lane's queue, and return it."""
+    task = board.queue[lane, position]
+    count = board.queued[lane]
+    for n in range(position, count - 1):
+        board.queue[lane, n] = board.queue[lane, n + 1]
+    board.queued[lane] = count - 1
+    board.queued_s[lane] -= board.seconds[task, board.device_of[lane]]
+    if count == 1:
+        board.queued_s[lane] = 0.0
+    return int(task)
+
+
+@lean
+def start(board: Board, task: int, lane: int) -> None:
+    """Give a task to a lane, work out what it waits for, and let those be ready that came after it."""
+    device = board.device_of[lane]
+    place = board.given[lane]
+    board.lane[task], board.place[task] = lane, place
+    board.flight[lane, place] = task
+    board.given[lane] = place + 1
+    estimate_s = seconds(board, task, device) if board.seconds[task, device] > 0.0 else 0.0
+    board.estimate_s[task] = estimate_s
+    board.start_s[task] = max(board.scalars[NOW], board.until_s[lane])
+    board.until_s[lane] = board.start_s[task] + estimate_s
+    board.ahead_s[lane] += estimate_s
+    _wait(board, task, lane)
+    board.started[board.counters[STARTED]] = task
+    board.counters[STARTED] += 1
+    if not board.is_host[lane]:
+        _release(board, task)
+
+
+@lean
+def _wait(board: Board, task: int, lane: int) -> None:
+    """Work out what a task waits for: of each other lane the last, unless that is done, or was waited for before."""
+    count = 0
+    for n in range(board.pred_start[task], board.pred_start[task + 1]):
+        before = board.pred_task[n]
+        other, place = board.lane[before], board.place[before]
+        if other == lane or place < board.ordered[lane, other] or place < board.done[other]:
+            continue
+        k = 0
+        while k < count and board.lane[board.waits[task, k]] != other:
+            k += 1
+        if k == count or board.place[board.waits[task, k]] < place:
+            board.waits[task, k] = before
+            count = max(count, k + 1)
+    for k in range(count):
+        before = board.waits[task, k]
+        board.ordered[lane, board.lane[before]] = board.place[before] + 1
+    board.waits_count[task] = count
+
+
+@lean
+def _release(board: Board, task: int) -> None:
+    """Let those be ready for which a task was the last to wait for."""
+    for n in range(board.succ_start[task], board.succ_start[task + 1]):
+        after = board.succ_task[n]
+        board.waiting[after] -= 1
+        if board.waiting[after] == 0:
+            board.released_by[after] = board.lane[task]
+            _arrive(board, after)
