@@ -229,7 +229,7 @@ class _NodeReader:
                 raise ModelError(
                     f"there is no operator {proto.op_type!r} in {known}",
                     where=where,
-                    hint=None if not domain else "Operators of other makers are not supported: export without them",
+                    hint=_hint(domain),
                 ) from None
             raise ModelError(
                 f"operator {proto.op_type} came with opset {since}, and the model uses opset {version}", where=where
@@ -301,6 +301,15 @@ class _NodeReader:
             outside=visible,
             depth=self._depth + 1,
         )
+
+
+def _hint(domain: str) -> str | None:
+    if domain.startswith("com.microsoft"):
+        return (
+            "ONNX Runtime's optimiser or quantiser put it there: take the model as it was before, optimised at its "
+            "basic level, or quantised as QuantFormat.QDQ"
+        )
+    return "Operators of other makers are not supported: export without them" if domain else None
 
 
 def _captured(graph: Any) -> list[str]:

@@ -149,7 +149,8 @@ def test_sequences_go_as_they_come() -> None:
         node("ConcatFromSequence", ["u"], ["y"], axis=0),
         node("SequenceLength", ["u"], ["n"]),
     ]
-    model = model_of(nodes, {"x": (3,)}, ["y", "n"], {"last": np.array(-1), "first": np.array(0)})
+    constants = {"last": np.array(-1), "first": np.array(0)}
+    model = model_of(nodes, {"x": (3,)}, ["y", "n"], constants, dtypes={"n": INT})
     got = evaluate(imported(model), {"x": X})
     assert np.array_equal(got["y"], X[[2, 0, 1]])
     assert got["n"] == 3

@@ -134,7 +134,7 @@ def _shapes(b: Builder, node: ModelNode, given: dict[str, str], results: tuple[s
         kind = value.type.WhichOneof("value")
         if kind not in (None, "tensor_type"):
             raise b.wrong(
-                f"its result {value.name!r} is a {kind.removesuffix('_type')}, and only tensors are supported",
+                f"its result {value.name!r} is of type {kind.removesuffix('_type')}, and only tensors are supported",
                 hint="Export it with options={'zipmap': False}" if node.operator == "ZipMap" else None,
             )
         tensor = value.type.tensor_type
