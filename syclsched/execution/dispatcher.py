@@ -290,9 +290,21 @@ class Dispatcher(Followed):
             self._submit(node)
 
     def _leave_out(self, node: Node) -> None:
-        self._skip(node)
-        self._readiness.submitted(node)
         if node.on_host:
+            self._readiness.submitted(node)
+            self._pass_over(node)
+        else:
+            self._skip(node)
+            self._readiness.submitted(node)
+
+    def _pass_over(self, node: Node) -> None:
+        """Leave out the host's work, but not what it would have waited for: others rely on the order through it."""
+        if not self._ending and (events := self._events_before(node)):
+            self.failures.lost(node.instruction)
+            self.records[node.id] = Record(now_ns(), "cancelled")
+            self._host_lane(node).pass_over(node, events)
+        else:
+            self._skip(node)
             self._readiness.completed(node)
 
     @property
@@ -433,8 +445,7 @@ class Dispatcher(Followed):
                 self._completed(message)
             for node in self._host_lane(message.node).take_returned(message):
                 if self._must_skip(node):
-                    self._skip(node)
-                    self._readiness.completed(node)
+                    self._pass_over(node)
                 else:
                     self._give_to_host(node)
             return

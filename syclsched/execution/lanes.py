@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -321,6 +322,11 @@ class HostLane:
         self._given += 1
         self.worker.post(lambda: self._report(self._perform(node, events, call)))
 
+    def pass_over(self, node: Node, events: list[Any]) -> None:
+        """Do nothing once events have completed, in the place of an instruction that is left out."""
+        self._given += 1
+        self.worker.post(lambda: self._report(_pass_over(node, events)))
+
     def take_returned(self, completion: Completion) -> list[Node]:
         """Note a completion, and return what is to be thought over again; on the thread that calls `start`.
 
@@ -365,6 +371,13 @@ def _watch(node: Node, event: Any) -> Completion:
         event.wait()  # lets other threads run
     except BaseException as error:  # what the runtime raises must reach the caller, not end the thread
         return Completion(node, error=error)
+    return Completion(node)
+
+
+def _pass_over(node: Node, events: list[Any]) -> Completion:
+    for event in events:
+        with suppress(Exception):  # whoever submitted it hears of it
+            event.wait()
     return Completion(node)
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opened import REFUSED, live_on
-from running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, plan_by, plan_on, plans, sequential
+from running import ASSIGN, ASSIGN_KERNEL, DTYPE, JUDGE, MIX, SPIN, graphs, plan_by, plan_on, plans, sequential
 
 from syclsched.api import with_lanes
 from syclsched.devices.submission_loop import SubmissionLoop
@@ -569,3 +569,37 @@ def test_a_long_chain_is_paced_and_right(live: tuple[Platform, Any], monkeypatch
     plan = plan_by(graph, platform, lambda n: (names[len(n) % len(names)], int(n[3:]) % 2, place[n[:3]]))
     with execute(plan, graph, devices) as run:
         np.testing.assert_array_equal(run.result("y", timeout=120), sequential(graph, graph.data)["y"])
+
+
+def test_what_comes_after_a_task_of_the_host_that_is_left_out_waits_for_what_was_before(
+    live: tuple[Platform, Any],
+) -> None:
+    platform, devices = live
+    graph = TaskGraph("order through the host")
+    x, y, z = (graph.array(name, data=np.arange(8, dtype=DTYPE)) for name in "xyz")
+
+    def fail(z: Any) -> None:
+        raise ValueError("no")
+
+    graph.host(fail, name="fails", z=z.update())
+    graph.kernel(SPIN, name="slow", y=y, turns=20_000_000)
+    graph.host(lambda y, z: None, name="left out", y=y.read(), z=z.read())
+    graph.kernel(ASSIGN_KERNEL, name="after", x=x, y=y)
+    lane = {"slow": 0, "after": 1}
+    plan = plan_by(
+        graph,
+        platform,
+        lambda name: ("cpu", lane[name], "opencl-c") if name in lane else ("host", 0, host_function(graph, name)),
+    )
+    by_task = {i.task: i for _, i in plan.instructions() if i.kind in ("launch", "host")}
+    assert by_task["left out"].id in by_task["after"].waits and by_task["slow"].id not in by_task["after"].waits
+    with execute(plan, graph, devices) as run:
+        with pytest.raises(TaskFailedError, match="fails"):
+            run.wait()
+        np.testing.assert_array_equal(run.result("y"), graph.data["x"])
+
+
+def host_function(graph: TaskGraph, name: str) -> str:
+    operation = graph.task(name).operation
+    assert operation is not None
+    return operation.implementations[0].name
