@@ -10,11 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from execution.live.starting import start
 from library_calls import Called, alternating, expected, with_library
 from onednn_calls import INSTALLED, linear
 from opened import live_on
 from running import DTYPE, plan_by, plan_on
 
+from syclsched.api import with_lanes
+from syclsched.devices import discover, open_devices
 from syclsched.errors import ExecutionError, TaskFailedError
 from syclsched.execution import Runner, bind, execute
 from syclsched.kernels.elementwise import COPY
@@ -190,3 +193,14 @@ def test_several_runners_at_once() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@needs_onednn
+def test_dynamic_runs_know_what_calls_took_where_one_lane_computes() -> None:
+    platform = with_lanes(discover(), 1).select(lambda device: device.kind == "cpu")
+    given = np.arange(20_000, dtype=np.float32) % 500
+    with open_devices(platform) as live:
+        run = start(alternating(20, 20_000, linear()), live, "eager", {"y": given})
+        with run:
+            assert np.array_equal(run.result("y"), expected(given, 20))
+        assert all(s.finish_s > s.start_s for s in run.trace().spans if s.kind == "launch")

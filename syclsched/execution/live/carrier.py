@@ -447,7 +447,9 @@ class Carrier:
                 record.device_ns = times
             if order.slot < len(self._layout.tasks):
                 good = times is not None and given.entry.record is not None and given.entry.record.outcome == "done"
-                ended.append(Ended(given.task, lane, (times[1] - times[0]) * 1e-9 if good and times else None))
+                # A library's call that was not waited for has no end of its own, and so tells nothing.
+                taken_ns = times[1] - times[0] if good and times else 0
+                ended.append(Ended(given.task, lane, taken_ns * 1e-9 if taken_ns > 0 else None))
             else:
                 self._submitter.forget(order.slot)
                 self._free_slots.append(order.slot)

@@ -309,7 +309,8 @@ class LiveEngine:
             len(layout.tasks) + COPY_SLOTS,
             self._table,
             self.counts,
-            native=not self._work.has_libraries,
+            native=not self._work.needs_python,
+            libraries=self._work.has_libraries,
         )
         for index, lane in enumerate(layout.lanes):
             if lane.kind == "host":

@@ -80,6 +80,8 @@ class Submitter:
         The run's.
     native : bool
         Whether nothing but the loop's own commands will be submitted to the queues.
+    libraries : bool
+        Whether some of them are calls of libraries.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class Submitter:
         counts: Counts,
         *,
         native: bool,
+        libraries: bool,
     ) -> None:
         self._library = library = load_library()
         #: Who does the work of lanes that are cores of the host; None if the devices' queues do.
@@ -104,6 +107,7 @@ class Submitter:
         )
         if self.loop is not None and native:
             self.loop.go_native()
+            self.loop.time_calls(libraries)  # by what tasks take it is decided what comes next
         self._queues = queues
         self._buffers = buffers
         self._counts = counts

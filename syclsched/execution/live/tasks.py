@@ -8,7 +8,7 @@ from typing import Any
 
 from syclsched.devices.compiler import compile_task, signature_key
 from syclsched.devices.constants import Uploads
-from syclsched.devices.executables import Executable, submits_itself
+from syclsched.devices.executables import Executable, needs_python, submits_itself
 from syclsched.errors import PlanError
 from syclsched.execution.live.layout import Layout
 from syclsched.execution.live.outcomes import SOMEWHERE
@@ -104,6 +104,11 @@ class TaskWork:
     def has_libraries(self) -> bool:
         """Whether some of what was compiled submits its own work."""
         return any(submits_itself(executable) for executable in self.executables())
+
+    @property
+    def needs_python(self) -> bool:
+        """Whether some of what was compiled can be called from Python only."""
+        return any(needs_python(executable) for executable in self.executables())
 
     def executables(self) -> Iterable[Executable]:
         """Return all that was compiled."""
