@@ -8,9 +8,8 @@ import contextlib
 import statistics
 import time
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -41,7 +40,8 @@ class StreamStatistics:
     in_flight : int
         On their way at once, at most.
     interval_s : float or None
-        Between the ends of generations, the median of the last ones; None before the second.
+        From one generation's end to the next, over as many as are on their way at once, the median of the last
+        ones; None before the second. Some that end together and a pause count as what they are on average.
     predicted_interval_s : float or None
         By simulation; None where generations are dispatched.
     producer_s, waiting_s, consumer_s : float
@@ -211,14 +211,12 @@ class Stream(Iterator["Results | Exception"]):
     @property
     def statistics(self) -> StreamStatistics:
         """How it has gone so far."""
-        ends = list(self._ends_s)
-        gaps = [b - a for a, b in pairwise(ends)]
         foreseen = self._predict()
         return StreamStatistics(
             self._delivered,
             self._failed,
             self.in_flight,
-            statistics.median(gaps) if gaps else None,
+            median_interval_s(self._ends_s, self.in_flight),
             None if foreseen is None else foreseen.interval_s,
             self._producer_s,
             self._waiting_s,
@@ -413,6 +411,15 @@ class Stream(Iterator["Results | Exception"]):
 
 async def _first(inputs: AsyncIterator[Inputs]) -> Inputs:
     return await anext(inputs)
+
+
+def median_interval_s(ends_s: Sequence[float], in_flight: int) -> float | None:
+    """Return how often a generation ends, by the clock at the ends of the last ones; see `StreamStatistics`."""
+    several = min(in_flight, len(ends_s) - 1)
+    if several < 1:
+        return None
+    ends = list(ends_s)
+    return statistics.median((b - a) / several for a, b in zip(ends, ends[several:], strict=False))
 
 
 def _raising(error: Exception) -> Callable[[], Inputs]:

@@ -20,6 +20,7 @@ from running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, plan_by, plan_on, p
 from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.errors import ArgumentError, ExecutionError, MemoryLimitError, SyclschedError, TaskFailedError
 from syclsched.execution import bind
+from syclsched.execution.stream import median_interval_s
 from syclsched.execution.stream_replay import StagedReplay
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
@@ -438,3 +439,19 @@ def test_a_stream_is_recorded_in_a_ring_on_one_clock(live: Live) -> None:
     with bind(plan, graph, devices, trace=False) as runner:
         runner(inputs_of(graph, 0))
         assert runner.traces() == ()
+
+
+@pytest.mark.parametrize(
+    ("ends_s", "in_flight", "interval_s"),
+    [
+        ([1.0, 1.0, 1.0, 4.0, 4.0, 4.0, 7.0, 7.0, 7.0], 3, 1.0),
+        ([0.0, 1.0, 2.0, 9.0, 10.0], 1, 1.0),
+        ([0.0, 3.0], 3, 3.0),
+        ([5.0], 3, None),
+        ([], 1, None),
+    ],
+)
+def test_results_that_come_together_come_as_often_as_they_do_on_average(
+    ends_s: list[float], in_flight: int, interval_s: float | None
+) -> None:
+    assert median_interval_s(ends_s, in_flight) == interval_s
