@@ -53,10 +53,14 @@ def gather_inputs(
     UnknownArrayError
         If a value is given for an array the graph does not have.
     ArgumentError
-        If a value is missing, or has another shape or dtype than was declared.
+        If a value is missing, or has another shape or dtype than was declared; or if the values have no names.
     """
     declared, joined = graph.arrays if declared is None else declared, graph.joined
     given = dict(graph.data)
+    if inputs is not None and not isinstance(inputs, Mapping):
+        raise ArgumentError(
+            f"a {type(inputs).__name__} is given for them", where="inputs", hint='Give them by name: {"x": array}'
+        )
     for name, value in (inputs or {}).items():
         for whole in joined.get(name, ()):
             given.update(_rows(whole, value, declared))

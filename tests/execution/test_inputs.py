@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from syclsched.errors import ArgumentError
-from syclsched.execution.inputs import to_numpy
+from syclsched.execution.inputs import gather_inputs, to_numpy
 from syclsched.model.binding import check_data
+from syclsched.model.graph import TaskGraph
 from syclsched.model.task import LogicalArray
 from syclsched.oneapi import load
 
@@ -57,3 +58,11 @@ def test_device_arrays_that_the_host_cannot_read_so_are_copied() -> None:
         assert found.flags.c_contiguous
         assert found.flags.owndata or not found.size or found.ctypes.data != given._pointer
         np.testing.assert_array_equal(found, tensor.asnumpy(given))
+
+
+def test_values_without_names_are_refused() -> None:
+    graph = TaskGraph("named")
+    graph.host(lambda x: None, name="look", x=graph.array("x", (2,)).read())
+    with pytest.raises(ArgumentError, match="a list is given") as refused:
+        gather_inputs(None, graph, [np.zeros(2)], needed=())  # type: ignore[arg-type]
+    assert refused.value.where == "inputs"
