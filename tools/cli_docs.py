@@ -106,7 +106,8 @@ def _plain(text: str) -> str:
     """Return help text as Markdown: rich's markup becomes bold, line breaks within a paragraph go."""
     bold = re.sub(r"\[bold\](.*?)\[/(?:bold)?\]", r"**\1**", text)
     bold = bold.replace(r"\[", "[")  # what rich would take for markup
-    bold = re.sub(r"(?<![\w*`])(--[a-z][\w-]*)", r"`\1`", bold)
+    # What is in backquotes already is matched first, and kept.
+    bold = re.sub(r"`[^`]*`|(?<![\w*])(--[a-z][\w-]*)", lambda found: f"`{found[1]}`" if found[1] else found[0], bold)
     return "\n\n".join(" ".join(part.split()) for part in bold.split("\n\n"))
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import statistics
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 history_app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
@@ -25,25 +28,38 @@ def show_command(
     device: Annotated[str | None, typer.Option("--device", help="Only devices whose key contains this.")] = None,
 ) -> None:
     """List what was measured: median of the samples kept, by device, operation and sizes."""
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
 
     from syclsched.model.units import format_seconds
     from syclsched.profiling import HistoryStore
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in ("device", "operation", "by", "sizes"):  # folded, because a size cut off says nothing
-        table.add_column(heading, overflow="fold")
-    for heading in ("samples", "median"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    tables: dict[str, Table] = {}
     with HistoryStore() as store:
         for key, seconds in store.samples():
             if device is None or device in key.device_key:
+                table = tables.setdefault(key.device_key, _table(key.device_key))
                 median = format_seconds(statistics.median(seconds))
-                names = (key.device_key, key.operation, key.implementation, key.signature)
-                table.add_row(*names, str(len(seconds)), median)
-    Console(highlight=False).print(table)
+                table.add_row(key.operation, key.implementation, key.signature, str(len(seconds)), median)
+    console = Console(highlight=False)
+    if not tables:
+        console.print(
+            "Nothing was measured yet" + ("." if device is None else f" on devices with {device!r} in their key.")
+        )
+    for table in tables.values():
+        console.print(table)
+
+
+def _table(device_key: str) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(device_key), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for heading in ("operation", "by", "sizes"):  # folded, because a size cut off says nothing
+        table.add_column(heading, overflow="fold")
+    for heading in ("samples", "median"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
 
 
 @history_app.command("export")

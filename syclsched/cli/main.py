@@ -8,6 +8,7 @@ Exit codes: 0 done, 1 the work was done and its result is wrong or nothing is us
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import Any, NoReturn
 
 import typer
@@ -86,12 +87,24 @@ def show_error(error: SyclschedError) -> None:
         console.print(Text.assemble(("  to do: ", "bold"), error.hint), soft_wrap=True)
 
 
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning on standard error, without the line of Python that gave it."""
+    from rich.console import Console
+    from rich.text import Text
+
+    Console(stderr=True, highlight=False).print(
+        Text.assemble(("warning: ", "bold yellow"), str(message)), soft_wrap=True
+    )
+
+
 def main() -> NoReturn:
     """Run the command line; never returns."""
     traceback = "--traceback" in sys.argv
     sys.argv = [a for a in sys.argv if a != "--traceback"]
     try:
-        app()
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            app()
     except SyclschedError as error:
         if traceback:
             raise

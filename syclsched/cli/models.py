@@ -83,7 +83,7 @@ class GivenModel:
         self.found = self.specialised.results(arrays)
         if self.expected is None:
             bad = sum(int((~np.isfinite(a)).sum()) for a in self.found.values() if a.dtype.kind == "f")
-            return judge(bad, 0, "compared with nothing; NaN and infinite numbers in the outputs")
+            return judge(bad, 0, "in that outputs are finite (compared with nothing); NaN and infinite numbers")
         worst = max((_difference(self.found[name], value) for name, value in self.expected.items()), default=0.0)
         return judge(worst, TOLERANCE, "largest difference from ONNX Runtime / largest number of the output")
 

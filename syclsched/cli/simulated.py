@@ -221,7 +221,7 @@ def _read(path: str) -> Plan:
     from syclsched import workloads
     from syclsched.model.plan import Plan
 
-    if path in workloads.names():
+    if path in workloads.names() or path.endswith(".onnx"):
         raise ArgumentError(
             "it is a graph and no plan", where=path, hint="Say for what hardware: --platform cpu,max1550,a770"
         )

@@ -59,6 +59,7 @@ def _family_table(report: Report) -> RenderableType:
     by_family = sorted(report.families, key=lambda r: (r.family, -r.seconds))
     groups = [(name, list(rows)) for name, rows in groupby(by_family, key=lambda r: r.family)]
     groups.sort(key=lambda pair: -sum(r.seconds for r in pair[1]))
+    apart = any(len(rows) > 1 for _, rows in groups)  # a line between families only where one has several
     shown = 0
     for name, rows in groups:
         for position, row in enumerate(rows):
@@ -66,7 +67,7 @@ def _family_table(report: Report) -> RenderableType:
                 table.caption = f"and {plural(len(report.families) - MAX_ROWS, 'row')} more"
                 return table
             first, last = position == 0, position == len(rows) - 1
-            table.add_row(*_family_cells(row, name if first else "", report.simulated), end_section=last)
+            table.add_row(*_family_cells(row, name if first else "", report.simulated), end_section=apart and last)
             shown += 1
     return table
 

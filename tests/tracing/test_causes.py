@@ -115,6 +115,12 @@ def test_twice_the_lanes_help_what_does_not_depend() -> None:
     ]
 
 
+def test_nothing_is_said_of_a_lane_on_which_times_overlap() -> None:
+    overlapping = trace_of(*(at(i, "gpu:0", 0.0, 0.0, 4.0, task=f"t{i}") for i in range(3)))
+    assert retimed_s(find_causes(overlapping)) == 12.0
+    assert critical_path(find_causes(overlapping)).changes == ()
+
+
 def test_waits_for_memory_are_told_from_waits_for_data() -> None:
     # t1 may not have its memory before t0, on the other lane, has ended with it.
     x, y = (BufferUse(name, "gpu", WRITE) for name in "xy")

@@ -42,6 +42,15 @@ def test_nothing_moved_and_nothing_ran() -> None:
     assert "nothing was measured" in text
 
 
+def test_lines_are_left_between_families_only_where_one_has_several_rows() -> None:
+    alone = tuple(span(i, "cpu:0", i, i + 1.0, family=f"f{i}") for i in range(3))
+    twice = (*alone, span(3, "emu:0", 3.0, 4.0, family="f0"))
+    for spans, empty in ((alone, 0), (twice, 2)):
+        table = rendered(Trace("families", "none", spans, 4.0, 4.0)).split("How busy")[0].rstrip()
+        rows = table[table.index("f0") :] if "f0" in table else ""
+        assert sum(not line.strip() for line in rows.splitlines()) == empty
+
+
 def test_failures_are_said_and_long_tables_end() -> None:
     spans = tuple(span(i, "cpu:0", i, i + 1.0, family=f"[bold]f{i:03}") for i in range(100))
     spans += (span(100, "cpu:0", 100.0, 101.0, outcome="failed"),)
