@@ -82,11 +82,14 @@ def merge_command(
 ) -> None:
     """Take over what was measured elsewhere; samples that are here already are not taken twice."""
     from syclsched.cli.output import read_text
+    from syclsched.errors import StorageError
     from syclsched.model.serial import from_json
     from syclsched.profiling import HistoryStore
     from syclsched.profiling.history_file import HistoryFile
 
     read = [from_json(HistoryFile, read_text(file), where=str(file)) for file in files]
     with HistoryStore() as store:
+        if store.note is not None:
+            raise StorageError(store.note, where="history", hint="Say where you can write with XDG_DATA_HOME")
         added = sum(store.merge(task.key, task.seconds) for each in read for task in each.tasks)
     typer.echo(f"{added} samples taken over")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from syclsched.errors import ArgumentError, StorageError
+from syclsched.errors import ArgumentError
 from syclsched.frontends.onnx.limits import ModelLimits
 from syclsched.onnx.model import OnnxModel, load
 from syclsched.onnx.specialised import Array, Specialised
@@ -262,11 +263,12 @@ def write_outputs(path: Path, found: Mapping[str, Array]) -> None:
     StorageError
         If the file cannot be written.
     """
-    try:
-        with open(path, "wb") as file:
-            np.savez(file, **{name: np.asarray(value) for name, value in found.items()})
-    except OSError as error:
-        raise StorageError(f"cannot be written: {error.strerror}", where=str(path)) from error
+    from syclsched.cli.output import write_bytes
+
+    # Made in memory: zipfile seeks in a file that failed once more, when it is collected.
+    made = io.BytesIO()
+    np.savez(made, **{name: np.asarray(value) for name, value in found.items()})
+    write_bytes(path, made.getvalue())
 
 
 def show_outputs(found: Mapping[str, Array], top: int, labels: Sequence[str] | None, console: Console) -> None:

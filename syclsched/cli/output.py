@@ -81,13 +81,18 @@ def check_outputs(*files: Path | None, pictures: Iterable[Path | None] = ()) -> 
 
 
 def write_text(path: Path, text: str) -> None:
+    """Write text as `write_bytes` does."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
     """Write a file as a whole or not at all.
 
     Parameters
     ----------
     path : Path
         Where to.
-    text : str
+    content : bytes
         What.
 
     Raises
@@ -98,11 +103,11 @@ def write_text(path: Path, text: str) -> None:
     temporary = ""
     try:
         if path.exists() and not path.is_file():  # a pipe or a terminal: nothing to put in its place
-            path.write_text(text)
+            path.write_bytes(content)
             return
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)

@@ -85,7 +85,8 @@ def save(figure: Figure, path: str | Path) -> None:
         figure.savefig(path, dpi=_DPI)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise StorageError(f"cannot write the chart: {reason}", where=str(path), hint=_HINT) from error
+        hint = "Give another path" if isinstance(error, OSError) else _HINT
+        raise StorageError(f"cannot write the chart: {reason}", where=str(path), hint=hint) from error
 
 
 def check_format(path: str | Path) -> None:

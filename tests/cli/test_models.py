@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import numpy as np
 import pytest
 from commands import call
+
+from syclsched.cli.models import write_outputs
+from syclsched.errors import StorageError
 
 onnx = pytest.importorskip("onnx", reason="the models are ONNX models")
 
@@ -28,6 +32,13 @@ def test_run_writes_what_the_model_makes_of_a_file(capsys: pytest.CaptureFixture
     assert "Best of probabilities" in " ".join(done.out.split()) and "Conv 'conv1'" in done.out
     with np.load(out) as found:
         assert found["probabilities"].shape == (1, 10)
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_outputs_that_do_not_fit_on_the_disk_are_refused_with_a_sentence() -> None:
+    with pytest.raises(StorageError, match="No space left"):
+        write_outputs(Path("/dev/full"), {"y": np.zeros(100_000)})
+    gc.collect()  # what was left half written must not fail once more
 
 
 def test_plan_says_what_other_hardware_would_gain(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from syclsched.costs.history import HistoryKey
-from syclsched.errors import FormatError
+from syclsched.errors import FormatError, StorageError
 from syclsched.model.serial import from_json, to_json
 from syclsched.profiling import HistoryStore
 from syclsched.profiling.history_file import HistoryFile, history_file
@@ -48,3 +48,21 @@ def test_the_command_line_writes_and_takes_over(tmp_path: Path, monkeypatch: pyt
     assert "1 samples" in runner.invoke(app, ["history", "merge", str(file)]).output
     with HistoryStore() as there:
         assert dict(there.samples()) == {KEYS[0]: (1.5,)}
+
+
+def test_what_cannot_be_kept_is_not_said_to_be_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from syclsched.cli.main import app
+    from syclsched.profiling import history
+
+    runner, file = CliRunner(), tmp_path / "here.json"
+    monkeypatch.setattr(history, "data_folder", lambda: tmp_path / "here")
+    with HistoryStore() as here:
+        here.record(KEYS[0], [1.5])
+    runner.invoke(app, ["history", "export", str(file)])
+    (tmp_path / "no folder").write_text("")
+    monkeypatch.setattr(history, "data_folder", lambda: tmp_path / "no folder")
+    refused = runner.invoke(app, ["history", "merge", str(file)]).exception
+    assert isinstance(refused, StorageError)
+    assert "cannot be written" in refused.what
+    shown = runner.invoke(app, ["history", "show"])
+    assert "Nothing was measured yet." in shown.output
