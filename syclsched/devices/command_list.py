@@ -94,8 +94,8 @@ class CommandList:
         self.begin()
         self._portions.extend(portions)
         self.done, self.fences = done, sum(count for _, _, count in portions) - done
-        for portion in portions:
-            self._loop.keep(*portion)
+        for room, begin, count in portions:
+            self._loop.keep(room, begin, ctypes.c_int64(count))
 
     def replace(self, command: Command) -> None:
         """Put a command in the place of the one with its slot, which was one submission, too."""
@@ -169,7 +169,9 @@ class CommandList:
 
     def wait(self, portions: Sequence[Portion] | None = None) -> None:
         """Wait for everything that was submitted, or for these portions of it, one after another, without the GIL."""
-        for portion in list(self._portions) if portions is None else portions:
+        if portions is None:
+            self._loop.wait_for_all()
+        for portion in portions or ():
             self._loop.wait_for(*portion)
         self._waited_ns = time.monotonic_ns()
 

@@ -114,7 +114,7 @@ class CommandMaker:
         self._events = (Event * (2 * slots))()
         self._stop = ctypes.c_int32(0)
         #: Address and number of events that were made together, and what holds them.
-        self._made: list[tuple[int, int, Any]] = []
+        self._made: list[tuple[int, ctypes.c_int64, Any]] = []
         self._native: NativeOpenCL | None = None
         self._native_queues: dict[int, int] = {}
         #: By the lane whose own it is, None for those of all, and SYCL's kernel.

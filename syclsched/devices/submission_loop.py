@@ -46,8 +46,8 @@ class SubmissionLoop(CommandMaker):
         count = len(parts)
         pointers = (ctypes.c_void_p * count)(*[part.address for part in parts])
         submit_ns, made, made_count = (ctypes.c_int64 * count)(), (Event * (2 * count))(), ctypes.c_int64()
+        self.keep(made, 0, made_count)  # before: Ctrl-C may come as soon as C has returned
         done = self._submit(pointers, 0, count, submit_ns, made, made_count)
-        self.keep(made, 0, made_count.value)
         if count == len(commands):
             return Batch(done, submit_ns[:done], made_count.value - done, made, made_count.value)
         return self._batch_of_sequences(commands, parts, done, submit_ns, made, made_count.value)
@@ -56,8 +56,18 @@ class SubmissionLoop(CommandMaker):
         """Return room for so many events, for `submit_listed`."""
         return (Event * count)()
 
-    def keep(self, made: Any, begin: int, count: int, lanes: Any = None) -> None:
-        """Take events that were made for its commands, and what they point to: they are given back with all others."""
+    def keep(self, made: Any, begin: int, count: ctypes.c_int64, lanes: Any = None) -> None:
+        """Take events that are made for its commands, and what they point to: they are given back with all others.
+
+        Parameters
+        ----------
+        made : ctypes array
+            From `room_for_events`.
+        begin, count : int, c_int64
+            Where they begin there, and how many they are: looked at when it matters.
+        lanes : ctypes array of Lane, optional
+            Theirs, if they are not the loop's own.
+        """
         self._made.append((ctypes.addressof(made) + begin * ctypes.sizeof(Event), count, (made, lanes)))
 
     def submit_listed(self, pointers: Any, submit_ns: Any, made: Any, begin: int, count: int) -> tuple[int, int]:
@@ -78,8 +88,8 @@ class SubmissionLoop(CommandMaker):
             How many were submitted, and how many events that made: with those of fences.
         """
         made_count = ctypes.c_int64()
+        self.keep(made, 2 * begin, made_count)  # before, as in `submit`
         done = self._submit(pointers, begin, count, submit_ns, made, made_count)
-        self.keep(made, 2 * begin, made_count.value)
         return done, made_count.value
 
     @property
@@ -149,6 +159,11 @@ class SubmissionLoop(CommandMaker):
         """Wait for events that `submit_listed` made, one after another, without the GIL."""
         self._library.wait(ctypes.byref(made, begin * ctypes.sizeof(Event)), count)
 
+    def wait_for_all(self) -> None:
+        """Wait for everything that was submitted and not yet given back, in order, without the GIL."""
+        for address, count, _ in list(self._made):
+            self._library.wait(address, count.value)
+
     def wait_for_slots(self, slots: Sequence[int]) -> None:
         """Wait for what was submitted for some slots, without the GIL."""
         for slot in slots:
@@ -176,7 +191,7 @@ class SubmissionLoop(CommandMaker):
 
         def give_back() -> None:
             for address, count, _ in made:
-                self._library.delete(address, count)
+                self._library.delete(address, count.value)
             for handle in adopted:
                 assert native is not None
                 native.release_event(handle)
@@ -294,10 +309,10 @@ class SubmissionLoop(CommandMaker):
         What waits for one that failed may run all the same.
         """
         found: dict[int, int] = dict.fromkeys(self._injected, INJECTED)
-        adopted = [(ctypes.addressof(self._events), self._slots, None)] if self._has_adopted else []
+        adopted = [(ctypes.addressof(self._events), ctypes.c_int64(self._slots), None)] if self._has_adopted else []
         for address, count, _ in (*self._made, *adopted):
             position = -1
-            while (position := self._library.next_failed(address, position + 1, count)) >= 0:
+            while (position := self._library.next_failed(address, position + 1, count.value)) >= 0:
                 event = Event.from_address(address + position * ctypes.sizeof(Event))
                 found.setdefault(event.slot % self._slots, self._library.status(ctypes.byref(event)))
         shared = {slot: found[first] for slot, first in self._stands_for.items() if first in found}

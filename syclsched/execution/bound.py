@@ -298,17 +298,21 @@ class Runner:
     def start_replay(self, replay: Replay, values: dict[str, NumpyArray]) -> Run:
         """Start a replay, with checked values."""
         prepared = self._prepared
-        recovering = Recovering(replay, prepared, self._live, values, self._health) if self._recover else None
-        return Run(
-            replay if recovering is None else recovering,
-            self._live,
-            values,
-            joined=prepared.joined,
-            keep=self,
-            safeguards=self._safeguards,
-            deadlines_s=prepared.deadlines_s if recovering is None else recovering.deadlines_s,
-            recovering=recovering,
-        )
+        try:
+            recovering = Recovering(replay, prepared, self._live, values, self._health) if self._recover else None
+            return Run(
+                replay if recovering is None else recovering,
+                self._live,
+                values,
+                joined=prepared.joined,
+                keep=self,
+                safeguards=self._safeguards,
+                deadlines_s=prepared.deadlines_s if recovering is None else recovering.deadlines_s,
+                recovering=recovering,
+            )
+        except BaseException:  # Ctrl-C: nobody has a run to cancel
+            replay.cancel()
+            raise
 
     @property
     def recorder(self) -> Recorder:

@@ -15,6 +15,9 @@ from syclsched.execution.buffers import BufferTable, LiveBuffer, NumpyArray
 from syclsched.execution.program import Program
 from syclsched.execution.waiting import SLICE_S
 
+#: Choices of results, each with a thread of its own; if there are more, all begin anew.
+MOST = 8
+
 
 class Flights:
     """Those of one generation.
@@ -38,24 +41,36 @@ class Flights:
         self._buffers = buffers
         self._made: dict[tuple[str, ...], tuple[Flight | None, Sequence[LiveBuffer]]] = {}
         self._last: Flight | None = None
+        #: Where it may write, from the moment it begins until it is known to have ended.
+        self._written: dict[str, NumpyArray] | None = None
 
     def fly(self, commands: CommandList, names: tuple[str, ...]) -> dict[str, NumpyArray] | None:
         """Do all commands, and return copies of results; None if that cannot be, or `followed` has it now."""
         found = self._made.get(names)
         if found is None:
+            if len(self._made) == MOST:
+                self.close()
             found = self._made[names] = self._make(commands, names)
         self._last, buffers = found
         if self._last is None:
             return None
         results = {name: np.empty(b.array.shape, b.array.dtype) for name, b in zip(names, buffers, strict=True)}
         targets = [each.__array_interface__["data"][0] for each in results.values()]
-        # Until it is followed it may write results.
-        well = self._last.fly(targets, SLICE_S) == WELL or not self._last.follow()
-        return results if well else None
+        self._written = results
+        if self._last.fly(targets, SLICE_S) != WELL and self.followed() is not None:
+            return None
+        self._written = None
+        return results
 
     def followed(self) -> Flight | None:
         """Return what goes on, or has ended otherwise than well; it must be landed."""
-        return self._last if self._last is not None and self._last.follow() else None
+        if self._last is None or self._written is None:
+            return None
+        if self._last.follow():
+            self._written = {}
+            return self._last
+        self._written = None
+        return None
 
     def settle(self) -> None:
         """Wait until nothing is under way that nobody follows."""
@@ -68,12 +83,14 @@ class Flights:
             if flight is not None:
                 flight.close()
         self._made.clear()
-        self._last = None
+        self._last = self._written = None
 
     def _make(self, commands: CommandList, names: tuple[str, ...]) -> tuple[Flight | None, Sequence[LiveBuffer]]:
         finals, segments = self._program.final_buffers, self._program.segments
         # What nobody writes is the caller's own, and lies elsewhere the next time.
-        if any(name in segments or name not in finals or finals[name][1] is None for name in names):
+        if len(set(names)) < len(names) or any(
+            name in segments or name not in finals or finals[name][1] is None for name in names
+        ):
             return None, ()
         buffers = [self._buffers[finals[name][0]] for name in names]
         results = [(buffer.address, buffer.array.nbytes) for buffer in buffers]

@@ -376,7 +376,7 @@ class Generation:
         return self._list
 
     def _made(self, kind: type[AnyReplay], listed: CommandList, *, record: bool) -> AnyReplay:
-        made = self._current = kind(
+        made = kind(
             self._prepared.program,
             self._prepared.work,
             self._with_status,
@@ -394,12 +394,14 @@ class Generation:
             assert self._host is not None
             made.host, made.levels, made.ends = self._host, self._levels, self._ends
             made.calls, made.retried = self._calls, self._retried
+        self._current = made
         return made
 
     @property
     def idle(self) -> bool:
         """Whether it is not on its way."""
-        return self._current is None or self._current.finished.is_set()
+        ended = self._current is None or self._current.finished.is_set()
+        return ended and self._flights.followed() is None
 
     def cancel(self) -> None:
         """Submit nothing more; what was submitted ends. Returns at once."""
@@ -416,8 +418,12 @@ class Generation:
         """
         current = self._current
         if current is None or current.finished.is_set():
-            self._flights.settle()
-            return
+            current = self.flown()
+            if current is None:
+                self._flights.settle()
+                return
+        if not current.begun:
+            current.cancel()
         if not current.given_up and wait_flag(current.finished, GRACE_S):
             return
         if not current.finished.is_set():

@@ -57,14 +57,15 @@ class HostThread:
         self._serving = False
 
     def take(self, run: Stepped) -> None:
-        """Look after a run until all its steps are done; any thread may ask, and does not wait."""
+        """Look after a run until all its steps are done; any thread may ask, again if it was interrupted."""
         with self._lock:
-            self._runs.append(run)
-            begins, self._serving = not self._serving, True
-        if begins:
-            self.worker.post(self._serve)
-        else:
+            if run not in self._runs:
+                self._runs.append(run)
+            serving = self._serving
+        if serving:
             self.wake()
+        else:
+            self.worker.post(self._serve)  # twice, if need be: it may have been interrupted here
 
     def wake(self) -> None:
         """Have it looked again what can be done."""
@@ -80,9 +81,9 @@ class HostThread:
         while True:
             with self._lock:
                 runs = list(self._runs)
-                if not runs:
-                    self._serving = False
-                    return
+                self._serving = bool(runs)
+            if not runs:
+                return
             if self._look_at(runs):
                 begun_s = time.perf_counter()
             else:

@@ -7,6 +7,7 @@ submitted at the start, so that devices go on meanwhile.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -42,7 +43,10 @@ class HostedReplay(Replay):
     #: Tasks whose functions were called again.
     retried: list[str]
 
+    #: Whether the host's thread has it, and which thread is to see to that.
     _taken = False
+    _starter: int | None = None
+    _concluded = False
     #: How many levels have been asked for, and how many have been submitted.
     _asked = _levels = 0
     #: How many submissions have been looked at, and whether they are now made one by one.
@@ -57,6 +61,7 @@ class HostedReplay(Replay):
 
     def start(self) -> None:
         """Submit what waits for nothing of the host's, unless that takes as long as the run, and have it gone on."""
+        self.begun = True
         self._commands.begin()
         self.retried.clear()
         self._loop.time_calls(self.recording and self.exact)
@@ -67,10 +72,13 @@ class HostedReplay(Replay):
         with self._lock:
             if not self._taken or self._ended:
                 super().cancel()
-                return
-            self.cancelled = True
-            self._loop.stop()
-        self.host.wake()
+            else:
+                self.cancelled = True
+                self._loop.stop()
+        if not self._taken and self._starter in (None, threading.get_ident()):
+            self._hand_over()  # its start was interrupted, or will find it ended
+        else:
+            self.host.wake()
 
     def wait_submitted(self, number: int, timeout_s: float | None) -> bool:
         """Wait until an instruction has been submitted or, on the host, done; or the run has ended."""
@@ -160,6 +168,9 @@ class HostedReplay(Replay):
 
     def conclude(self) -> None:
         """End the run, once all has ended."""
+        if self._concluded:
+            return
+        self._concluded = True
         if self._is_posted:
             self._worker.post(self._finish)
         else:
@@ -202,12 +213,21 @@ class HostedReplay(Replay):
         return not self._loop.blocks and not all(self._alone)
 
     def _go(self) -> None:
+        self._starter = threading.get_ident()
         try:
             if not self._loop.blocks:
                 self._ask()
+        except BaseException:
+            with self._lock:
+                self.cancelled = True
+                self._end()
+            raise
         finally:
-            self._taken = True
-            self.host.take(self)
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        self.host.take(self)
+        self._taken = True
 
     def _ask(self) -> None:
         """Have the next level submitted."""

@@ -27,6 +27,7 @@ class PerformedReplay(Replay):
 
     def start(self) -> None:
         """Have everything done; returns at once."""
+        self.begun = True
         self._device_clocks, self.clock_maps = self.clock_maps, self._host_clocks  # times are the host's
         self._commands.begin()
         self.performance.begin()
@@ -65,6 +66,8 @@ class PerformedReplay(Replay):
         self._worker.post(self._perform)
 
     def _perform(self) -> None:
+        if self._over:
+            return
         begun_ns = time.thread_time_ns()
         try:
             self._all = self.performance.perform()

@@ -108,6 +108,8 @@ class Replay(Followed):
         self.cancelled = False
         self.recording = record
         self.lasting = False
+        #: Whether `start` was called.
+        self.begun = False
         #: Whether calls of libraries are waited for, where else only all together would be known to have ended.
         self.exact = False
         self.given_up = False
@@ -141,6 +143,7 @@ class Replay(Followed):
 
     def start(self) -> None:
         """Submit everything; returns when that is done, unless it takes as long as the run: then at once."""
+        self.begun = True
         self._commands.begin()
         self._loop.time_calls(self.recording and self.exact)
         if self._loop.blocks:
@@ -163,13 +166,13 @@ class Replay(Followed):
             How many of the list's commands; all, if there are not so many.
         """
         end = self._commands.submissions_of(min(count, len(self._commands.commands)))
-        with self._lock:
-            if self._ended:
-                return
-            self._submitting = True
         begun_ns, processor_ns = time.perf_counter_ns(), time.thread_time_ns()
         whole = True
         try:
+            with self._lock:
+                if self._ended:
+                    return
+                self._submitting = True
             whole = self._submit_to(end)
             self._through = whole and not self.cancelled
         except SyclschedError as error:
@@ -205,12 +208,12 @@ class Replay(Followed):
     def _end(self) -> None:
         """Have the end awaited, once."""
         if not self._ended:
-            self._ended = True
             self.counts.submissions = len(self._commands)
             self.counts.barriers = self._commands.fences
             self.counts.events = len(self.program.waited_for)
             self.counts.peak_bytes, self.counts.held_bytes = self._peak_bytes, self._held_bytes
             self._await_end()
+            self._ended = True  # now: interrupted before, it is asked for again
 
     def _await_end(self) -> None:
         self._worker.post(self._finish)
@@ -224,9 +227,11 @@ class Replay(Followed):
     def _let_go(self) -> None:
         if not self._lent:
             self._loop.begin_again()
+            self._commands.begin()  # a run that is cancelled before it starts must find none of these events
             return
         # After what the worker was given to wait for: it may be in a wait for one of these events.
         give_back = self._loop.let_go()
+        self._commands.begin()
         self._commands.take_new_room()
         self._worker.post(give_back)
 
@@ -350,6 +355,8 @@ class Replay(Followed):
     # --- the end, on the worker -------------------------------------------------------------------
 
     def _finish(self) -> None:
+        if self._over:  # it was asked for twice
+            return
         try:
             self._commands.wait()
             for batch in self._batches:

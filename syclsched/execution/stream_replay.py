@@ -59,6 +59,7 @@ class StagedReplay(Replay):
 
     def start(self) -> None:
         """Submit nothing yet."""
+        self.begun = True
         self._commands.begin()
         self._submitted_all.set()  # by whoever asks for it, on his own thread: there is nobody else to wait for
 

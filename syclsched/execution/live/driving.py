@@ -156,7 +156,7 @@ class Driver:
             return self._drive(self._board, self.machine)
         finally:
             for begin, count in self.machine.batches[first : self.machine.state[BATCHES]].tolist():
-                self._loop.keep(self._made, 2 * begin, count, self._lanes)
+                self._loop.keep(self._made, 2 * begin, ctypes.c_int64(count), self._lanes)
 
     def last_batch(self) -> tuple[Any, int, int]:
         """Return the events of the last submission: an array of them, where they begin in it, and how many."""

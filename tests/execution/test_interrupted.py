@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ctrl-C at any moment of a run of a bound plan: the next run is right, and nothing of the one before is in its way."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+from library_calls import Called, alternating, expected, with_library
+from onednn_calls import INSTALLED, linear
+from opened import live_on
+from running import DTYPE, MIX, plan_by, plan_on, sequential
+
+from syclsched.devices.flight import Flight
+from syclsched.devices.submission_loop import SubmissionLoop
+from syclsched.execution import Runner, bind, flights
+from syclsched.execution.replay import Replay
+from syclsched.model.graph import TaskGraph
+
+pytestmark = pytest.mark.sycl
+needs_onednn = pytest.mark.skipif(not INSTALLED, reason="oneDNN is not installed")
+SIZE = 64
+
+
+class Interrupt:
+    """Raises KeyboardInterrupt when the so-many-th function of the package is entered: signals are looked for there."""
+
+    def __init__(self, at: int) -> None:
+        self._at, self._calls = at, 0
+        self.raised = False
+
+    def __call__(self, frame: FrameType, event: str, argument: object) -> None:
+        if "syclsched" in frame.f_code.co_filename and "tests" not in frame.f_code.co_filename:
+            self._calls += 1
+            if self._calls == self._at:
+                self.raised = True
+                raise KeyboardInterrupt
+
+
+def plus_one(y: Any) -> None:
+    y += 1
+
+
+def chain(hosts: set[int]) -> tuple[TaskGraph, dict[str, Any]]:
+    graph = TaskGraph("chain")
+    x, y = graph.array("x", (SIZE,), DTYPE), graph.array("y", (SIZE,), DTYPE)
+    for n in range(6):
+        if n in hosts:
+            graph.host(plus_one, name=f"t{n}", y=y.update(), pure=True)
+        else:
+            graph.kernel(MIX, name=f"t{n}", x=x, y=y, a=n)
+    return graph, {"x": np.arange(SIZE, dtype=np.int64), "y": np.arange(SIZE, dtype=np.int64)}
+
+
+def bound(hosts: set[int], **options: Any) -> tuple[Runner, dict[str, Any], dict[str, Any]]:
+    graph, inputs = chain(hosts)
+    platform, live = live_on(None)
+
+    def place(name: str) -> tuple[str, int, str]:
+        first = graph.task(name).operation.implementations[0]  # type: ignore[union-attr]
+        return "host" if first.kind == "host" else "cpu", 0, first.name
+
+    runner = bind(plan_by(graph, platform, place), graph, live, **options)
+    assert runner.replayed, runner.why_not_replayed
+    return runner, inputs, sequential(graph, inputs)
+
+
+def flying() -> tuple[Runner, dict[str, Any], dict[str, Any]]:
+    platform, live = live_on(None)
+    graph = alternating(6, SIZE, linear())
+    inputs = {"y": np.arange(SIZE, dtype=np.float32)}
+    return bind(plan_on(graph, platform, "cpu"), graph, live, trace=False), inputs, {"y": expected(inputs["y"], 6)}
+
+
+KINDS: dict[str, Callable[[], Any]] = {
+    "replayed": lambda: bound(set()),
+    "hosted": lambda: bound({2, 4}),
+    "flown": flying,
+    "flown on": flying,
+}
+
+
+@needs_onednn
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it may come where garbage goes
+@pytest.mark.parametrize("kind", KINDS)
+def test_ctrl_c_at_any_function_leaves_the_next_run_alone(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner, inputs, wanted = KINDS[kind]()
+    if kind == "flown on":
+        monkeypatch.setattr(flights, "SLICE_S", 0.0)
+    with runner:
+        for _ in range(2):
+            runner(inputs)
+        at, done = 1, False
+        while not done:
+            interrupt = Interrupt(at)
+            before = sys.gettrace()
+            sys.settrace(interrupt)
+            try:
+                runner(inputs)
+            except KeyboardInterrupt:
+                pass
+            finally:
+                sys.settrace(before)
+            for name, value in runner(inputs).items():
+                np.testing.assert_array_equal(value, wanted[name], err_msg=f"after an interrupt at call {at}")
+            at, done = at + 1, not interrupt.raised
+        assert at > 20
+
+
+@pytest.mark.parametrize("hosts", [set(), {2, 4}])
+def test_a_run_that_is_cancelled_before_it_starts_touches_nothing_of_the_one_before(hosts: set[int]) -> None:
+    runner, inputs, wanted = bound(hosts)
+    with runner:
+        for _ in range(3):
+            runner(inputs)
+            assert runner._ring is not None
+            left = runner._ring.generations[0].replay(runner._prepared.values(inputs), record=True, kind=Replay)
+            left.cancel()  # its events were given back: to wait for them would end the process
+            left.join(60)
+            assert left.finished.is_set()
+            np.testing.assert_array_equal(runner(inputs)["y"], wanted["y"])
+
+
+@pytest.mark.parametrize("hosts", [set(), {2, 4}])
+def test_a_run_that_nobody_came_to_start_is_not_waited_for(hosts: set[int]) -> None:
+    runner, inputs, wanted = bound(hosts)
+    with runner:
+        assert runner._ring is not None
+        runner._ring.generations[0].replay(runner._prepared.values(inputs), record=True, kind=Replay)
+        np.testing.assert_array_equal(runner(inputs)["y"], wanted["y"])
+
+
+def test_what_c_has_submitted_is_awaited_though_python_was_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner, inputs, wanted = bound(set())
+    submit = SubmissionLoop._submit
+
+    def interrupted(self: SubmissionLoop, *arguments: Any) -> int:
+        submit(self, *arguments)
+        raise KeyboardInterrupt
+
+    waited: list[int] = []
+    wait = SubmissionLoop.wait_for_all
+
+    def noted(self: SubmissionLoop) -> None:
+        waited.append(sum(count.value for _, count, _ in self._made))
+        wait(self)
+
+    with runner:
+        runner(inputs)
+        with monkeypatch.context() as patch:
+            patch.setattr(SubmissionLoop, "_submit", interrupted)
+            patch.setattr(SubmissionLoop, "wait_for_all", noted)
+            with pytest.raises(KeyboardInterrupt):
+                runner(inputs)
+            assert runner._ring is not None
+            runner._ring.settle()
+        assert waited == [8]  # two copies and six kernels
+        np.testing.assert_array_equal(runner(inputs)["y"], wanted["y"])
+
+
+def test_a_flight_that_was_interrupted_twice_is_awaited_and_its_results_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second time while it was handed over: nobody has it then but the runner."""
+    platform, live = live_on(None)
+    graph = TaskGraph()
+    x, y = (graph.array(name, (10,), DTYPE) for name in "xy")
+    graph.kernel(with_library(Called(0)), x=x, y=y, name="called")
+    fly, follow = Flight.fly, Flight.follow
+
+    def interrupted(_: object) -> Any:
+        raise KeyboardInterrupt
+
+    with bind(plan_on(graph, platform, "cpu"), graph, live, trace=False) as runner:
+        runner({"x": np.arange(10)})
+        assert runner._ring is not None
+        generation = runner._ring.generations[0]
+        for _ in range(5):
+            with monkeypatch.context() as patch:
+                patch.setattr(Flight, "fly", lambda self, targets, _: interrupted(fly(self, targets, 0.0)))
+                patch.setattr(Flight, "follow", lambda self: interrupted(follow(self)))
+                with pytest.raises(KeyboardInterrupt):
+                    runner({"x": np.arange(10)})
+            assert generation._flights._written is not None
+            runner({"x": np.arange(10)})
+            assert generation._flights._written is None
+
+
+@needs_onednn
+def test_results_may_be_asked_for_twice_and_in_any_number_of_choices() -> None:
+    runner, inputs, wanted = flying()
+    with runner:
+        assert np.array_equal(runner(inputs, ["y", "y"])["y"], wanted["y"])
+        before = len(os.listdir("/proc/self/task"))
+        for _ in range(3):
+            for choice in range(2 * flights.MOST):
+                runner(inputs, ["y"] * (choice % 2))
+        assert len(os.listdir("/proc/self/task")) <= before + flights.MOST
