@@ -58,6 +58,11 @@ def close(got: np.ndarray, wanted: np.ndarray, dtype: str, factor: float = 1.0) 
     np.testing.assert_allclose(got.astype("float64"), wanted, rtol=limit, atol=limit * scale)
 
 
+def placed_in(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return arrays with the residual where the result will be."""
+    return {name: arrays["r"] if name == "y" else each for name, each in arrays.items() if name != "r"}
+
+
 def last(array: np.ndarray) -> np.ndarray:
     """Return (N, C, *spatial) as (N, *spatial, C)."""
     return np.ascontiguousarray(np.moveaxis(array, 1, -1))

@@ -11,7 +11,7 @@ from syclsched.kernels.common import OPENCL_C
 from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn import conv_numba, conv_opencl
 from syclsched.kernels.nn.activation import Activation
-from syclsched.kernels.nn.convolutions import label, parameters
+from syclsched.kernels.nn.convolutions import label, parameters, residual_of
 from syclsched.kernels.nn.geometry import arranged, channels, last, size, spatial
 from syclsched.kernels.nn.source import BYTES, sums
 from syclsched.kernels.onednn import conv as onednn
@@ -19,7 +19,7 @@ from syclsched.kernels.windows import Convolution, Window
 from syclsched.model.operation import Implementation, Operation, Signature, Split, Work
 
 
-def _check(signature: Signature, *, window: Window, groups: int, last_: bool, bias: bool, residual: bool) -> str | None:
+def _check(signature: Signature, *, window: Window, groups: int, last_: bool, bias: bool, residual: str) -> str | None:
     y, x, w = (signature.shapes[name] for name in ("y", "x", "w"))
     if not len(x) == len(w) == len(y) == window.ndim + 2:
         return f"y {y}, x {x} and w {w} have {window.ndim + 2} axes each"
@@ -31,16 +31,18 @@ def _check(signature: Signature, *, window: Window, groups: int, last_: bool, bi
         return f"y of x {x} and w {w} is {wanted}, not {y}"
     if bias and signature.shapes["b"] != (outside,):
         return f"b of w {w} is {(outside,)}, not {signature.shapes['b']}"
-    if residual and signature.shapes["r"] != y:
+    if residual == "r" and signature.shapes["r"] != y:
         return f"r is as y {y}, not {signature.shapes['r']}"
     return None
 
 
-def _work(signature: Signature, *, extra: int) -> Work:
+def _work(signature: Signature, *, residual: str, extra: int) -> Work:
     w, dtype = signature.shapes["w"], signature.dtypes["y"]
     results = size(signature.shapes["y"])
     flops = results * (2.0 * size(w[1:]) + extra)
-    moved = sum(map(size, signature.shapes.values())) * BYTES[dtype]
+    # A residual in place is read before it is written.
+    again = results if residual == "y" else 0
+    moved = (sum(map(size, signature.shapes.values())) + again) * BYTES[dtype]
     return Work(flops, float(moved), dtype, float(max(1, results)))
 
 
@@ -55,6 +57,7 @@ def _host(
     groups: int,
     last_: bool,
     activation: Activation,
+    residual: str,
 ) -> None:
     import numpy as np
 
@@ -75,8 +78,8 @@ def _host(
             pieces += np.matmul(rows.transpose(1, 0, 2), weights.transpose(0, 2, 1)).transpose(1, 0, 2)
     if b is not None:
         total += b
-    if r is not None:
-        total += last(r, last_)
+    if residual:
+        total += last(y if residual == "y" else r, last_)
     target[...] = act.numpy(activation, total)
 
 
@@ -85,7 +88,7 @@ def _load_host(signature: Signature, **attributes: Any) -> Any:
 
 
 @cache
-def _conv(convolution: Convolution, bias: bool, residual: bool) -> Operation:
+def _conv(convolution: Convolution, bias: bool, residual: str) -> Operation:
     window, groups, activation = convolution.window, convolution.groups, convolution.activation
     attributes = {"window": window, "groups": groups, "last_": convolution.channels_last}
     extra = {"activation": activation, "bias": bias, "residual": residual}
@@ -104,11 +107,16 @@ def _conv(convolution: Convolution, bias: bool, residual: bool) -> Operation:
                 prepare=partial(conv_opencl.prepare, **attributes),
             ),
             conv_numba.conv(**extra, **attributes),
-            Implementation("numpy", "host", partial(_load_host, activation=activation, **attributes), efficiency=0.15),
+            Implementation(
+                "numpy",
+                "host",
+                partial(_load_host, activation=activation, residual=residual, **attributes),
+                efficiency=0.15,
+            ),
         ),
-        work=partial(_work, extra=bias + residual + act.cost(activation)),
+        work=partial(_work, residual=residual, extra=bias + bool(residual) + act.cost(activation)),
         check=partial(_check, bias=bias, residual=residual, **attributes),
-        split=Split(rows=("y", "x", *(["r"] if residual else [])), inexact=("numpy",)),
+        split=Split(rows=("y", "x", *(["r"] if residual == "r" else [])), inexact=("numpy",)),
     )
 
 
@@ -122,6 +130,7 @@ def conv(
     activation: Activation = (),
     bias: bool = False,
     residual: bool = False,
+    in_place: bool = False,
 ) -> Operation:
     """Return the convolution y = activation(conv(x, w) + b + r).
 
@@ -141,11 +150,14 @@ def conv(
         See `syclsched.kernels.nn.activation`.
     bias, residual : bool, optional
         Whether there are a b (O,), and an r of the shape of y that is added.
+    in_place : bool, optional
+        Whether r is what y holds beforehand: there is no parameter r, and y is updated.
 
     Returns
     -------
     Operation
-        With parameters y (written), x, w, then b and r if asked for. One and the same for equal attributes.
+        With parameters y (written; updated in place), x, w, then b and r if asked for. One and the same for equal
+        attributes.
 
     Raises
     ------
@@ -154,4 +166,4 @@ def conv(
     """
     window = Window.of(ndim, strides, pads, dilations)
     convolution = Convolution(window, int(groups), bool(channels_last), act.checked(activation))
-    return _conv(convolution, bool(bias), bool(residual))
+    return _conv(convolution, bool(bias), residual_of(residual, in_place))

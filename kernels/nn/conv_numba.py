@@ -50,8 +50,8 @@ def _refuses(signature: Signature) -> str | None:
 REQUIRES = Requirements(packages=dpex.REQUIRES.packages, dtypes=dpex.REQUIRES.dtypes, refuses=_refuses)
 
 
-def _head(window: Window, groups: int, last: bool, bias: bool, residual: bool) -> str:
-    names = ["y", "x", "w", *(["b"] if bias else []), *(["r"] if residual else [])]
+def _head(window: Window, groups: int, last: bool, bias: bool, residual: str) -> str:
+    names = ["y", "x", "w", *(["b"] if bias else []), *(["r"] if residual == "r" else [])]
     text = f"def conv(item, {', '.join(names)}):\n"
     for letter in "yx":
         text += extents(letter, letter, window.ndim, last=last)
@@ -63,11 +63,11 @@ def _taps(signature: Signature) -> tuple[int, ...]:
 
 
 def _finish(
-    total: str, where: str, channel: str, activation: Activation, bias: bool, residual: bool, indent: str
+    total: str, where: str, channel: str, activation: Activation, bias: bool, residual: str, indent: str
 ) -> str:
     """Return lines that store a sum."""
     text = f"{indent}e = {where}\n{indent}v = {total}"
-    text += (f" + load(b, {channel})" if bias else "") + (" + load(r, e)" if residual else "")
+    text += (f" + load(b, {channel})" if bias else "") + (f" + load({residual}, e)" if residual else "")
     return f"{text}\n{applied(activation, indent)}{indent}store(y, e, v)\n"
 
 
@@ -91,7 +91,7 @@ def _text_last(
     packed: bool,
     activation: Activation,
     bias: bool,
-    residual: bool,
+    residual: str,
 ) -> str:
     axes, pixels = range(window.ndim), range(PIXELS)
     text = _head(window, groups, True, bias, residual)
@@ -136,7 +136,7 @@ def _text_depthwise(
     groups: int,
     activation: Activation,
     bias: bool,
-    residual: bool,
+    residual: str,
 ) -> str:
     """Return the kernel of a depthwise convolution, channels last, weights packed: vectors of channels along lines."""
     text = _head(window, groups, True, bias, residual) + lines_text(window, vectors)
@@ -147,7 +147,7 @@ def _text_depthwise(
     weight = f"load_vector(w, {tap} * yc + c + {{1}})"
     text += taps_text(window, kernel, vectors, f"s{{0}} = vfma(load_vector(x, e + {{1}}), {weight}, s{{0}})")
     finish = f"e = start + o{window.ndim - 1} * yc + {{1}}\nv = s{{0}}"
-    finish += (" + load_vector(b, c + {1})" if bias else "") + (" + load_vector(r, e)" if residual else "")
+    finish += (" + load_vector(b, c + {1})" if bias else "") + (f" + load_vector({residual}, e)" if residual else "")
     return text + of_vectors(vectors, f"{finish}\n{applied_wide(activation, '')}store_vector(y, e, v)", 2)
 
 
@@ -158,7 +158,7 @@ def _text_first(
     groups: int,
     activation: Activation,
     bias: bool,
-    residual: bool,
+    residual: str,
 ) -> str:
     axes, ways, last = range(window.ndim), range(CHANNELS), window.ndim - 1
     text = _head(window, groups, False, bias, residual)
@@ -199,14 +199,18 @@ def _text_first(
     return text
 
 
-def _vectors(signature: Signature, groups: int) -> int:
+def _vectors(signature: Signature, groups: int, residual: str) -> int:
     """Return how many vectors of channels a work-item does of a depthwise convolution; 0 if weights lie apart."""
-    return vectors_of_channels(signature) if is_depthwise(signature, groups) and "w" in signature.constants else 0
+    if not is_depthwise(signature, groups) or "w" not in signature.constants:
+        return 0
+    # The last work-item of a line does some channels again, which must not be added to twice.
+    return vectors_of_channels(signature, whole=residual == "y")
 
 
-def _load(signature: Signature, *, groups: int, last_: bool, **attributes: Any) -> Any:
+def _load(signature: Signature, *, groups: int, last_: bool, residual: str, **attributes: Any) -> Any:
     kernel = _taps(signature)
-    vectors = _vectors(signature, groups) if last_ else 0
+    vectors = _vectors(signature, groups, residual) if last_ else 0
+    attributes["residual"] = residual
     if vectors:
         text = _text_depthwise(kernel, vectors, groups=groups, **attributes)
     elif last_:
@@ -217,9 +221,9 @@ def _load(signature: Signature, *, groups: int, last_: bool, **attributes: Any) 
     return dpex.compiled(text, "conv", signature.dtypes["y"])
 
 
-def _launch(signature: Signature, limits: DeviceLimits, *, groups: int, last_: bool) -> Launch:
+def _launch(signature: Signature, limits: DeviceLimits, *, groups: int, last_: bool, residual: str) -> Launch:
     y, outside = signature.shapes["y"], signature.shapes["w"][0]
-    vectors = _vectors(signature, groups) if last_ else 0
+    vectors = _vectors(signature, groups, residual) if last_ else 0
     if vectors:
         return lines_launch(signature, vectors)
     if last_:
@@ -241,11 +245,11 @@ def _prepare(signature: Signature, queue: Any, constants: Mapping[str, Any], *, 
 
 
 def conv(
-    *, window: Window, groups: int, last_: bool, activation: Activation, bias: bool, residual: bool
+    *, window: Window, groups: int, last_: bool, activation: Activation, bias: bool, residual: str
 ) -> Implementation:
     """Return convolution."""
-    attributes = {"groups": groups, "last_": last_}
-    extra = {"window": window, "activation": activation, "bias": bias, "residual": residual}
+    attributes = {"groups": groups, "last_": last_, "residual": residual}
+    extra = {"window": window, "activation": activation, "bias": bias}
     return Implementation(
         "numba-dpex",
         "numba-dpex",

@@ -90,12 +90,12 @@ def load(
     last_: bool,
     activation: Activation,
     bias: bool,
-    residual: bool,
+    residual: str,
 ) -> OpenCLSource:
     """Return the kernel of a signature."""
     parameters = "__global T* restrict y, __global const T* restrict x, __global const T* restrict w"
     parameters += ", __global const T* restrict b" if bias else ""
-    parameters += ", __global const T* restrict r" if residual else ""
+    parameters += ", __global const T* restrict r" if residual == "r" else ""
     dtype = signature.dtypes["y"]
     if not size(signature.shapes["y"]):
         return nothing("conv", parameters.replace("T*", "uchar*"))
@@ -114,7 +114,7 @@ def _direct(
     last: bool,
     activation: Activation,
     bias: bool,
-    residual: bool,
+    residual: str,
     block: Block,
 ) -> str:
     dtype, w = signature.dtypes["y"], signature.shapes["w"]
@@ -133,6 +133,10 @@ def _direct(
     out = [f"  size_t id = get_global_id(0);\n  if (id >= {total * groups * count}) return;"]
     out.append(f"  const int panel = id / {total}, g = panel / {count};\n  int rest = id % {total};")
     out.append(f"  const int o = min(panel % {count} * {block.columns}, {outside - block.columns});")
+    # What is added to must be added to once.
+    first = f"rest % {blocks} * {block.rows}", f"panel % {count} * {block.columns}"
+    guard, again = panels.begun(block, line, outside, *first) if residual == "y" else ("", panels.Again())
+    out.append(f"  {guard}")
     out.append(f"  const int ox = min(rest % {blocks} * {block.rows}, {line - block.rows}); rest /= {blocks};")
     out.extend(f"  const int o{axis} = rest % {outputs[axis]}; rest /= {outputs[axis]};" for axis in reversed(axes))
     out.append(f"  x += (size_t)rest * {xn} + g * {inside * xc};")
@@ -203,5 +207,6 @@ def _direct(
 
     position = " + ".join([f"(size_t)rest * {yn}", *(f"(size_t)o{axis} * {ys[axis]}" for axis in axes)])
     out.append(f"  const size_t to = {position} + (size_t)ox * {ys[-1]} + (size_t)(g * {outside} + o) * {yc};")
-    out += panels.stored(block, activation, sums(dtype), ys[-1], yc, f"b + g * {outside} + o" if bias else "", residual)
+    added = f"b + g * {outside} + o" if bias else ""
+    out += panels.stored(block, activation, sums(dtype), ys[-1], yc, added, residual, again)
     return "\n".join(filter(str.strip, out)) + "\n"

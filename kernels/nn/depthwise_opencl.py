@@ -49,7 +49,7 @@ def load(
     last: bool,
     activation: Activation,
     bias: bool,
-    residual: bool,
+    residual: str,
 ) -> OpenCLSource:
     """Return the kernel of a signature."""
     y, x, w = (signature.shapes[name] for name in ("y", "x", "w"))
@@ -63,6 +63,10 @@ def load(
     inner = axes if last else axes[:-1]
 
     out = [f"  size_t id = get_global_id(0);\n  if (id >= {_items(signature, last)}) return;"]
+    # What is added to must be added to once.
+    first = f"(int)(id % {pieces}) * {width}"
+    guard, again = panels.begun(block, 1, line, "0", first) if residual == "y" else ("", panels.Again())
+    out.append(f"  {guard}")
     out.append(f"  const int l = min((int)(id % {pieces}) * {width}, {begin}); size_t rest = id / {pieces};")
     out.append(f"  const int {'c' if last else f'o{axes[-1]}'} = l;")
     out.extend(f"  const int o{axis} = rest % {outputs[axis]}; rest /= {outputs[axis]};" for axis in reversed(inner))
@@ -98,8 +102,8 @@ def load(
     out.append(f"  const size_t to = {position} + (size_t)c * {yc};")
     if bias:
         out.append("  s += LOADV(b + c);" if last else "  s += (AV)(A)b[c];")
-    out.append("  s += LOADV(r + to);" if residual else "")
-    out.append(f"  {act.opencl(activation, 's', kind, 'AV')} STOREV(y + to, s);")
+    out.append(f"  s += LOADV({residual} + to);" if residual else "")
+    out.append(f"  {act.opencl(activation, 's', kind, 'AV')} {panels.stored_once(block, 's', 0, 0, 'to', 1, again)}")
     body = "\n".join(filter(str.strip, out))
     head = header(dtype) + panels.preamble(block, dtype)
     return OpenCLSource(f"{head}WHOLE_VECTORS __kernel void conv({parameters}) {{\n{body}\n}}\n", "conv")

@@ -6,7 +6,7 @@ channels or columns of a matrix. For every term of the sums it loads the columns
 row's number, which is spread over a vector: rows + vectors loads for rows * vectors fused multiply-adds. (Register
 blocking as in Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008.) The last block of a
 line begins where it still fits, and does some of its predecessor's work once more: there is no code for remainders, and
-both write the same numbers.
+both write the same numbers. Only where sums are added to what is there, each is stored by the first that makes it.
 
 Weights that are constants are packed once into panels: the weights of a block of columns one after another, in the
 order of the sums.
@@ -29,6 +29,20 @@ VECTOR_BYTES: Final = 64
 ROWS: Final = 14
 #: Work-groups a compute unit should get: blocks are large, so the last one decides when all are done.
 GROUPS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """How many of a block's first rows and columns its predecessors make, where that may be any.
+
+    Parameters
+    ----------
+    rows, columns : str, optional
+        Expressions; empty for none.
+    """
+
+    rows: str = ""
+    columns: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +155,64 @@ def step(block: Block, values: list[str], weights: str, *, lanes: int = 1) -> st
     return "\n      ".join(lines)
 
 
+def begun(block: Block, rows: int, columns: int, row: str, column: str) -> tuple[str, Again]:
+    """Return what must be declared where a block begins, so that no sum is stored twice, and what then is known.
+
+    Parameters
+    ----------
+    block : Block
+        The block.
+    rows, columns : int
+        Extents that are dealt out to blocks.
+    row, column : str
+        Where the block would begin, did it not have to fit.
+    """
+    again = Again(
+        f"(({row}) - {rows - block.rows})" if rows % block.rows else "",
+        f"(({column}) - {columns - block.columns})" if columns % block.columns else "",
+    )
+    named = Again("again_rows" if again.rows else "", "again_columns" if again.columns else "")
+    pairs = (("again_rows", again.rows), ("again_columns", again.columns))
+    return " ".join(f"const int {name} = max(0, {value});" for name, value in pairs if value), named
+
+
+def stored_once(block: Block, name: str, row: int, column: int, here: str, along: int, again: Again) -> str:
+    """Return the code that stores a vector of sums, but for what the block's predecessors store.
+
+    Parameters
+    ----------
+    block : Block
+        The block.
+    name : str
+        The sums.
+    row, column : int
+        Which of the block's the first of them is.
+    here : str
+        Where it lies in y.
+    along : int
+        How many elements apart neighbouring columns lie.
+    again : Again
+        What is not to be stored.
+    """
+    lanes = [f".s{lane:x}" for lane in range(block.width)] if block.width > 1 else [""]
+    parts = [f"y[{here} + {lane * along}] = {name}{part};" for lane, part in enumerate(lanes)]
+    whole = f"STOREV(y + {here}, {name});" if along == 1 else " ".join(parts)
+    if again.columns:
+        each = " ".join(f"if ({column + lane} >= {again.columns}) {part}" for lane, part in enumerate(parts))
+        whole = f"if ({column} >= {again.columns}) {{ {whole} }} else {{ {each} }}"
+    # A block has one new row at least.
+    return f"if ({row} >= {again.rows}) {{ {whole} }}" if again.rows and row < block.rows - 1 else whole
+
+
 def stored(
-    block: Block, activation: Activation, kind: str, down: int, along: int, bias: str = "", residual: bool = False
+    block: Block,
+    activation: Activation,
+    kind: str,
+    down: int,
+    along: int,
+    bias: str = "",
+    residual: str = "",
+    again: Again = Again(),
 ) -> list[str]:
     """Return the code that finishes all sums and stores them.
 
@@ -158,8 +228,10 @@ def stored(
         How many elements apart results of neighbouring rows and columns lie, from ``y + to``.
     bias : str, optional
         Pointer to the bias of the first column; empty for none.
-    residual : bool, optional
-        Whether what lies at ``r + to`` is added.
+    residual : str, optional
+        The array of which what lies at ``to`` is added; empty for none.
+    again : Again, optional
+        What is not to be stored.
     """
     out = []
     for row in range(block.rows):
@@ -169,15 +241,11 @@ def stored(
             if bias:
                 out.append(f"  {name} += LOADV({bias} + {offset});")
             if residual:
-                more = f"LOADV(r + {here})" if along == 1 else gathered(f"r + {here}", along, block.width)
+                at = f"{residual} + {here}"
+                more = f"LOADV({at})" if along == 1 else gathered(at, along, block.width)
                 out.append(f"  {name} += {more};")
             out.append(f"  {act.opencl(activation, name, kind, 'AV')}")
-            if along == 1:
-                out.append(f"  STOREV(y + {here}, {name});")
-                continue
-            lanes = [f".s{lane:x}" for lane in range(block.width)] if block.width > 1 else [""]
-            parts = (f"y[{here} + {lane * along}] = {name}{part};" for lane, part in enumerate(lanes))
-            out.append("  " + " ".join(parts))
+            out.append("  " + stored_once(block, name, row, offset, here, along, again))
     return out
 
 

@@ -121,9 +121,19 @@ def taps_text(window: Window, kernel: Ints, vectors: int, lines: str) -> str:
     return text + of_vectors(vectors, lines, depth)
 
 
-def vectors_of_channels(signature: Signature) -> int:
-    """Return how many vectors of channels a work-item does, channels last; 0 where there are fewer than one has."""
-    return max((k for k in (1, 2, 4) if k * LANES <= signature.shapes["y"][-1]), default=0)
+def vectors_of_channels(signature: Signature, *, whole: bool = False) -> int:
+    """Return how many vectors of channels a work-item does, channels last; 0 where there are fewer than one has.
+
+    Parameters
+    ----------
+    signature : Signature
+        With an array y.
+    whole : bool, optional
+        Whether no channel may be done by two work-items.
+    """
+    count = signature.shapes["y"][-1]
+    fitting = (k for k in (1, 2, 4) if k * LANES <= count and not (whole and count % (k * LANES)))
+    return max(fitting, default=0)
 
 
 def lines_launch(signature: Signature, vectors: int) -> Launch:

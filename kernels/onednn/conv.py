@@ -8,15 +8,24 @@ from functools import partial
 from syclsched.kernels.common import Activation
 from syclsched.kernels.onednn import names
 from syclsched.kernels.onednn.implementing import Described, implementation, refuse
-from syclsched.kernels.onednn.post_ops import Binary, PostOp, of_activation
+from syclsched.kernels.onednn.post_ops import Binary, PostOp, Sum, of_activation
 from syclsched.kernels.onednn.requests import Argument, Request
 from syclsched.kernels.onednn.tensors import Shape, Tensor, activations, plain
 from syclsched.kernels.windows import Convolution, Window
 from syclsched.model.operation import Implementation, Signature
 
 
-def fused(activation: Activation, residual: Tensor | None = None) -> tuple[PostOp, ...]:
-    """Return the post-ops of adding a residual ``r``, then of an activation.
+def fused(activation: Activation, residual: Tensor | None = None, *, in_place: bool = False) -> tuple[PostOp, ...]:
+    """Return the post-ops of adding a residual, then of an activation.
+
+    Parameters
+    ----------
+    activation : Activation
+        See `syclsched.kernels.nn.activation`.
+    residual : Tensor, optional
+        How it lies, if there is one.
+    in_place : bool, optional
+        Whether it is what the result's memory holds beforehand, and not the parameter r.
 
     Raises
     ------
@@ -26,21 +35,25 @@ def fused(activation: Activation, residual: Tensor | None = None) -> tuple[PostO
     found = of_activation(activation)
     if found is None:
         raise refuse(f"there is no post-op for {activation}")
-    return (*([Binary("add", residual, "r")] if residual is not None else []), *found)
+    if residual is None:
+        return found
+    return (Sum() if in_place else Binary("add", residual, "r"), *found)
 
 
-def conv(convolution: Convolution, *, residual: bool) -> Implementation:
+def conv(convolution: Convolution, *, residual: str) -> Implementation:
     """Return oneDNN's convolution: parameters y, x, w (O, I / groups, *kernel), b and r if they are there.
 
     Parameters
     ----------
-    convolution, residual
+    convolution
         As of `syclsched.kernels.nn.conv`.
+    residual : str
+        The parameter that is added; empty for none.
     """
     return implementation(partial(_conv, convolution, residual), efficiency=0.8)
 
 
-def _conv(convolution: Convolution, residual: bool, signature: Signature) -> Described:
+def _conv(convolution: Convolution, residual: str, signature: Signature) -> Described:
     dtype, weights = signature.dtypes["y"], signature.shapes["w"]
     window, groups, last = convolution.window, convolution.groups, convolution.channels_last
     check_window(window)
@@ -57,7 +70,7 @@ def _conv(convolution: Convolution, residual: bool, signature: Signature) -> Des
         (x, y),
         plain(grouped, dtype),
         (window.strides, _gaps(window), window.begins, window.ends),
-        fused(convolution.activation, y if residual else None),
+        fused(convolution.activation, y if residual else None, in_place=residual == "y"),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from syclsched.kernels.onednn import names
 from syclsched.kernels.onednn.engines import Engine
 from syclsched.kernels.onednn.handles import Handle
-from syclsched.kernels.onednn.post_ops import Eltwise, PostOp
+from syclsched.kernels.onednn.post_ops import Binary, Eltwise, PostOp
 from syclsched.kernels.onednn.requests import Request
 from syclsched.kernels.onednn.status import check
 from syclsched.kernels.onednn.tensors import Tensor
@@ -64,10 +64,14 @@ def _append(engine: Engine, chain: Handle, op: PostOp) -> None:
         numbers = ctypes.c_float(op.alpha), ctypes.c_float(op.beta)
         status = library.dnnl_post_ops_append_eltwise(chain.pointer, names.ELTWISE[op.algorithm], *numbers)
         check(status, f"post-op {op.algorithm}")
-    else:
+    elif isinstance(op, Binary):
         other = descriptor(engine, op.other)
         status = library.dnnl_post_ops_append_binary(chain.pointer, names.BINARY[op.algorithm], other.pointer)
         check(status, f"post-op {op.algorithm}")
+    else:
+        # Once, from no other zero point, and in the result's own dtype.
+        status = library.dnnl_post_ops_append_sum(chain.pointer, ctypes.c_float(1), ctypes.c_int32(0), names.SAME_DTYPE)
+        check(status, "post-op sum")
 
 
 class Descriptors:

@@ -14,6 +14,8 @@ STRICT_MATH: Final = 0
 
 #: NumPy dtype name -> data type. No float64: its CPU engine computes in it nowhere.
 DATA_TYPES: Final = {"float16": 1, "float32": 3, "int32": 4, "int8": 5, "uint8": 6}
+#: In place of a data type: the tensor's own.
+SAME_DTYPE: Final = 0
 ITEM_BYTES: Final = {"float16": 2, "float32": 4, "int32": 4, "int8": 1, "uint8": 1}
 
 CONVOLUTION_DIRECT: Final = 1

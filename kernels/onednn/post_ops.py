@@ -39,7 +39,12 @@ class Binary:
     parameter: str
 
 
-PostOp = Eltwise | Binary
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """The addition of what the result's memory held before."""
+
+
+PostOp = Eltwise | Binary | Sum
 
 
 def of_activation(activation: Sequence[tuple[str | float, ...]]) -> tuple[Eltwise, ...] | None:

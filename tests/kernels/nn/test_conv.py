@@ -10,10 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx_nodes import node
-from operations import NO_SHRINKING, UNCHECKED, close, implementations, last, numbers, on_host, quick, unwritten
+from operations import (
+    NO_SHRINKING,
+    UNCHECKED,
+    close,
+    implementations,
+    last,
+    numbers,
+    on_host,
+    placed_in,
+    quick,
+    unwritten,
+)
 
 from syclsched.errors import ArgumentError
 from syclsched.kernels import nn
+from syclsched.model.access import AccessMode
 from syclsched.model.operation import Operation, Signature
 
 Case = tuple[Operation, dict[str, np.ndarray], np.ndarray, str]
@@ -51,8 +63,10 @@ def convolutions(draw: st.DrawFn, *, dtypes: tuple[str, ...] = ("float32", "floa
     wanted = nn.activation.numpy(nn.activation.checked(activation), wanted)
     if channels_last:
         wanted, arrays = last(wanted), {k: last(v) if k in "xr" else v for k, v in arrays.items()}
-    operation = nn.conv(ndim, strides, pads, dilations, groups, channels_last, activation, bias, residual)
-    return operation, {"y": unwritten(wanted.shape, dtype), **arrays}, wanted, dtype
+    in_place = residual and draw(st.booleans())
+    operation = nn.conv(ndim, strides, pads, dilations, groups, channels_last, activation, bias, residual, in_place)
+    arrays = {"y": unwritten(wanted.shape, dtype), **arrays}
+    return operation, placed_in(arrays) if in_place else arrays, wanted, dtype
 
 
 @st.composite
@@ -139,6 +153,8 @@ def test_attributes_that_do_not_go_together_are_refused() -> None:
         nn.conv(2, activation=(("rleu",),))
     with pytest.raises(ArgumentError, match="takes 1"):
         nn.conv(2, activation=(("scale", 1.0, 2.0),))
+    with pytest.raises(ArgumentError, match="there is none"):
+        nn.conv(2, in_place=True)
 
 
 @pytest.mark.parametrize(
@@ -166,6 +182,34 @@ def test_work_counts_products_and_every_array_once() -> None:
     work = nn.conv(2).work(Signature(shapes, dict.fromkeys(shapes, "float32")))
     assert work.flops == 2 * 8 * 36 * 4 * 9
     assert work.bytes == 4 * (8 * 36 + 4 * 64 + 8 * 36)
+
+
+def test_a_residual_in_place_is_one_array_less_and_the_same_work() -> None:
+    two, one = nn.conv(2, residual=True), nn.conv(2, residual=True, in_place=True)
+    assert [p.name for p in one.arrays] == [p.name for p in two.arrays if p.name != "r"]
+    assert [p.mode for p in one.arrays if p.mode.writes] == [AccessMode.UPDATE]
+    shapes = {"y": (1, 8, 6, 6), "x": (1, 4, 8, 8), "w": (8, 4, 3, 3), "r": (1, 8, 6, 6)}
+    dtypes = dict.fromkeys(shapes, "float32")
+    assert one.work(Signature({n: s for n, s in shapes.items() if n != "r"}, dtypes)) == two.work(
+        Signature(shapes, dtypes)
+    )
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("name", quick(nn.conv(2)))
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize(("groups", "channels", "size"), [(1, 70, 29), (1, 33, 15), (2, 38, 17), (37, 37, 19)])
+def test_what_blocks_share_is_added_to_once(
+    run: Any, name: str, channels_last: bool, groups: int, channels: int, size: int
+) -> None:
+    """The last block of a line begins where it fits: what lies before it is another's, too."""
+    operation = nn.conv(2, pads=(1, 1, 1, 1), groups=groups, channels_last=channels_last, residual=True, in_place=True)
+    x, y = numbers(2, channels, size, size), numbers(2, channels, size, size, seed=1)
+    arrays = {"y": last(y), "x": last(x)} if channels_last else {"y": y, "x": x}
+    arrays["w"] = numbers(channels, channels // groups, 3, 3)
+    wanted = on_host(operation, arrays)
+    for constants in ((), ("w",)):
+        close(run(operation, name, arrays, constants=constants)["y"], wanted, "float32")
 
 
 ON_DEVICES = settings(max_examples=12, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
@@ -198,12 +242,14 @@ def test_devices_convolve_in_numba_dpex(run: Any, case: Case, known: bool) -> No
 
 
 @pytest.mark.sycl
-@pytest.mark.parametrize("channels", [16, 70, 133])
-def test_depthwise_in_vectors_of_channels(run: Any, channels: int) -> None:
-    operation = nn.conv(2, (2, 1), (1, 0, 1, 2), (1, 2), channels, True, (("elu", 1.0),), True, True)
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("channels", [16, 70, 96, 133])
+def test_depthwise_in_vectors_of_channels(run: Any, channels: int, in_place: bool) -> None:
+    operation = nn.conv(2, (2, 1), (1, 0, 1, 2), (1, 2), channels, True, (("elu", 1.0),), True, True, in_place)
     w = numbers(channels, 1, 3, 2)
     arrays = {"y": unwritten((2, 4, 6, channels), "float32"), "x": numbers(2, 7, 6, channels), "w": w}
     arrays |= {"b": numbers(channels, seed=1), "r": numbers(2, 4, 6, channels, seed=2)}
+    arrays = placed_in(arrays) if in_place else arrays
     wanted = on_host(operation, arrays)
     close(run(operation, "numba-dpex", arrays, constants=("w",))["y"], wanted, "float32")
 
