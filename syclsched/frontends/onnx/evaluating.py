@@ -84,6 +84,8 @@ def evaluate_node(node: Node, values: Mapping[str, Value], known: Mapping[str, A
     for parameter, name in call.writes.items():
         if name is not None:
             made[name] = np.empty(values[name].shape, values[name].dtype)
+            if parameter in call.updated:
+                made[name][...] = known[call.updated[parameter]]
             arguments[parameter] = made[name].reshape(call.reshaped.get(parameter, values[name].shape))
         else:
             # Only top-k has outputs that may be left out, and both have one shape.

@@ -196,7 +196,11 @@ class _Lowering:
         call = call_of(node, network.values)
         arguments: dict[str, Any] = {parameter: self._read(name) for parameter, name in call.reads.items()}
         for parameter, name in call.writes.items():
-            if name is not None:
+            if name is not None and parameter in call.updated:
+                # The value lives where what it is made of did.
+                self._views[name] = self._views[call.updated[parameter]].reshaped(network.values[name].shape)
+                arguments[parameter] = self._views[name].update()
+            elif name is not None:
                 made = self._declare_made(network.values[name])
                 shape = call.reshaped.get(parameter, made.shape)
                 arguments[parameter] = (made if shape == made.shape else made.reshaped(shape)).write()

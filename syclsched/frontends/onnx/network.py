@@ -7,7 +7,7 @@ them; what ONNX passes as a constant input (axes, pads, slices) is an attribute 
 ===================  ==================================================================================================
 ``conv``             inputs x, w, optional bias, optional residual -> y. ``strides``, ``pads`` (begins then ends),
                      ``dilations``, ``groups``, ``channels_last`` (of x, y and residual; w is always (O, I/g, *kernel)),
-                     ``activation``
+                     ``activation``, ``in_place`` (whether y takes the residual's memory)
 ``conv_transpose``   inputs x, w, optional bias -> y. As ``conv``, and ``output_padding``; w is (I, O/g, *kernel)
 ``pool``             x -> y. ``mode`` "max" or "average", ``kernel``, ``strides``, ``pads``, ``dilations``,
                      ``count_include_pad``, ``channels_last``

@@ -53,6 +53,8 @@ class Call(NamedTuple):
         Parameter -> what an array has to be that is written and of no interest afterwards.
     reshaped : Mapping[str, tuple of int], optional
         Parameter -> the shape it is given under, where that is not the value's own.
+    updated : Mapping[str, str], optional
+        Written parameter -> the value that its memory holds beforehand, which is read and lost.
     """
 
     operation: Operation
@@ -60,6 +62,7 @@ class Call(NamedTuple):
     writes: dict[str, str | None]
     scratch: Mapping[str, Value] = MappingProxyType({})
     reshaped: Mapping[str, Shape] = MappingProxyType({})
+    updated: Mapping[str, str] = MappingProxyType({})
 
 
 def call_of(node: Node, values: Mapping[str, Value]) -> Call:
@@ -98,7 +101,8 @@ def call_of(node: Node, values: Mapping[str, Value]) -> Call:
     reads = {parameter: name for parameter, name in zip(names, node.inputs, strict=False) if name is not None}
     if node.kind == "topk":
         return Call(operation, reads, {"values": node.outputs[0], "indices": node.outputs[1]})
-    return Call(operation, reads, {"y": node.outputs[0]})
+    updated = {"y": reads.pop("r")} if _in_place(node) else {}
+    return Call(operation, reads, {"y": node.outputs[0]}, updated=updated)
 
 
 def _whole(node: Node, values: Mapping[str, Value]) -> Call | None:
@@ -114,6 +118,11 @@ def _has(node: Node, position: int) -> bool:
     return len(node.inputs) > position and node.inputs[position] is not None
 
 
+def _in_place(node: Node) -> bool:
+    """Return whether a node adds its residual in the residual's memory."""
+    return bool(node.attributes.get("in_place")) and _has(node, 3)
+
+
 def _convolving(node: Node) -> tuple[Any, ...]:
     """Return what convolutions of both kinds take first."""
     at = node.attributes
@@ -126,6 +135,7 @@ def _conv(node: Node, values: Mapping[str, Value]) -> Operation:
         *_convolving(node),
         bias=_has(node, 2),
         residual=_has(node, 3),
+        in_place=_in_place(node),
     )
     return made
 

@@ -20,6 +20,7 @@ from syclsched.frontends.onnx.rewrites import (
     folding,
     formulas,
     identities,
+    in_place,
     joins,
     layout,
     normalisations,
@@ -74,6 +75,8 @@ _TABLE: Final = (
     Pass("flattened", "permute weights instead of images", flattened.permute_weights),
     Pass("elementwise", "join element-wise nodes", chains.join),
     Pass("joins", "scale and shift what is joined in one pass", joins.melt),
+    # Last in every round: whatever changes who reads a residual comes before it.
+    Pass("in_place", "let convolutions add to residuals where those are", in_place.mark),
 )
 
 #: All passes by name, in the order in which they are done.
