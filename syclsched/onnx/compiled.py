@@ -348,9 +348,12 @@ class CompiledModel:
         missing = [name for name in self._names if name not in given]
         unknown = [str(name) for name in given if name not in self._dtypes]
         if missing or unknown:
-            what = f"no value is given for {', '.join(missing)}" if missing else f"no input {', '.join(unknown)}"
+            said = [f"no value is given for {', '.join(missing)}"] if missing else []
+            said += [f"there is no input {', '.join(unknown)}"] if unknown else []
             raise ArgumentError(
-                what, where=f"model {self.model.name!r}", hint=f"Its inputs are {', '.join(self._names) or 'none'}"
+                ", and ".join(said),
+                where=f"model {self.model.name!r}",
+                hint=f"Its inputs are {', '.join(self._names) or 'none'}",
             )
         return {name: _value(name, given[name], dtype) for name, dtype in self._dtypes.items()}
 

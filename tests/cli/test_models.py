@@ -41,6 +41,14 @@ def test_outputs_that_do_not_fit_on_the_disk_are_refused_with_a_sentence() -> No
     gc.collect()  # what was left half written must not fail once more
 
 
+@pytest.mark.sycl
+def test_a_batch_of_nothing_is_no_trouble(capsys: pytest.CaptureFixture[str]) -> None:
+    done = call(capsys, "run", MODEL, "--shape", "batch=0", "--devices", "cpu")
+    assert done.code == 0, done.err
+    assert "not timed" not in done.out
+    assert "0 x 10" in done.out
+
+
 def test_plan_says_what_other_hardware_would_gain(capsys: pytest.CaptureFixture[str]) -> None:
     done = call(capsys, "plan", MODEL, "--shape", "batch=64", "--platform", "cpu,max1550")
     assert done.code == 0, done.err

@@ -93,7 +93,7 @@ def test_report_and_times_name_the_operators(compiled) -> None:
     ("inputs", "said"),
     [
         ({}, "no value"),
-        ({"picture": images(1)}, "no value is given for image"),
+        ({"picture": images(1)}, "no value is given for image, and there is no input picture"),
         ({"image": images(1), "more": images(1)}, "no input more"),
         ({"image": images(1).astype(np.float64)}, "float64"),
         ({"image": images(1)[:, :, :7]}, "the model wants"),
