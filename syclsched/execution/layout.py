@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from syclsched.devices.pool import padded
@@ -22,6 +23,9 @@ from syclsched.model.units import format_bytes
 
 #: Buffers of no more bytes than this are small.
 SMALL_BYTES: Final = 4096
+
+#: So many free stretches of the right size are compared.
+_MOST_COMPARED: Final = 16
 
 #: A memory space, and whether what lies there is small.
 _Part = tuple[str, bool]
@@ -166,6 +170,11 @@ class _Layouter:
         self._current: dict[Buffer, int] = {}
         self._times = self._count_allocations()
         self._known: list[Moment] = [{} for _ in program.lanes]
+        #: By lane, what other lanes know that use the same memory.
+        self._near = [
+            [k for k, space in zip(self._known, self._contexts, strict=True) if space == mine]
+            for mine in self._contexts
+        ]
         self._done_by: dict[int, Moment] = {}
         self._position: dict[int, tuple[int, int]] = {}
         self._listed: list[list[int]] = [[] for _ in program.lanes]
@@ -289,9 +298,14 @@ class _Layouter:
     def _choose(self, free: _Space, nbytes: int, lane: int, budget: int) -> list[_Stretch]:
         """Return free stretches to use, neighbours; none for memory that is not used yet."""
         known = self._known[lane]
-        for stretch in free.sizes.get(nbytes, {}).values():
+        fitting: list[_Stretch] = []
+        for stretch in islice(free.sizes.get(nbytes, {}).values(), _MOST_COMPARED):
             if _is_past(stretch.after, known):
-                return [stretch]
+                if not all(_is_past(stretch.after, other) for other in self._near[lane]):
+                    return [stretch]  # another lane would have to wait for it
+                fitting.append(stretch)
+        if fitting:
+            return fitting[:1]
         # Best: behind what used it before anyhow, least left over. Then new memory; then what must be waited for.
         best: tuple[int, int, list[_Stretch]] | None = None
         waited: tuple[int, int, list[_Stretch]] | None = None

@@ -173,7 +173,7 @@ def finished(given: Asked, drafted: Drafted) -> Arrangement:
     draft, touched, footprint = drafted
     known, platform = given.known, given.platform
     after = known.numbered_after()
-    order = issue_early(draft, touched, after, footprint)
+    order = issue_early(draft, touched, after, footprint, platform)
     if order is not None:
         draft = replace(draft, steps=draft.steps.ordered(order))
         touched = touches(draft.steps)

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from syclsched.compiled import compiled
+from syclsched.model.platform import HOST, Platform
 from syclsched.planning.footprint import Footprint
 from syclsched.planning.hazards import hazards
 from syclsched.planning.rows import Touches, without_memory
@@ -32,6 +33,7 @@ def issue_early(
     touched: Touches,
     after: Mapping[int, Sequence[int]],
     footprint: Footprint,
+    platform: Platform,
 ) -> Ints | None:
     """Return an order of steps in which copies on copy lanes come as early as they can.
 
@@ -47,6 +49,8 @@ def issue_early(
         Explicit and barrier dependencies: task to the tasks before it.
     footprint : Footprint
         Their memory.
+    platform : Platform
+        Where they are.
 
     Returns
     -------
@@ -60,11 +64,13 @@ def issue_early(
     lane, duration = draft.steps.lane, draft.steps.duration_s
     lanes, count = len(draft.lanes), len(draft.steps)
     in_order_s = start_times(lane, np.zeros(count, np.bool_), starts, before, duration, lanes, count)
+    spaces = [space.name for space in platform.spaces]
+    brings = early & (draft.steps.way % len(spaces) != spaces.index(HOST))
     for window in (count, *WINDOWS):
         start_s = start_times(lane, early, starts, before, duration, lanes, window)
         if (start_s + duration).max() > (1.0 - WORTH) * (in_order_s + duration).max():
             break
-        order = np.argsort(start_s, kind="stable")  # what starts at once keeps its order
+        order = sequence(start_s, duration, early, brings, lane, starts, before)
         if footprint.fits(order):
             return order
     return None
@@ -188,3 +194,52 @@ def start_times(
             waiting[after[k]] -= 1
             if waiting[after[k]] == 0:
                 todo.append(after[k])
+
+
+@compiled
+def sequence(
+    start_s: Floats, duration: Floats, early: Flags, brings: Flags, lane: Ints, starts: Ints, before: Ints
+) -> Ints:
+    """Return steps one after another, so that memory that is in use at once is so in that order, too.
+
+    A step's memory counts as free behind it in the order. Data that is brought while a kernel runs must not be taken to
+    lie where that kernel's inputs are: it would wait for the kernel. So it comes before the kernel.
+
+    Parameters
+    ----------
+    start_s, duration : ndarray of float64
+        When each step starts, and how long it takes, in seconds.
+    early, lane, starts, before
+        As for `start_times`.
+    brings : ndarray of bool
+        Those of the early steps that bring data to a device's memory.
+
+    Returns
+    -------
+    ndarray of int64
+        By start, what starts at once as before; but what brings data, before all that still runs when it starts. No
+        step comes before one that it depends on, or that is before it on its lane.
+    """
+    order = np.argsort(start_s, kind="mergesort")  # stable
+    place = np.empty(len(order))
+    place[order] = np.arange(len(order))
+    last = np.full(lane.max() + 1, -1.0)
+    running = [0 for _ in range(0)]
+    at = 0
+    while at < len(order):
+        end = at  # what starts at once runs at once
+        while end < len(order) and start_s[order[end]] == start_s[order[at]]:
+            if not early[order[end]]:
+                running.append(order[end])
+            end += 1
+        now = start_s[order[at]]
+        running = [step for step in running if start_s[step] + duration[step] > now]
+        for step in order[at:end]:
+            if brings[step] and len(running):
+                least = last[lane[step]]
+                for k in range(starts[step], starts[step + 1]):
+                    least = max(least, place[before[k]])
+                place[step] = max(least, min(place[step], place[running[0]] - 0.5))
+            last[lane[step]] = max(last[lane[step]], place[step])
+        at = end
+    return order[np.argsort(place[order], kind="mergesort")]

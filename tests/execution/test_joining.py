@@ -16,6 +16,7 @@ from running import DTYPE, MIX, graphs, plan_by, sequential
 from syclsched.errors import TaskFailedError
 from syclsched.execution import bind, joining
 from syclsched.execution.joining import joint_launches
+from syclsched.execution.levels import find_levels
 from syclsched.execution.program import MEMORY_KINDS, Program
 from syclsched.model.graph import TaskGraph
 from syclsched.testing import faults
@@ -48,7 +49,8 @@ def on_lanes(graph: TaskGraph, platform: Any, lanes: int, device: str = "cpu") -
 def units_of(plan: Any, graph: TaskGraph, most: int = 8) -> list[tuple[str, ...]]:
     program = Program(plan)
     nodes = [program.nodes[i.id] for _, i in plan.instructions() if i.kind not in MEMORY_KINDS]
-    units = joint_launches(program, nodes, lambda node: ("same", most), frozenset(graph.edges), {})
+    levels = find_levels(program).of
+    units = joint_launches(program, nodes, lambda node: ("same", most), frozenset(graph.edges), {}, levels)
     assert sorted(node.id for unit in units for node in unit) == sorted(node.id for node in nodes)
     return [
         tuple(node.instruction.task or "" for node in unit) for unit in units if unit[0].instruction.kind == "launch"

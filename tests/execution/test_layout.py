@@ -8,6 +8,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from chunked import plan_of_chunks
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from running import ASSIGN, DTYPE, TWO_DEVICES, plan_by
@@ -16,6 +17,7 @@ from strategies import Case, tight_cases
 from syclsched.errors import MemoryLimitError
 from syclsched.execution import joining
 from syclsched.execution.layout import Layout, lay_out
+from syclsched.execution.levels import find_levels
 from syclsched.execution.program import MEMORY_KINDS, Program
 from syclsched.execution.straight import why_not_straight
 from syclsched.model.graph import TaskGraph
@@ -100,7 +102,9 @@ def test_launches_that_use_the_same_memory_are_not_made_as_one(plan: Plan) -> No
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(joining, "LEAST_SAVED", 1)
         patch.setattr(joining, "LONGEST_S", 10.0)
-        units = joining.joint_launches(program, nodes, lambda node: ("same", 8), (), layout.behind)
+        units = joining.joint_launches(
+            program, nodes, lambda node: ("same", 8), (), layout.behind, find_levels(program).of
+        )
     together = {node.id: {other.id for other in unit} for unit in units for node in unit}
     users = users_of(plan)
     for first, second in overlapping(plan, layout):
@@ -151,6 +155,17 @@ def test_a_chain_of_temporaries_takes_what_the_plan_says() -> None:
 def test_a_lane_waits_for_another_only_where_the_peak_leaves_no_other_way() -> None:
     plan = plan_by(chain_of_temporaries(50, [128]), TWO_DEVICES, lambda name: ("a", int(name[1:]) % 2, "library"))
     assert lay_out(Program(plan), (), 64).nbytes == {"a": plan.peak_bytes["a"]}
+
+
+@pytest.mark.parametrize("buffers", [3, 4])
+def test_nothing_that_is_brought_or_fetched_waits_for_memory_where_there_is_enough(buffers: int) -> None:
+    plan = plan_of_chunks(8, left_bytes=buffers * 8000)
+    program = Program(plan)
+    layout = lay_out(program, (), 8)
+    waited = {number for numbers in layout.waits.values() for number in numbers}
+    # Each lane of the device takes what the others would have to wait for; the host has one buffer, and is fast.
+    assert all(program.nodes[number].on_host for number in waited)
+    assert layout.nbytes["left"] <= buffers * 8000
 
 
 def test_a_layout_that_is_larger_than_memory_is_not_for_it() -> None:

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from chunked import plan_of_chunks, two_gpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Case, tight_cases, touching
@@ -16,23 +17,13 @@ from syclsched.errors import MemoryLimitError
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
-from syclsched.model.platform import HOST, Device, Link, MemorySpace, Platform
 from syclsched.model.schedule import Assignment, Schedule
 from syclsched.planning import build as building
 from syclsched.planning import build_plan, verify
-from syclsched.planning.prefetch import start_times
+from syclsched.planning.prefetch import sequence, start_times
 from syclsched.planning.steps import ragged
 
 READ, WRITE = AccessMode.READ, AccessMode.WRITE
-
-
-def two_gpus(link_s: float, left_bytes: int = 0) -> Platform:
-    names = ("left", "right")
-    devices = [Device(n, n, "gpu", "level_zero", "", n, (n,), dtypes=("float64",)) for n in names]
-    devices.append(Device(HOST, HOST, HOST, HOST, "", HOST, (HOST,)))
-    spaces = (MemorySpace("left", left_bytes), MemorySpace("right", 0), MemorySpace(HOST, 0, True))
-    pairs = [("left", "right"), ("right", "left"), *((HOST, n) for n in names), *((n, HOST) for n in names)]
-    return Platform("two", tuple(devices), spaces, tuple(Link(a, b, link_s, 1e12) for a, b in pairs))
 
 
 def late_and_early() -> tuple[TaskGraph, Schedule, dict[str, float]]:
@@ -78,6 +69,26 @@ def test_nothing_runs_ahead_of_memory() -> None:
     assert one.peak_bytes["left"] == 8000
 
 
+@pytest.mark.parametrize(("buffers", "makespan_s"), [(2, 6 * 10.0 + 0.1), (3, 1.0 + 6 * 8.0 + 1.1), (0, 50.1)])
+def test_the_peak_counts_what_is_brought_while_a_kernel_runs(buffers: int, makespan_s: float) -> None:
+    plan = plan_of_chunks(6, left_bytes=buffers * 8000)  # a kernel's two, and what the next one reads; 0 is no limit
+    assert plan.makespan_s == pytest.approx(makespan_s)
+    if buffers:
+        assert plan.peak_bytes["left"] == buffers * 8000
+
+
+def test_what_is_brought_comes_before_all_that_runs_meanwhile_and_behind_what_it_waits_for() -> None:
+    # Lane 0 computes 0 (1 s), 1 (5 s) and 2; lane 1 brings 3, 4 (of 0) and 5, fetches 6 (of 0).
+    starts, before = ragged([[], [], [3], [], [0], [], [0]])
+    lane, duration = np.array([0, 0, 0, 1, 1, 1, 1]), np.array([1.0, 5.0, 1.0, 1.0, 1.0, 1.0, 1.0])
+    early = lane == 1
+    start_s = np.array([0.0, 1.0, 6.0, 0.0, 1.0, 2.0, 3.0])
+    brings = np.array([False, False, False, True, True, True, False])
+    assert sequence(start_s, duration, early, brings, lane, starts, before).tolist() == [3, 0, 4, 5, 1, 6, 2]
+    none = np.zeros(7, np.bool_)
+    assert sequence(start_s, duration, early, none, lane, starts, before).tolist() == [0, 3, 1, 4, 5, 6, 2]
+
+
 def test_copies_of_a_lane_are_taken_by_due_date_among_those_whose_data_is_there() -> None:
     # Lane 0 computes 0 (1 s) and 1 (5 s); lane 1 copies 2 (of 1), 3 (of 0) and 4 (of 0), due in that order.
     starts, before = ragged([[], [], [1], [0], [0]])
@@ -112,10 +123,17 @@ def test_nothing_starts_before_what_it_depends_on_has_finished(
     assert np.isfinite(start_s).all()
     for n in range(count):
         assert all(finish_s[b] <= start_s[n] for b in rows[n])
+    brings = np.array(early) & np.array(data.draw(st.lists(st.booleans(), min_size=count, max_size=count)))
+    order = sequence(start_s, np.array(seconds), np.array(early), brings, np.array(lane), *ragged(rows)).tolist()
+    place = {n: position for position, n in enumerate(order)}
+    assert sorted(order) == list(range(count))
+    assert all(place[b] < place[n] for n in range(count) for b in rows[n])
     for number in range(lanes):
         mine = [n for n in range(count) if lane[n] == number]
         ordered = sorted(mine, key=lambda n: (start_s[n], finish_s[n])) if kinds[number] else mine
         assert all(finish_s[a] <= start_s[b] for a, b in pairwise(ordered))
+        begun = [start_s[n] for n in sorted(mine, key=place.__getitem__)]
+        assert begun == sorted(begun)
 
 
 @settings(max_examples=60, deadline=None)
