@@ -30,7 +30,10 @@ _HELD_UP = 0.05
 
 
 def idle_table(report: Report) -> RenderableType | None:
-    """Return a table of why lanes did not compute, in shares of the makespan; None if nothing ran."""
+    """Return a table of why lanes did not compute, in shares of the makespan; None if nothing ran.
+
+    A device of several lanes has a row of its own below theirs: the mean over its lanes.
+    """
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -47,6 +50,11 @@ def idle_table(report: Report) -> RenderableType | None:
     for row in report.lanes[:_MOST_ROWS]:
         cells = [format_ratio(row.utilisation), *(_share(row.idle, name, report.makespan_s) for _, name in REASONS)]
         table.add_row(Text(row.lane, "bold"), *cells)
+    for device in report.devices[:_MOST_ROWS]:
+        if device.lanes > 1:
+            whole_s = device.lanes * report.makespan_s
+            cells = [format_ratio(device.utilisation), *(_share(device.idle, name, whole_s) for _, name in REASONS)]
+            table.add_row(Text(f"{device.device}, {device.lanes} lanes", "bold"), *cells)
     if len(report.lanes) > _MOST_ROWS:
         table.caption = f"and {plural(len(report.lanes) - _MOST_ROWS, 'lane')} more"
     return table

@@ -62,6 +62,26 @@ def test_failures_are_said_and_long_tables_end() -> None:
     assert len(text.splitlines()) < 100
 
 
+def test_overlap_utilisation_and_idle_reasons_stand_beside_each_device() -> None:
+    spans = (
+        span(0, "gpu:copy", 0.0, 2.0, kind="copy", family="copy", nbytes=8),
+        span(1, "gpu:0", 2.0, 8.0, waits=(0,)),
+        span(2, "gpu:copy", 2.0, 4.0, kind="copy", family="copy", nbytes=8),
+        span(3, "gpu:1", 4.0, 10.0, waits=(2,)),
+    )
+    trace = Trace("overlap", "", spans, 10.0, 10.0)
+    trace = replace(trace, spans=tuple(replace(s, submit_s=0.0) for s in spans))
+    (row,) = make_report(trace).devices
+    assert (row.overlap, row.utilisation) == (0.5, 0.6)
+    assert (row.idle.copy_s, row.idle.no_task_s, row.idle.total_s) == (6.0, 2.0, 8.0)
+    lines = [line.strip() for line in rendered(trace).splitlines()]
+    used = next(line for line in lines if line.startswith("gpu "))
+    assert "50.0 %" in used
+    assert "60.0 %" in used
+    idle = next(line for line in lines if line.startswith("gpu, 2 lanes"))
+    assert idle.split("lanes")[1].replace("%", "").split() == ["60.0", "10.0", "30.0", "-", "-", "-", "-"]
+
+
 def test_a_narrow_terminal_cuts_no_number_off() -> None:
     trace = random_trace(60)
     long = tuple(
