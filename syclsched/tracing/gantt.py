@@ -86,10 +86,32 @@ def make_figure(trace: Trace, predicted: Trace | None = None, disturbed: str = "
     matplotlib.figure.Figure
         Made without pyplot, so that no window system and no global state are touched.
     """
+    panels = _panels(trace, predicted, disturbed)
+    return _figure(panels, _title(trace, panels, disturbed))
+
+
+def make_comparison(traces: Mapping[str, Trace], title: str) -> Figure:
+    """Return a chart of several runs, one below the other on one scale.
+
+    Parameters
+    ----------
+    traces : Mapping[str, Trace]
+        By what stands above each; measured or simulated, drawn as they went.
+    title : str
+        Above them all.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        As of `make_figure`.
+    """
+    return _figure([_measured(trace, name) for name, trace in traces.items()], title)
+
+
+def _figure(panels: Sequence[_Panel], title: str) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    panels = _panels(trace, predicted, disturbed)
     spans = [bar.span for panel in panels for bar in panel.bars]
     lanes = lane_order(spans)
     colours = _colours(panels)
@@ -108,7 +130,7 @@ def make_figure(trace: Trace, predicted: Trace | None = None, disturbed: str = "
         figure.canvas.draw()  # the names need to know how wide the bars have become
         for axis, panel in zip(axes, panels, strict=True):
             _name_bars(axis, panel, lanes, scale)
-    set_title(figure, _title(trace, panels, disturbed))
+    set_title(figure, title)
     _legend(figure, colours, spans, fine)
     return figure
 

@@ -14,7 +14,7 @@ from synthetic import random_trace, span
 from syclsched.errors import StorageError
 from syclsched.model.trace import Trace
 from syclsched.tracing import draw_gantt
-from syclsched.tracing.gantt import MAX_OUTLINED, OTHER_COLOUR, PALETTE, make_figure
+from syclsched.tracing.gantt import MAX_OUTLINED, OTHER_COLOUR, PALETTE, make_comparison, make_figure
 
 
 def test_predicted_stands_above_measured_on_one_axis() -> None:
@@ -31,6 +31,15 @@ def test_predicted_stands_above_measured_on_one_axis() -> None:
     assert "cholesky" in title
     assert "predicted" in title
     assert "measured" in title
+
+
+def test_several_runs_stand_below_each_other_on_one_scale() -> None:
+    runs = {"one": random_trace(20), "two": random_trace(40)}
+    figure = make_comparison(runs, "compared")
+    assert [a.get_title(loc="left").partition(":")[0] for a in figure.axes] == ["one", "two"]
+    assert figure.axes[0].get_xlim() == figure.axes[1].get_xlim()
+    assert figure.axes[1].get_xlim()[1] * 1e-3 >= max(t.makespan_s for t in runs.values())
+    assert figure.get_suptitle() == "compared"
 
 
 def test_every_family_has_its_colour_and_copies_are_hatched() -> None:
