@@ -156,8 +156,10 @@ def test_a_stream_and_a_look_at_its_record(capsys: pytest.CaptureFixture[str], t
     shown = call(capsys, "trace", record, "--plan", plan)
     assert shown.code == 0, shown.err
     assert "Why lanes did not compute" in shown.out and "Critical path" in shown.out
-    refused = call(capsys, "run", *SMALL, "--in-flight", 2, "--dry-run")
+    refused = call(capsys, "run", *SMALL, "--repeat", 5, "--in-flight", 2, "--dry-run")
     assert refused.code == 2 and "--dry-run cannot be had with --in-flight" in refused.err
+    refused = call(capsys, "run", *SMALL, "--in-flight", 2)
+    assert refused.code == 2 and "--repeat 50" in refused.err
 
 
 @pytest.mark.parametrize("option", ["--watchdog", "--deadline"])

@@ -23,7 +23,8 @@ int64_t syclsched_submit(struct lane *, int64_t, const struct command *const *, 
 void syclsched_wait(const struct event *, int64_t);
 int32_t syclsched_status(const struct event *);
 int64_t syclsched_next_failed(const struct event *, int64_t, int64_t);
-int64_t syclsched_completed(const struct event *, const int64_t *, int64_t, int64_t *, int64_t *, int32_t *);
+int64_t syclsched_completed(const struct event *, const int64_t *, int64_t, const int64_t *, const int64_t *, int64_t,
+                            int64_t *, int64_t *, int64_t *, int64_t *);
 void syclsched_times(const struct event *const *, int64_t, int64_t *, int64_t *);
 void syclsched_delete(const struct event *, int64_t);
 
@@ -535,24 +536,31 @@ static ref noted_fence(const struct lane *lane, const ref *depends, size_t count
     return real_ways[face_of(lane)]->fence(lane, depends, count);
 }
 
-/* Of one lane's commands so many are said to be done as are, up to the first that is not, or failed. */
-static void check_completed(const struct event *events, const struct command *const *commands, int64_t done, int64_t lane)
+/* Of each lane's commands so many are said to be done as are, up to the first that is not, or failed. */
+static void check_completed(const struct event *events, const struct command *const *commands, int64_t done,
+                            int64_t lanes_count)
 {
-    int64_t *slots = calloc((size_t)done + 1, sizeof *slots), *times = calloc(2 * (size_t)done + 1, sizeof *times);
-    int64_t count = 0;
-    int32_t failed = 0;
-    for (int64_t i = 0; i < done; ++i)
-        if (commands[i]->lane == lane)
-            slots[count++] = i;
-    int64_t found = syclsched_completed(events, slots, count, times, times + count, &failed);
-    check(found >= 0 && found <= count && (!failed || found < count), "more than there were are done");
-    for (int64_t i = 0; i < found + (failed != 0); ++i) {
-        const struct event *event = &events[slots[i]];
-        const struct work *work = work_of(face_of(event->lane), event->event);
-        check(!work || work->done, "what is not done is said to be");
-        check(i == found || times[count + i] >= times[i], "it ends before it begins");
+    int64_t *slots = calloc((size_t)(lanes_count * done) + 1, sizeof *slots);
+    int64_t *starts = calloc((size_t)done + 1, sizeof *starts), *ends = calloc((size_t)done + 1, sizeof *ends);
+    int64_t *given = calloc((size_t)lanes_count + 1, sizeof *given), *none = calloc((size_t)lanes_count + 1, sizeof *none);
+    int64_t *counts = calloc((size_t)lanes_count + 1, sizeof *counts), failed = 0, all = 0;
+    for (int64_t i = 0; i < done; ++i) {
+        int64_t lane = commands[i]->lane;
+        slots[lane * done + given[lane]++] = i;
     }
-    free(slots), free(times);
+    int64_t found = syclsched_completed(events, slots, done, none, given, lanes_count, counts, starts, ends, &failed);
+    for (int64_t lane = 0; lane < lanes_count; ++lane) {
+        check(counts[lane] >= 0 && counts[lane] <= given[lane], "more than there were are done");
+        all += counts[lane];
+        for (int64_t i = 0; i < counts[lane]; ++i) {
+            int64_t slot = slots[lane * done + i];
+            const struct work *work = work_of(face_of(events[slot].lane), events[slot].event);
+            check(!work || work->done, "what is not done is said to be");
+            check(ends[slot] >= starts[slot], "it ends before it begins");
+        }
+    }
+    check(all == found && (!failed || found < done), "another number is done");
+    free(slots), free(starts), free(ends), free(given), free(none), free(counts);
 }
 
 static void one_sequence(uint64_t seed)
@@ -628,8 +636,7 @@ static void one_sequence(uint64_t seed)
             refuse_one_in = 0; /* then it is tried again */
         }
     }
-    for (int64_t i = 0; i < lanes_count; ++i)
-        check_completed(events, commands, done, i);
+    check_completed(events, commands, done, lanes_count);
     if (chance(2))
         syclsched_wait(made, made_count);
     else
