@@ -9,6 +9,8 @@ import importlib.util
 from functools import lru_cache
 from typing import Any
 
+import pytest
+
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Implementation, NativeCall, Operation, Parameter, Signature, Work
 
@@ -24,6 +26,7 @@ class _Argument(ctypes.Structure):
 INSTALLED = importlib.util.find_spec("onednn") is not None or any(
     d.name == "onednn" for d in importlib.metadata.distributions()
 )
+needs_onednn = pytest.mark.skipif(not INSTALLED, reason="oneDNN is not installed")
 
 
 @lru_cache(maxsize=1)

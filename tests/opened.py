@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -64,3 +66,11 @@ def is_usm(pointer: int, queue: Any) -> bool:
     except ValueError:
         return False
     return True
+
+
+def until(true: Callable[[], Any], limit_s: float = 60.0) -> None:
+    """Wait for what a thread of ours does when nobody can be told of it."""
+    end = time.monotonic() + limit_s
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.005)

@@ -113,6 +113,17 @@ SPIN = Operation(
     _cheap,
 )
 
+
+def with_host(function: Any) -> Operation:
+    """An operation of one host function on one array."""
+    return Operation(
+        "told",
+        (Parameter("y", AccessMode.UPDATE),),
+        (Implementation("host", "host", lambda _: function),),
+        lambda _: Work(1e3, 1e3),
+    )
+
+
 JUDGE = Operation(
     "judge",
     (Parameter("x", AccessMode.READ), Parameter("status", AccessMode.WRITE, dtypes=("int32",))),

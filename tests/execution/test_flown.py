@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from library_calls import Called, alternating, expected, with_library
-from onednn_calls import INSTALLED, linear
+from onednn_calls import linear, needs_onednn
 from opened import live_on
 from running import DTYPE, plan_by, plan_on
 
@@ -21,7 +21,6 @@ from syclsched.model.graph import TaskGraph
 from syclsched.testing import faults
 
 pytestmark = pytest.mark.sycl
-needs_onednn = pytest.mark.skipif(not INSTALLED, reason="oneDNN is not installed")
 STEPS, SIZE = 40, 5000
 
 

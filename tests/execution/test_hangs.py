@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from opened import live_on
+from opened import live_on, until
 from running import DTYPE, MIX, plan_by
 
 from syclsched.devices.gate import Gate
@@ -76,13 +75,6 @@ def runner() -> Iterator[Runner]:
 def in_use() -> int:
     _, live = live_on(None)
     return sum(info.in_use_bytes for info in live.memory().values())
-
-
-def until(true: Any) -> None:
-    limit = time.monotonic() + 60.0
-    while not true():
-        assert time.monotonic() < limit
-        time.sleep(0.005)
 
 
 @pytest.mark.sycl

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from opened import REFUSED, live_on
+from opened import REFUSED, live_on, until
 from running import ASSIGN, ASSIGN_KERNEL, DTYPE, MIX, SPIN, graphs, plan_by, plan_on, sequential
 
 from syclsched.devices.submission_loop import SubmissionLoop
@@ -533,13 +532,6 @@ def test_dropped_while_a_function_runs(live: Live) -> None:
     assert engine.finished.is_set()
     until(lambda: len(ring.generations[0]._buffers) == 0)
     assert not [r for r in unfinished if r.engine is engine]
-
-
-def until(true: Callable[[], Any]) -> None:
-    limit = time.monotonic() + LONG_S
-    while not true():
-        assert time.monotonic() < limit
-        time.sleep(0.005)
 
 
 # --- streams ------------------------------------------------------------------------------------------

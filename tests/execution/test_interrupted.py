@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from library_calls import Called, alternating, expected, with_library
-from onednn_calls import INSTALLED, linear
+from onednn_calls import linear, needs_onednn
 from opened import live_on
 from running import DTYPE, MIX, plan_by, plan_on, sequential
 
@@ -23,7 +23,6 @@ from syclsched.execution.replay import Replay
 from syclsched.model.graph import TaskGraph
 
 pytestmark = pytest.mark.sycl
-needs_onednn = pytest.mark.skipif(not INSTALLED, reason="oneDNN is not installed")
 SIZE = 64
 
 

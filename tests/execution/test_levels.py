@@ -122,3 +122,19 @@ def test_one_wait_does_for_all_that_came_before() -> None:
     where = {"one": "a", "two": "a", "there": "b", "again": "b"}
     levels = find_levels(Program(plan_by(graph, ROOMY, lambda name: (where[name], 0, "opencl-c"))))
     assert levels.nodes == () and len(levels.steps) <= 2
+
+
+def test_a_task_waits_for_all_that_it_needs_of_another_context() -> None:
+    graph = TaskGraph("both")
+    x, y, z, w = arrays_of(graph, "x", "y", "z", "w")
+    graph.kernel(MIX, name="one", x=x, y=y, a=1)
+    graph.kernel(MIX, name="two", x=x, y=z, a=1)
+    graph.kernel(MIX, name="there", x=x, y=w, a=1)
+    graph.edge("one", "there")
+    graph.edge("two", "there")
+    where = {"one": ("a", 0), "two": ("a", 1), "there": ("b", 0)}
+    program = Program(plan_by(graph, ROOMY, lambda name: (*where[name], "opencl-c")))
+    levels = find_levels(program)
+    number = {i.task: i.id for _, i in program.plan.instructions() if i.kind == "launch"}
+    before = levels.steps[: levels.of[number["there"]]]
+    assert {number["one"], number["two"]} <= {event for step in before for event in step.events}

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from execution.live.starting import start
 from library_calls import Called, alternating, expected, with_library
-from onednn_calls import INSTALLED, linear
+from onednn_calls import linear, needs_onednn
 from opened import live_on
 from running import DTYPE, plan_by, plan_on
 
@@ -24,7 +24,6 @@ from syclsched.kernels.elementwise import COPY
 from syclsched.model.graph import TaskGraph
 
 pytestmark = pytest.mark.sycl
-needs_onednn = pytest.mark.skipif(not INSTALLED, reason="oneDNN is not installed")
 
 
 @needs_onednn

@@ -17,15 +17,14 @@ from execution.live.starting import POLICIES, live_called, start
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opened import REFUSED
-from running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, sequential
+from running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, sequential, with_host
 
 from syclsched.errors import RunCancelledError, TaskFailedError, WaitTimeoutError
 from syclsched.execution.lanes import HostLane
 from syclsched.execution.live.lookahead import Lookahead
 from syclsched.execution.resources import unfinished
-from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
-from syclsched.model.operation import Implementation, NativeCall, Operation, Parameter, Work
+from syclsched.model.operation import Implementation, NativeCall
 from syclsched.model.platform import Platform
 from syclsched.planning import verify
 from syclsched.testing import faults
@@ -121,16 +120,6 @@ def sequential_of(graph: TaskGraph, *names: str) -> dict[str, Any]:
 
 
 # --- when something goes wrong --------------------------------------------------------------------
-
-
-def with_host(function: Any) -> Operation:
-    """An operation of one host function on one array."""
-    return Operation(
-        "told",
-        (Parameter("y", AccessMode.UPDATE),),
-        (Implementation("host", "host", lambda _: function),),
-        lambda _: Work(1e3, 1e3),
-    )
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -14,14 +14,12 @@ import numpy as np
 import pytest
 from execution.live.starting import POLICIES, live_called, start
 from opened import REFUSED
-from running import DTYPE, MIX, SPIN, sequential
+from running import DTYPE, MIX, SPIN, sequential, with_host
 
 from syclsched.devices.lane_threads import LaneThreads
 from syclsched.errors import RunCancelledError, TaskFailedError
 from syclsched.execution.live.driving import Driver
-from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
-from syclsched.model.operation import Implementation, Operation, Parameter, Work
 
 pytestmark = pytest.mark.sycl
 COMPILED = [policy for policy in POLICIES if policy != "anywhere"]
@@ -45,16 +43,6 @@ def closed(monkeypatch: pytest.MonkeyPatch) -> list[LaneThreads]:
 
     monkeypatch.setattr(LaneThreads, "close", noted)
     return seen
-
-
-def told(function: Any) -> Operation:
-    """An operation of one host function on one array."""
-    return Operation(
-        "told",
-        (Parameter("y", AccessMode.UPDATE),),
-        (Implementation("host", "host", lambda _: function),),
-        lambda _: Work(1e3, 1e3),
-    )
 
 
 @pytest.mark.parametrize("policy", COMPILED)
@@ -119,7 +107,7 @@ def test_host_functions_wait_for_threads_and_threads_for_them(closed: list[LaneT
     expected = np.arange(50, dtype=DTYPE)
     for i in range(8):
         graph.kernel(MIX, name=f"mix{i}", x=x, y=y, a=i)
-        graph.kernel(told(double), name=f"double{i}", y=y)
+        graph.kernel(with_host(double), name=f"double{i}", y=y)
         expected = 2 * (i * np.arange(50) + 3 * expected + np.arange(50))
     with start(graph, live_called("cpu"), "dmdas") as run:
         run.wait(60)
