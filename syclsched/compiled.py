@@ -13,7 +13,10 @@ from typing import Any, ParamSpec, TypeVar, cast
 import numba
 from llvmlite import ir
 from numba import types
+from numba._dispatcher import compute_fingerprint
 from numba.core import caching
+from numba.core.registry import CPUDispatcher
+from numba.core.typing.typeof import Purpose, typeof
 from numba.extending import intrinsic
 
 _P = ParamSpec("_P")
@@ -39,7 +42,7 @@ def compiled(function: Callable[_P, _R]) -> Callable[_P, _R]:
     callable
         The compiled function; what it was made of is its ``py_func``.
     """
-    return cast("Callable[_P, _R]", _cached(numba.njit(nogil=True, error_model="numpy")(function)))
+    return cast("Callable[_P, _R]", _made(numba.njit(nogil=True, error_model="numpy")(function)))
 
 
 def lean(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -59,7 +62,7 @@ def lean(function: Callable[_P, _R]) -> Callable[_P, _R]:
         The compiled function; what it was made of is its ``py_func``.
     """
     options = {"nogil": True, "error_model": "numpy", "_nrt": False}
-    return cast("Callable[_P, _R]", _cached(numba.njit(**options)(function)))
+    return cast("Callable[_P, _R]", _made(numba.njit(**options)(function)))
 
 
 def inlined(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -79,7 +82,7 @@ def inlined(function: Callable[_P, _R]) -> Callable[_P, _R]:
         The compiled function; what it was made of is its ``py_func``.
     """
     options = {"nogil": True, "error_model": "numpy", "_nrt": False, "forceinline": True}
-    return cast("Callable[_P, _R]", _cached(numba.njit(**options)(function)))
+    return cast("Callable[_P, _R]", _made(numba.njit(**options)(function)))
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -100,6 +103,44 @@ def call_at(_: Any, address: Any, arguments: Any) -> Any:
         return builder.call(function, [builder.extract_value(values[1], n) for n in range(count)])
 
     return types.int64(types.int64, types.UniTuple(types.int64, len(arguments))), generate
+
+
+class _Recognising(CPUDispatcher):  # type: ignore[misc]
+    """A compiled function that recognises the types of named tuples again.
+
+    numba finds what it compiled by a fingerprint of the arguments' types. Version 0.59 puts whatever lies in memory
+    into the first 40 bytes of a longer one (``string_writer_ensure`` in its ``_typeof.cpp``), and a named tuple's, with
+    the names of its fields, is longer. Such arguments are hardly ever found again: each call asks Python for their
+    types and keeps one more fingerprint for ever; and where the same lies in memory, one named tuple can be taken for
+    another.
+    """
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        if named or not any(isinstance(value, tuple) for value in args):
+            return super().__call__(*args, **named)
+        try:
+            key = compute_fingerprint((*_PADDING, args))[_LOST:]
+        except (NotImplementedError, ValueError):  # of a value that has none, such as a string or an empty list
+            return super().__call__(*args)
+        entries = self.__dict__.setdefault("_entries", {})
+        entry = entries.get(key)
+        if entry is None:
+            overload = self.overloads.get(tuple(typeof(value, Purpose.argument) for value in args))
+            if overload is None:
+                return super().__call__(*args)
+            entry = entries[key] = overload.entry_point
+        return entry(*args)
+
+
+#: Bytes of a fingerprint that are lost, and what has them to lose: an opening bracket and so many times None.
+_LOST = 40
+_PADDING = (None,) * (_LOST - 1)
+
+
+def _made(dispatcher: Any) -> Any:
+    """Return a function as all that is compiled here is: cached, and not compiled again for named tuples."""
+    dispatcher.__class__ = _Recognising
+    return _cached(dispatcher)
 
 
 def _cached(dispatcher: Any) -> Any:
