@@ -3,8 +3,9 @@
  * A run from its first submission to the copies of its results, in one call: after some milliseconds of a model's work the
  * processor's caches hold nothing of Python any more, and each of its steps takes ten times as long as in a loop.
  *
- * The caller submits what blocks nowhere; a thread does the rest and waits for the end. The caller waits for that thread,
- * not for the runtime, so that it can turn away from a run that hangs.
+ * The caller submits what blocks nowhere, makes room for the results while the first of that is done, and calls again; a
+ * thread does the rest and waits for the end. The caller waits for that thread, not for the runtime, so that it can turn
+ * away from a run that hangs.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -37,10 +38,11 @@ struct job {
     int64_t results_count;
     int64_t done[2];           /* of those ahead, and of the others */
     int64_t made_count[2];     /* from made[0] and from made[2 * ahead] */
+    int64_t handed_ns;         /* when all was submitted */
 };
 
-/* FOLLOWED: somebody looks at its events meanwhile, and gives them back. */
-enum state { IDLE, FLYING, FOLLOWED, LANDED, ENDED };
+/* BEGUN: what comes ahead is submitted. FOLLOWED: somebody looks at its events meanwhile, and gives them back. */
+enum state { IDLE, BEGUN, FLYING, FOLLOWED, LANDED, ENDED };
 enum { NOT_YET = 0, WELL = 1, OTHERWISE = -1 };
 
 struct flight {
@@ -60,6 +62,7 @@ static void submit(struct job *job, int part)
         job->done[part] = syclsched_submit(job->lanes, job->lanes_count, job->commands + begin, end - begin, job->events,
                                            job->submit_ns + begin, job->made + 2 * begin, &job->made_count[part],
                                            job->stop);
+    job->handed_ns = syclsched_now_ns();
 }
 
 /* Returns whether all was done, and well. */
@@ -100,7 +103,8 @@ static void *fly(void *argument)
         if (flight->closing)
             break;
         pthread_mutex_unlock(&flight->mutex);
-        submit(job, 1);
+        if (job->ahead < job->count)
+            submit(job, 1);
         int well = end(job);
         pthread_mutex_lock(&flight->mutex);
         well = well && flight->state == FLYING; /* of what is followed there may be no room for results any more */
@@ -152,15 +156,22 @@ static void wait_while(struct flight *flight, enum state state, const struct tim
                      : pthread_cond_wait(&flight->changed, &flight->mutex);
 }
 
-/* Do the job, once what the last one left is cleaned away. Returns WELL, NOT_YET after so many seconds, or OTHERWISE if it
- * has ended and not all was done: events are left for whoever finds out why, and calls syclsched_flight_land. */
+/* Submit what comes ahead, once what the last job left is cleaned away; then the job must be flown, or followed. */
+void syclsched_flight_begin(struct flight *flight)
+{
+    pthread_mutex_lock(&flight->mutex);
+    wait_while(flight, LANDED, NULL);
+    flight->state = BEGUN;
+    pthread_mutex_unlock(&flight->mutex);
+    flight->job->done[1] = flight->job->made_count[1] = 0;
+    submit(flight->job, 0);
+}
+
+/* Do the rest of what was begun. Returns WELL, NOT_YET after so many seconds, or OTHERWISE if it has ended and not all was
+ * done: events are left for whoever finds out why, and calls syclsched_flight_land. */
 int32_t syclsched_flight_fly(struct flight *flight, double seconds)
 {
     struct timespec until;
-    pthread_mutex_lock(&flight->mutex);
-    wait_while(flight, LANDED, NULL);
-    pthread_mutex_unlock(&flight->mutex);
-    submit(flight->job, 0);
     clock_gettime(CLOCK_MONOTONIC, &until);
     int64_t ns = until.tv_nsec + (int64_t)(seconds * 1e9);
     until.tv_sec += ns / 1000000000;
@@ -174,12 +185,14 @@ int32_t syclsched_flight_fly(struct flight *flight, double seconds)
     return found;
 }
 
-/* Keep the events of what is under way, from now on. Returns WELL if it has ended well before, and so has none. */
+/* Keep the events of what is under way, from now on; what was only begun goes on. Returns WELL if it has ended well before, and so has none. */
 int32_t syclsched_flight_follow(struct flight *flight)
 {
     pthread_mutex_lock(&flight->mutex);
     int32_t found = flight->state == IDLE || flight->state == LANDED ? WELL : NOT_YET;
-    if (flight->state == FLYING)
+    if (flight->state == BEGUN)
+        pthread_cond_signal(&flight->begun);
+    if (flight->state == BEGUN || flight->state == FLYING)
         change(flight, FOLLOWED);
     pthread_mutex_unlock(&flight->mutex);
     return found;

@@ -46,6 +46,7 @@ class _Job(ctypes.Structure):
         ("results_count", ctypes.c_int64),
         ("done", ctypes.c_int64 * 2),
         ("made_count", ctypes.c_int64 * 2),
+        ("handed_ns", ctypes.c_int64),
     ]
 
 
@@ -94,8 +95,12 @@ class Flight:
             self._finalizer = weakref.finalize(self, _delete, library, handle, keep)
             self._finalizer.atexit = False
 
+    def begin(self) -> None:
+        """Submit what can be submitted without waiting; afterwards it must be flown, or followed and landed."""
+        self._library.flight_begin(self._handle)
+
     def fly(self, targets: Sequence[int], seconds: float) -> int:
-        """Do everything, without the GIL.
+        """Do the rest of what was begun, without the GIL.
 
         Parameters
         ----------
@@ -123,6 +128,11 @@ class Flight:
         self._library.flight_land(self._handle)
         ahead, others = self._job.made_count
         return [(self._made, 0, ahead), (self._made, 2 * self._job.ahead, others)]
+
+    @property
+    def handed_ns(self) -> int:
+        """`time.perf_counter_ns` when all was submitted the last time."""
+        return int(self._job.handed_ns)
 
     @property
     def done(self) -> int:

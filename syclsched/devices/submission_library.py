@@ -101,8 +101,8 @@ class Library:
         self.flight_follow = loaded.syclsched_flight_follow
         self.flight_follow.restype, self.flight_follow.argtypes = ctypes.c_int32, [pointer]
         self.flight_land, self.flight_settle = loaded.syclsched_flight_land, loaded.syclsched_flight_settle
-        self.flight_delete = loaded.syclsched_flight_delete
-        for function in (self.flight_land, self.flight_settle, self.flight_delete):
+        self.flight_begin, self.flight_delete = loaded.syclsched_flight_begin, loaded.syclsched_flight_delete
+        for function in (self.flight_begin, self.flight_land, self.flight_settle, self.flight_delete):
             function.restype, function.argtypes = None, [pointer]
         #: Addresses of functions that compiled code calls: the clock, and those of their names.
         self.now_address = _address_in(loaded, "syclsched_now_ns")

@@ -13,15 +13,15 @@ _LAZY = {
     "Run": "syclsched.execution.run",
     "Runner": "syclsched.execution.bound",
     "Safeguards": "syclsched.execution.safeguards",
-    "bind": "syclsched.execution.bound",
+    "bind": "syclsched.execution.binding",
     "execute": "syclsched.execution.start",
 }
 
 __all__ = sorted(_LAZY)
 
 if TYPE_CHECKING:
+    from syclsched.execution.binding import bind as bind
     from syclsched.execution.bound import Runner as Runner
-    from syclsched.execution.bound import bind as bind
     from syclsched.execution.run import Run as Run
     from syclsched.execution.safeguards import Safeguards as Safeguards
     from syclsched.execution.start import execute as execute

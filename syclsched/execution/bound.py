@@ -28,7 +28,7 @@ from syclsched.execution.straight import why_not_straight
 from syclsched.execution.work import compile_work
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
-from syclsched.oneapi.forked import check_not_forked
+from syclsched.oneapi.forked import check_not_forked, is_forked
 
 if TYPE_CHECKING:
     from syclsched.execution.stream import Stream
@@ -110,6 +110,8 @@ class Runner:
         # What is looked at while it runs, or afterwards, needs a run.
         watched = self._trace or safeguards != USUAL or bool(self._prepared.deadlines_s)
         self._flies = not watched and all(piece.status is None for piece in self._prepared.work.values())
+        plain = self._flies and self._ring is not None and not (prepared.graph.data or prepared.graph.joined)
+        self._inputs = frozenset(self._prepared.inputs) if plain else None
 
     @property
     def replayed(self) -> bool:
@@ -152,6 +154,7 @@ class Runner:
         if self._last is not None:
             self._last.join()
         self._check_not_hung()
+        self._stream = None  # it is closed, and nothing of it goes on
         self._leave_out()
         return values
 
@@ -190,6 +193,11 @@ class Runner:
             return None
         self._last = self.start_replay(flown, values)
         return self._last
+
+    @property
+    def handed_over_ns(self) -> int | None:
+        """`time.perf_counter_ns` when all work of the last call was submitted; None if it was not one call of C."""
+        return None if self._ring is None or self._last is not None else self._ring.generations[0].flights.handed_ns
 
     def traces(self) -> tuple[Trace, ...]:
         """Return what happened in the last runs that have ended, the oldest first.
@@ -402,16 +410,33 @@ class Runner:
         """
         names = self._prepared.results if results is None else tuple(results)
         with self._lock:
-            values = self._ready(inputs)
-            found = self._fly(values, names)
-            if isinstance(found, dict):
-                return found
-            run = self._begin(values) if found is None else found
-            try:
-                run.wait()
-                return {name: run.result(name) for name in names}
-            finally:
-                run.close()
+            return self._done(self._ready(inputs), names)
+
+    def again(self, values: dict[str, NumpyArray], names: tuple[str, ...]) -> dict[str, NumpyArray] | None:
+        """Return what a call returns, where nothing has to be looked after before it; else None, and nothing is done.
+
+        Parameters
+        ----------
+        values : dict of str to numpy.ndarray
+            Of all inputs: C-contiguous, of the machine's byte order, and of the shapes and dtypes that were declared.
+        names : tuple of str
+            The results asked for.
+        """
+        with self._lock:
+            if values.keys() != self._inputs or self._last is not None or self._closed or self._stream is not None:
+                return None
+            return None if is_forked() or self.outdated else self._done(values, names)
+
+    def _done(self, values: dict[str, NumpyArray], names: tuple[str, ...]) -> dict[str, NumpyArray]:
+        found = self._fly(values, names)
+        if isinstance(found, dict):
+            return found
+        run = self._begin(values) if found is None else found
+        try:
+            run.wait()
+            return {name: run.result(name) for name in names}
+        finally:
+            run.close()
 
     def close(self, timeout: float | None = None) -> None:
         """Wait for the last run, and give the memory back; close the devices if they are the runner's own.
@@ -450,48 +475,3 @@ class Runner:
     def __repr__(self) -> str:
         how = "closed" if self._closed else "replayed" if self.replayed else f"dispatched: {self.why_not_replayed}"
         return f"<Runner of {self.plan.name!r}: {how}>"
-
-
-def bind(
-    plan: Plan,
-    graph: TaskGraph,
-    live: Any,
-    *,
-    trace: bool | int | Literal["exact"] = True,
-    owns_devices: bool = False,
-    safeguards: Safeguards = USUAL,
-    recover: bool = False,
-) -> Runner:
-    """Verify a plan and make it ready to be run many times with new data.
-
-    Parameters
-    ----------
-    plan : Plan
-        From the planner, or read from a file.
-    graph : TaskGraph
-        The graph it was made for.
-    live : LiveDevices
-        The plan's devices, from `syclsched.devices.open_devices`.
-    trace : bool, int or "exact", optional
-        Keep times of every run for `Run.trace`, and those of the last 16, or of so many, for `Runner.traces`.
-        ``"exact"`` waits for each call of a library on CPU devices, where else only all together are known to have
-        ended, and share their time as they were predicted to.
-    owns_devices : bool, optional
-        Close ``live`` with the runner.
-    safeguards : Safeguards, optional
-        What its runs are watched for.
-    recover : bool, optional
-        Go on when a device or its runtime fails, as for `execute`. Runs after one in which a device was lost are
-        planned for those that are left.
-
-    Returns
-    -------
-    Runner
-        Its `Runner.run` starts a run.
-
-    Raises
-    ------
-    RaceError, IncompletePlanError, MemoryLimitError, DeviceNotFoundError
-        As `execute`.
-    """
-    return Runner(plan, graph, live, trace=trace, owns_devices=owns_devices, safeguards=safeguards, recover=recover)

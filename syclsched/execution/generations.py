@@ -286,7 +286,8 @@ class Generation:
         self.loop.go_native(own_kernels=True)
         self._commands = Commands(self.loop, program, prepared.work, dict(executables), self._buffers, lanes)
         self._list: CommandList | None = None
-        self._flights = Flights(library, self.loop, program, self._buffers)
+        #: Whole runs in one call of C.
+        self.flights = Flights(library, self.loop, program, self._buffers)
         self._local: LocalQueues | None = None
         try:
             assert prepared.layout is not None
@@ -350,11 +351,11 @@ class Generation:
         """
         self.settle()
         listed = self._listed(values)
-        return None if self._levels.steps or faultpoints.active is not None else self._flights.fly(listed, names)
+        return None if self._levels.steps or faultpoints.active is not None else self.flights.fly(listed, names)
 
     def flown(self) -> FlownReplay | None:
         """Return what goes on with the run that `fly` has begun, not yet started; None if nothing is left of it."""
-        flight = self._flights.followed()
+        flight = self.flights.followed()
         if flight is None:
             return None
         assert self._list is not None
@@ -401,7 +402,7 @@ class Generation:
     def idle(self) -> bool:
         """Whether it is not on its way."""
         ended = self._current is None or self._current.finished.is_set()
-        return ended and self._flights.followed() is None
+        return ended and self.flights.followed() is None
 
     def cancel(self) -> None:
         """Submit nothing more; what was submitted ends. Returns at once."""
@@ -420,7 +421,7 @@ class Generation:
         if current is None or current.finished.is_set():
             current = self.flown()
             if current is None:
-                self._flights.settle()
+                self.flights.settle()
                 return
         if not current.begun:
             current.cancel()
@@ -439,11 +440,11 @@ class Generation:
             self._units = [(self._prepared.program.nodes[number],) for number in order]
             self.loop.share_nothing()
             self._list = None
-            self._flights.close()
+            self.flights.close()
 
     def close(self) -> None:
         """Give everything back."""
-        self._flights.close()
+        self.flights.close()
         if self._local is not None:
             self._local.close()
         self.loop.close()

@@ -73,7 +73,7 @@ class Kept:
         with self._free:
             slot.users -= 1
             self._used -= awaited
-            if self._used == 0:
+            if self._closed and self._used == 0:  # nobody else waits for it
                 self._free.notify_all()
 
     @contextmanager

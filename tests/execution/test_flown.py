@@ -134,6 +134,23 @@ def test_one_that_is_interrupted_ends_before_the_next_begins(runner: Any, monkey
 
 
 @needs_onednn
+def test_one_that_is_interrupted_when_it_has_just_begun_ends_before_the_next(
+    runner: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound, wanted = runner
+
+    def interrupted(self: Flight, targets: Any, seconds: float) -> int:
+        raise KeyboardInterrupt
+
+    for turn in range(5):
+        with monkeypatch.context() as patch:
+            patch.setattr(Flight, "fly", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                bound({"y": inputs(turn)})
+        assert np.array_equal(bound({"y": inputs(turn)})["y"], wanted(inputs(turn)))
+
+
+@needs_onednn
 def test_faults_are_met_by_the_usual_way(runner: Any, flown: list[int]) -> None:
     bound, wanted = runner
     with faults.inject(faults.fail_submission(3)), pytest.raises(TaskFailedError):

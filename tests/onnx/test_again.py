@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls like the last one: the shortest way is taken, gives the same, and is left wherever something is unusual."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import syclsched
+from syclsched.errors import ArgumentError, ExecutionError
+from syclsched.onnx.again import Again
+from syclsched.testing import faults
+
+onnx = pytest.importorskip("onnx", reason="the models are ONNX models")
+
+from onnx.reference import ReferenceEvaluator  # noqa: E402
+
+pytestmark = pytest.mark.sycl
+
+MODEL = Path(__file__).parents[2] / "examples" / "data" / "digits.onnx"
+
+
+def images(seed: int, batch: int = 2) -> np.ndarray:
+    return np.random.default_rng(seed).random((batch, 1, 8, 8), dtype=np.float32)
+
+
+def right(found: Any, image: Any) -> bool:
+    wanted = ReferenceEvaluator(str(MODEL)).run(None, {"image": np.ascontiguousarray(image)})[0]
+    return np.allclose(found["probabilities"], wanted, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    with syclsched.compile(MODEL, devices="cpu", autotune=False, keep=2) as made:
+        yield made
+
+
+@pytest.fixture
+def taken(compiled, monkeypatch) -> list[bool]:
+    """Whether calls, after one with two images, took the shortest way."""
+    compiled(images(0))
+    compiled(images(0))
+    found: list[bool] = []
+    call = Again.__call__
+
+    def noted(self: Again, given: tuple[Any, ...]) -> Any:
+        made = call(self, given)
+        found.append(made is not None)
+        return made
+
+    monkeypatch.setattr(Again, "__call__", noted)
+    return found
+
+
+def test_calls_with_the_same_shapes_take_it_and_are_right(compiled, taken) -> None:
+    given = [images(1), images(2), images(2)]
+    found = [compiled(given[0]), compiled({"image": given[1]}), compiled({"image": given[2]})]
+    assert taken == [True] * 3
+    assert all(map(right, found, given))
+    assert found[1]["probabilities"] is not found[2]["probabilities"]
+    begun_ns = compiled.handed_over_ns
+    compiled(images(3))
+    assert begun_ns is None or compiled.handed_over_ns > begun_ns
+
+
+@pytest.mark.parametrize(
+    "image",
+    [images(4)[::-1], images(4).tolist(), images(4, 3), np.asfortranarray(images(4)), images(4).view(np.recarray)],
+    ids=["backwards", "list", "more", "columns first", "subclass"],
+)
+def test_other_arrays_go_the_usual_way(compiled, taken, image) -> None:
+    found = compiled(image)
+    assert taken == [False]
+    assert right(found, np.asarray(image, np.float32))
+
+
+def test_wrong_inputs_are_refused_as_ever(compiled, taken) -> None:
+    for inputs in ((images(1).astype("f8"),), (images(1).astype(">f4"),), ({"picture": images(1)},), ({},), ()):
+        with pytest.raises(ArgumentError):
+            compiled(*inputs)
+    assert taken == [False] * 5
+
+
+def test_it_waits_for_runs_and_streams_as_ever(compiled, taken) -> None:
+    run = compiled.start(images(5))
+    assert right(compiled(images(6)), images(6)) and taken == [False]
+    assert run.done()
+    assert right(compiled(images(7)), images(7)) and taken == [False, True]
+    stream = compiled.stream([images(8)] * 3)
+    next(stream)
+    with pytest.raises(ExecutionError, match="stream"):
+        compiled(images(9))
+    stream.close()
+    taken.clear()
+    assert all(right(compiled(images(seed)), images(seed)) for seed in (9, 10)) and taken == [False, True]
+
+
+def test_injected_faults_are_not_passed_by(compiled, taken) -> None:
+    with faults.inject(faults.fail_submission(1)) as seen:
+        assert right(compiled(images(1)), images(1))  # recovered
+    assert seen.injected
+
+
+def test_what_is_closed_says_so() -> None:
+    with syclsched.compile(MODEL, devices="cpu", autotune=False) as made:
+        made(images(0))
+    with pytest.raises(ExecutionError, match="closed"):
+        made(images(0))
