@@ -78,6 +78,8 @@ class Program:
             tuple(self._node(n, lane, i) for i in lane.instructions) for n, lane in enumerate(plan.lanes)
         )
         self.nodes: dict[int, Node] = {node.id: node for lane in self.lanes for node in lane}
+        #: What instructions wait for besides what the plan says; see `waiting_also`.
+        self.further: Mapping[int, tuple[int, ...]] = {}
 
     @property
     def slots(self) -> int:
@@ -93,6 +95,7 @@ class Program:
             What they wait for: earlier instructions of the host or of the same context.
         """
         changed = copy(self)
+        changed.further = {**self.further, **further}
         for name in ("waited_for", "signals"):
             vars(changed).pop(name, None)
         changed.lanes = tuple(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 from syclsched.execution.clock import ClockMap
@@ -44,6 +44,8 @@ class Recording:
         What engines before did, of a run that was recovered.
     recoveries : tuple of Recovery
         What came between them.
+    further : Mapping[int, tuple of int]
+        What instructions waited for besides what the plan says; see `Program.waiting_also`.
     """
 
     plan: Plan
@@ -54,6 +56,7 @@ class Recording:
     generation: int = 0
     before: tuple[Course, ...] = ()
     recoveries: tuple[Recovery, ...] = ()
+    further: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.times) + sum(len(course.trace.spans) for course in self.before)
@@ -72,7 +75,7 @@ class Recording:
     def trace(self) -> Trace:
         """Return what happened."""
         records = self.times.records(self.outcomes) if isinstance(self.times, Times) else self.times
-        own = make_trace(self.plan, records, self.clocks(), self.counts)
+        own = make_trace(self.plan, records, self.clocks(), self.counts, self.further)
         return merge([*self.before, Course(own, self._own_origin_ns)], self.recoveries) if self.before else own
 
 
@@ -86,11 +89,11 @@ def recording_of(engine: Engine, generation: int = 0) -> Recording:
     generation : int, optional
         Which of a stream it was.
     """
-    plan, counts = engine.program.plan, engine.counts
+    plan, counts, further = engine.program.plan, engine.counts, engine.program.further
     if isinstance(engine, Replay) and engine.times is not None:
-        return Recording(plan, counts, engine.clock_maps, engine.times, engine.outcomes, generation)
+        return Recording(plan, counts, engine.clock_maps, engine.times, engine.outcomes, generation, further=further)
     records, clocks = engine.records, engine.clocks
-    return Recording(plan, counts, lambda: clocks, records, {}, generation)
+    return Recording(plan, counts, lambda: clocks, records, {}, generation, further=further)
 
 
 @runtime_checkable

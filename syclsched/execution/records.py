@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -113,7 +114,13 @@ class Counts:
     retried: list[str] = field(default_factory=list)
 
 
-def make_trace(plan: Plan, records: Mapping[int, Record], clocks: Mapping[str, ClockMap], counts: Counts) -> Trace:
+def make_trace(
+    plan: Plan,
+    records: Mapping[int, Record],
+    clocks: Mapping[str, ClockMap],
+    counts: Counts,
+    further: Mapping[int, tuple[int, ...]] = MappingProxyType({}),
+) -> Trace:
     """Return the trace of a finished run.
 
     Parameters
@@ -126,6 +133,8 @@ def make_trace(plan: Plan, records: Mapping[int, Record], clocks: Mapping[str, C
         By lane name.
     counts : Counts
         Counters.
+    further : Mapping[int, tuple of int], optional
+        What instructions waited for besides what the plan says, for memory; see `Program.waiting_also`.
 
     Returns
     -------
@@ -136,7 +145,15 @@ def make_trace(plan: Plan, records: Mapping[int, Record], clocks: Mapping[str, C
     families = {t.name: t.family for t in plan.tasks}
     clocks = _corrected(plan, records, clocks)
     spans = [
-        _span(lane, instruction, records[instruction.id], clocks.get(lane.name), origin_ns, families)
+        _span(
+            lane,
+            instruction,
+            records[instruction.id],
+            clocks.get(lane.name),
+            origin_ns,
+            families,
+            further.get(instruction.id, ()),
+        )
         for lane in plan.lanes
         for instruction in lane.instructions
         if instruction.id in records
@@ -192,6 +209,7 @@ def _span(
     clock: ClockMap | None,
     origin_ns: int,
     families: Mapping[str, str],
+    further: tuple[int, ...],
 ) -> Span:
     start_ns, finish_ns = _times(record, clock)
     return Span(
@@ -208,7 +226,7 @@ def _span(
         finish_s=(finish_ns - origin_ns) * 1e-9,
         predicted_start_s=instruction.start_s,
         predicted_finish_s=instruction.finish_s,
-        waits=instruction.waits,
+        waits=(*instruction.waits, *(n for n in further if n not in instruction.waits)),
         nbytes=instruction.nbytes,
         outcome=record.outcome,
         uses=instruction.uses,

@@ -305,7 +305,8 @@ class Run:
         if self._trace is None:
             d, recovering = self._dispatcher, self._recovering
             whole = None if recovering is None else recovering.trace()
-            self._trace = make_trace(self.plan, d.records, d.clocks, d.counts) if whole is None else whole
+            further = d.program.further
+            self._trace = whole or make_trace(self.plan, d.records, d.clocks, d.counts, further)
         return self._trace
 
     def story(self, task: str) -> str:

@@ -121,13 +121,23 @@ class _Memory:
         shift = span.instruction - number
         data: set[int] = set()
         memory: set[int] = set()
-        for wait in span.waits:
-            kind = self._kind(wait - shift)
-            (data if kind is None else memory).update([wait - shift] if kind is None else self._behind(wait - shift))
+        added = self._added(number, span)
+        for wait in (each - shift for each in span.waits):
+            about_memory = self._kind(wait) is not None
+            of = memory if about_memory or wait + shift in added else data
+            of.update(self._behind(wait) if about_memory else [wait])
         for allocation in self._allocations.get(number, ()):
             for wait in allocation.waits:
                 memory.update([wait] if self._kind(wait) is None else self._behind(wait))
         return [n + shift for n in data], [n + shift for n in memory - data]
+
+    def _added(self, number: int, span: Span) -> set[int]:
+        """Return the waits that the plan does not say: they were added where memory was laid out."""
+        planned = self._instructions.get(number)
+        if planned is None or planned.task != span.task:
+            return set()  # of another plan: what is left of one after a failure
+        shift = span.instruction - number
+        return set(span.waits) - {wait + shift for wait in planned.waits}
 
     def _kind(self, number: int) -> str | None:
         """Return ``alloc`` or ``free``, or None if it is something else."""

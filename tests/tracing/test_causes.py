@@ -150,6 +150,14 @@ def test_waits_for_memory_are_told_from_waits_for_data() -> None:
     assert ("memory enough", 1.0) in [(c.what, c.saves_s) for c in path.changes]
     # Without the plan nobody knows.
     assert lane_idle(find_causes(trace), "gpu:1", 3.0).memory_s == 0.0
+    # Where memory is laid out beforehand, t1 waits for t0 itself, of which the plan says nothing.
+    bare = replace(
+        plan, lanes=(plan.lanes[0], replace(plan.lanes[1], instructions=(Instruction(3, "launch", "t1", uses=(y,)),)))
+    )
+    laid_out = replace(trace, spans=(trace.spans[0], replace(trace.spans[1], waits=(0,))))
+    assert lane_idle(find_causes(laid_out, bare), "gpu:1", 3.0).memory_s == 2.0
+    renamed = replace(bare, lanes=(plan.lanes[0], replace(bare.lanes[1], instructions=())))
+    assert lane_idle(find_causes(laid_out, renamed), "gpu:1", 3.0).lanes_s == 2.0
 
 
 def test_how_much_copying_is_hidden() -> None:

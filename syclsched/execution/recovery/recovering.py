@@ -236,7 +236,8 @@ class Recovering:
     def _course(self, engine: Engine) -> Course:
         records = engine.records
         origin_ns = min((r.submit_ns for r in records.values()), default=0)
-        return Course(make_trace(engine.program.plan, records, engine.clocks, engine.counts), origin_ns)
+        program = engine.program
+        return Course(make_trace(program.plan, records, engine.clocks, engine.counts, program.further), origin_ns)
 
     def _finish(self) -> None:
         self.finished.set()
