@@ -183,9 +183,9 @@ def test_a_flight_that_was_interrupted_twice_is_awaited_and_its_results_kept(mon
                 patch.setattr(Flight, "follow", lambda self: interrupted(follow(self)))
                 with pytest.raises(KeyboardInterrupt):
                     runner({"x": np.arange(10)})
-            assert generation._flights._written is not None
+            assert generation.flights._written is not None
             runner({"x": np.arange(10)})
-            assert generation._flights._written is None
+            assert generation.flights._written is None
 
 
 @needs_onednn
