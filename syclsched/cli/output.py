@@ -6,13 +6,13 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from syclsched.errors import StorageError
+from syclsched.writing import write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -100,21 +100,9 @@ def write_bytes(path: Path, content: bytes) -> None:
     StorageError
         If it cannot be written.
     """
-    temporary = ""
     try:
-        if path.exists() and not path.is_file():  # a pipe or a terminal: nothing to put in its place
-            path.write_bytes(content)
-            return
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, path)
+        write_whole(path, content)
     except OSError as error:
-        if temporary and os.path.exists(temporary):
-            os.unlink(temporary)
         raise StorageError(f"cannot be written: {error.strerror}", where=str(path), hint=_HINT) from error
 
 

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..oneapi.cache import write_atomically
+from ..writing import write_whole
 
 
 @contextlib.contextmanager
@@ -22,7 +22,7 @@ def mark(path: Path) -> Iterator[None]:
     In a cache that cannot be written there is no mark, and the body runs all the same.
     """
     with contextlib.suppress(OSError):
-        write_atomically(path, f"{os.getpid()} {_started(os.getpid())}".encode())
+        write_whole(path, f"{os.getpid()} {_started(os.getpid())}".encode(), folders=True)
     try:
         yield
     finally:

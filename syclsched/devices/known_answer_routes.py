@@ -23,7 +23,8 @@ import numpy as np
 from .. import oneapi
 from ..model.access import AccessMode
 from ..model.operation import Operation, Parameter, Signature, Work
-from ..oneapi.cache import cache_root, write_atomically
+from ..oneapi.cache import cache_root
+from ..writing import write_whole
 from . import known_answers as ka
 from .arguments import flatten_array, pointer
 from .known_answers import Array, Dtype
@@ -119,7 +120,7 @@ def dpex_spirv(queue: Any, function: Callable[..., None], dtype: Dtype) -> tuple
     name, spirv = dpex_compile(queue, function, dtype)
     content = name.encode() + b"\n" + spirv
     try:
-        write_atomically(path, hashlib.sha256(content).digest() + content)
+        write_whole(path, hashlib.sha256(content).digest() + content, folders=True)
     except OSError:
         return name, spirv  # A read-only or full cache costs the next process the compilation, nothing else.
     return name, spirv

@@ -18,7 +18,8 @@ from typing import Any, Literal, cast, get_args
 
 from .. import oneapi
 from ..oneapi import processor
-from ..oneapi.cache import cache_root, write_atomically
+from ..oneapi.cache import cache_root
+from ..writing import write_whole
 from . import check_guard, known_answer_routes, known_answers
 from .known_answer_routes import ROUTES, Route, RouteUnavailable
 from .known_answers import Dtype
@@ -218,7 +219,7 @@ def _remember(path: Path, device: Any, checks: tuple[CheckResult, ...]) -> None:
         return  # Something broke off, perhaps for want of memory: the next process looks again.
     content = {"device": device.name, "checks": [asdict(each) for each in checks]}
     try:
-        write_atomically(path, json.dumps(content, indent=1).encode())
+        write_whole(path, json.dumps(content, indent=1).encode(), folders=True)
     except OSError:
         return  # A read-only or full cache: the check runs in every process, which costs time and nothing else.
 

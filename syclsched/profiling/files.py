@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
@@ -16,6 +14,7 @@ from syclsched.errors import FormatError, StorageError, SyclschedError
 from syclsched.model.profile import DeviceProfile, PairProfile
 from syclsched.model.serial import from_json, to_json
 from syclsched.profiling.limits import check_device_profile, check_pair_profile
+from syclsched.writing import write_whole
 
 SET_FORMAT: Literal["syclsched-profiles/1"] = "syclsched-profiles/1"
 
@@ -123,18 +122,8 @@ def write_file(path: Path, value: DeviceProfile | PairProfile | ProfileSet) -> N
         If the folder is missing and cannot be made, is read-only, or the disk is full.
     """
     text = to_json(value) + "\n"
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with open(temporary, "x", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        write_whole(path, text.encode(), folders=True, lasting=True)
     except OSError as error:
         raise StorageError(
             f"cannot be written: {error.strerror or error}",

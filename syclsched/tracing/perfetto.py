@@ -24,6 +24,7 @@ from syclsched.tracing.counters import counter_steps
 from syclsched.tracing.critical import path_steps
 from syclsched.tracing.idle import idle_pieces
 from syclsched.tracing.lanes import lane_order
+from syclsched.writing import write_whole
 
 Event = dict[str, Any]
 
@@ -96,7 +97,7 @@ def save_perfetto(traces: Trace | Iterable[Trace], path: str | Path, plan: Plan 
     """
     text = json.dumps(to_perfetto(traces, plan), separators=(",", ":"), allow_nan=False).encode()
     try:
-        Path(path).write_bytes(gzip.compress(text, mtime=0) if str(path).endswith(".gz") else text)
+        write_whole(Path(path), gzip.compress(text, mtime=0) if str(path).endswith(".gz") else text)
     except OSError as error:
         raise StorageError(
             f"cannot write the trace: {error.strerror or error}", where=str(path), hint="Give another path"

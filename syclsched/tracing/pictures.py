@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import io
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from syclsched.errors import StorageError
+from syclsched.writing import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -82,7 +84,9 @@ def save(figure: Figure, path: str | Path) -> None:
     """
     check_format(path)
     try:
-        figure.savefig(path, dpi=_DPI)
+        drawn = io.BytesIO()
+        figure.savefig(drawn, dpi=_DPI, format=Path(path).suffix[1:].lower())
+        write_whole(Path(path), drawn.getvalue())
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         hint = "Give another path" if isinstance(error, OSError) else _HINT

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files are written whole or not at all: no reader ever sees half of one, and a full disk leaves what was there."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def write_whole(path: Path, content: bytes, *, folders: bool = False, lasting: bool = False) -> None:
+    """Write a file under a temporary name in its folder and rename it into place.
+
+    Parameters
+    ----------
+    path : Path
+        Where to. What a link points to is replaced, not the link; pipes and terminals are written to.
+    content : bytes
+        What.
+    folders : bool, optional
+        Whether to make the folders it is in.
+    lasting : bool, optional
+        Whether it is to be there, whole, even if the machine loses its power a moment later.
+
+    Raises
+    ------
+    OSError
+        Where it cannot be written; nothing is left behind.
+    """
+    path = Path(os.path.realpath(path))
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)
+        return
+    if folders:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            if lasting:
+                file.flush()
+                os.fsync(file.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

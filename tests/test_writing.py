@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files are written whole or not at all, by all that write some."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from synthetic import random_trace
+
+from syclsched.cli.output import write_text
+from syclsched.errors import StorageError
+from syclsched.tracing import draw_gantt, save_perfetto
+from syclsched.writing import write_whole
+
+
+@contextmanager
+def no_room(nbytes: int = 100) -> Iterator[None]:
+    """Let files be no longer than this, as on a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_folders_are_made_and_files_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b.bin"
+    with pytest.raises(FileNotFoundError):
+        write_whole(path, b"one")
+    write_whole(path, b"one", folders=True, lasting=True)
+    write_whole(path, b"two")
+    assert path.read_bytes() == b"two"
+    assert os.listdir(path.parent) == ["b.bin"]
+    plain = tmp_path / "plain"
+    plain.write_bytes(b"")
+    assert path.stat().st_mode == plain.stat().st_mode
+
+
+def test_what_a_link_points_to_is_replaced(tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_bytes(b"one")
+    link.symlink_to(target)
+    write_whole(link, b"two")
+    assert link.is_symlink()
+    assert target.read_bytes() == b"two"
+
+
+def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "b.bin"
+    write_whole(path, b"one")
+    with no_room(), pytest.raises(OSError, match="too large"):
+        write_whole(path, bytes(1000))
+    assert path.read_bytes() == b"one"
+    assert os.listdir(tmp_path) == ["b.bin"]
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("run.png", lambda path: draw_gantt(random_trace(2), path)),
+        ("run.json", lambda path: save_perfetto(random_trace(2), path)),
+        ("run.json.gz", lambda path: save_perfetto(random_trace(2), path)),
+        ("plan.json", lambda path: write_text(path, 1000 * "x")),
+    ],
+)
+def test_a_full_disk_leaves_no_empty_files(tmp_path: Path, name: str, write: Callable[[Path], None]) -> None:
+    with no_room(), pytest.raises(StorageError, match=r"cannot .*: File too large"):
+        write(tmp_path / name)
+    assert os.listdir(tmp_path) == []
