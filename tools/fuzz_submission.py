@@ -3,6 +3,7 @@
 
 ``python tools/fuzz_submission.py`` builds ``syclsched/devices/_submit*.c`` with a made-up runtime
 (``tests/devices/fuzz_submission.c``) and runs it; no SYCL is needed. ``--valgrind`` uses valgrind instead.
+``--threads`` tries lanes that are threads of our own (``tests/devices/fuzz_threads.c``) under the thread sanitizer.
 A sequence that fails is named by its seed: run it again alone with ``--first SEED --sequences 1``.
 """
 
@@ -18,19 +19,28 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+THREAD_SANITIZER = ["-fsanitize=thread", "-fno-sanitize-recover=all"]
 
 
-def build(folder: Path, *, sanitized: bool = True, sources: Path | None = None) -> Path:
-    """Build the driver with the loop's sources.
+def build(
+    folder: Path,
+    *,
+    sanitizers: list[str] = SANITIZERS,
+    sources: Path | None = None,
+    driver: str = "fuzz_submission",
+) -> Path:
+    """Build a driver with the loop's sources.
 
     Parameters
     ----------
     folder : Path
         Where to put it.
-    sanitized : bool, optional
-        With the sanitizers.
+    sanitizers : list of str, optional
+        What the compiler is told of them.
     sources : Path, optional
         Where the loop's sources are; by default those of the package.
+    driver : str, optional
+        Which, of those in ``tests/devices``.
 
     Returns
     -------
@@ -39,9 +49,9 @@ def build(folder: Path, *, sanitized: bool = True, sources: Path | None = None) 
     """
     compiler = os.environ.get("CC", "cc")
     home = ROOT / "syclsched" / "devices" if sources is None else sources
-    found = folder / "fuzz_submission"
-    command = [compiler, "-g", "-O1", "-Wall", "-Wextra", "-Werror", *(SANITIZERS if sanitized else []), f"-I{home}"]
-    files = [*sorted(home.glob("_submit*.c")), ROOT / "tests" / "devices" / "fuzz_submission.c"]
+    found = folder / driver
+    command = [compiler, "-g", "-O1", "-pthread", "-Wall", "-Wextra", "-Werror", *sanitizers, f"-I{home}"]
+    files = [*sorted(home.glob("_submit*.c")), ROOT / "tests" / "devices" / f"{driver}.c"]
     subprocess.run([*command, *map(str, files), "-o", str(found)], check=True, timeout=300)
     return found
 
@@ -52,10 +62,13 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="seed of the first sequence")
     parser.add_argument("--sequences", type=int, default=100_000, help="how many")
     parser.add_argument("--valgrind", action="store_true", help="run under valgrind, built without sanitizers")
+    parser.add_argument("--threads", action="store_true", help="try lanes that are threads, 50 times fewer sequences")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        program = build(Path(folder), sanitized=not given.valgrind)
-        command = [str(program), str(given.first), str(given.sequences)]
+        sanitizers = [] if given.valgrind else THREAD_SANITIZER if given.threads else SANITIZERS
+        driver = "fuzz_threads" if given.threads else "fuzz_submission"
+        program = build(Path(folder), sanitizers=sanitizers, driver=driver)
+        command = [str(program), str(given.first), str(given.sequences // (50 if given.threads else 1))]
         if given.valgrind:
             valgrind = shutil.which("valgrind")
             if valgrind is None:

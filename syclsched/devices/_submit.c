@@ -109,8 +109,10 @@ int64_t syclsched_submit(struct lane *lanes, int64_t lanes_count, const struct c
             break;
         made[made_here++] = (struct event){event, lane, command->slot};
         keep(&events[command->slot], &made[made_here - 1]);
-        whole->last = whole->apart && !is_copy ? event : NULL;
-        whole->last_is_call = is_call;
+        if (whole->apart) { /* others' lanes may be submitted to by several at once, and are left as they are */
+            whole->last = is_copy ? NULL : event;
+            whole->last_is_call = is_call;
+        }
     }
     for (int64_t i = 0; i < lanes_count; ++i)
         if (lanes[i].way)
@@ -206,4 +208,4 @@ void syclsched_wake(ref event, int32_t status, void *descriptor)
 }
 
 /* Raised whenever a structure or function here changes, so that an older build is never called. */
-const int64_t syclsched_submit_version = 11;
+const int64_t syclsched_submit_version = 12;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "_submit.h"
 
@@ -19,9 +20,19 @@ enum { WAITING = 0, DONE = 1 };
 /* Looks before an idle thread sleeps: it is woken through the system, which takes longer than most empty kernels. */
 enum { LOOKS = 2000 };
 
+/* Told by an eventfd that an entry has ended. */
+struct waker {
+    struct waker *next;
+    int descriptor;
+};
+
+/* In the place of those of an entry that has ended. */
+static struct waker too_late;
+
 struct entry {
     const struct command *command; /* null for a fence */
     struct entry *next;
+    struct waker *wakers;
     int32_t state; /* as a way's `status` has it */
     uint64_t start_ns, end_ns;
     size_t waits_count;
@@ -37,7 +48,7 @@ struct bell {
 };
 
 struct thread {
-    struct bell *bell;
+    struct bell *bell; /* or null */
     struct lane queue; /* of cl_intel_exec_by_local_thread: done by who submits */
     pthread_t id;
     cpu_set_t allowed;
@@ -126,6 +137,45 @@ void syclsched_bell_delete(struct bell *bell)
     free(bell);
 }
 
+static void wake(int descriptor)
+{
+    const uint64_t one = 1;
+    ssize_t written = write(descriptor, &one, sizeof one);
+    (void)written; /* a full counter wakes as well */
+}
+
+/* Say that an entry has ended. Whoever sees that may give it back at once: it is not looked at after that. */
+static void end(struct entry *entry, int32_t state)
+{
+    struct waker *wakers = __atomic_exchange_n(&entry->wakers, &too_late, __ATOMIC_ACQ_REL);
+    __atomic_store_n(&entry->state, state, __ATOMIC_RELEASE);
+    while (wakers) {
+        struct waker *next = wakers->next;
+        wake(wakers->descriptor);
+        free(wakers);
+        wakers = next;
+    }
+}
+
+/* Have an eventfd added to once an event of such a lane has completed or failed, or now if it has. Returns 0 if there is no
+ * memory for that. The event must not be given back meanwhile, nor the descriptor closed. */
+int32_t syclsched_thread_wake_at(ref event, int64_t descriptor)
+{
+    struct entry *entry = event;
+    struct waker *waker = malloc(sizeof *waker);
+    if (!waker)
+        return 0;
+    *waker = (struct waker){__atomic_load_n(&entry->wakers, __ATOMIC_ACQUIRE), (int)descriptor};
+    while (waker->next != &too_late)
+        if (__atomic_compare_exchange_n(&entry->wakers, &waker->next, waker, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+            return 1;
+    free(waker);
+    for (int64_t look = 0; state_of(entry) == WAITING; ++look) /* about to be said */
+        syclsched_pause(look);
+    wake((int)descriptor);
+    return 1;
+}
+
 static void *work(void *argument)
 {
     struct thread *thread = argument;
@@ -139,13 +189,15 @@ static void *work(void *argument)
         entry->start_ns = (uint64_t)syclsched_now_ns();
         int32_t code = entry->command ? thread->queue.way->perform(&thread->queue, entry->command) : 0;
         entry->end_ns = (uint64_t)syclsched_now_ns();
-        __atomic_store_n(&entry->state, code == 0 ? DONE : code < 0 ? code : -code, __ATOMIC_RELEASE);
-        syclsched_bell_ring(thread->bell);
+        end(entry, code == 0 ? DONE : code < 0 ? code : -code);
+        if (thread->bell)
+            syclsched_bell_ring(thread->bell);
     }
     return NULL;
 }
 
-/* Begin the thread of a lane, the n-th of some, given a local queue for it. Returns null if there can be none.
+/* Begin the thread of a lane, the n-th of some, given a local queue for it, and a bell or null. Returns null if there can be
+ * none.
  *
  * Where there are as many lanes as cores each stays on its own: some systems gather threads that sleep now and then on few
  * cores, and leave two on one for milliseconds while another has nothing to do. */

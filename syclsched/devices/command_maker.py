@@ -109,6 +109,8 @@ class CommandMaker:
                 source._pointer,
                 0 if must_fence(queue) else LONGEST_LIST,
             )
+        #: What commands are handed to: the lanes above, or others in their place.
+        self._handed_to: Any = self._lanes
         # The second half is for the first events of sequences, with which they begin.
         self._slots = slots
         self._events = (Event * (2 * slots))()
@@ -168,6 +170,21 @@ class CommandMaker:
         for index, handle in queues.items():
             lanes[index].queue = handle
         return lanes
+
+    def hand_to(self, lanes: Any | None) -> None:
+        """Hand commands to other lanes from now on, or to its own again; none of its commands must be on its way.
+
+        Parameters
+        ----------
+        lanes : ctypes array of Lane or None
+            Those of `LaneThreads`.
+        """
+        self._handed_to = self._lanes if lanes is None else lanes
+
+    @property
+    def is_on_threads(self) -> bool:
+        """Whether commands are handed to threads of our own."""
+        return self._handed_to is not self._lanes
 
     @property
     def stop_flag(self) -> ctypes.c_int32:

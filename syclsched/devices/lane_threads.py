@@ -9,11 +9,12 @@ thread that waits help only with what it waits for.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from typing import Any
 
 from syclsched.devices.bell import Bell
 from syclsched.devices.command_maker import NO_LIMIT, Lane
-from syclsched.devices.performance import LocalQueues
+from syclsched.devices.performance import LocalQueues, local_queues
 from syclsched.devices.submission_library import Library
 from syclsched.devices.submission_loop import SubmissionLoop
 
@@ -29,7 +30,7 @@ class LaneThreads:
         With native queues, whose commands these are. Each lane's kernels must be its own.
     queues : LocalQueues
         One for each lane; closed with the threads.
-    bell : Bell
+    bell : Bell, optional
         Rung whenever something has ended.
 
     Attributes
@@ -43,13 +44,14 @@ class LaneThreads:
         If there can be no more threads.
     """
 
-    def __init__(self, library: Library, loop: SubmissionLoop, queues: LocalQueues, bell: Bell) -> None:
+    def __init__(self, library: Library, loop: SubmissionLoop, queues: LocalQueues, bell: Bell | None = None) -> None:
         self._library, self._queues = library, queues
         self.lanes: Any = loop.lanes_with(queues.handles)
         self._threads: list[int] = []
         for number, index in enumerate(queues.handles):
             lane = self.lanes[index]
-            thread = library.thread_begin(ctypes.addressof(lane), number, len(queues.handles), bell.address)
+            rung = None if bell is None else bell.address
+            thread = library.thread_begin(ctypes.addressof(lane), number, len(queues.handles), rung)
             if thread is None:
                 self.close()
                 raise OSError("a thread cannot be begun")
@@ -64,3 +66,41 @@ class LaneThreads:
             self._library.thread_end(thread)
         self._threads = []
         self._queues.close()
+
+
+class SharedThreads:
+    """Threads of the lanes of a plan, for all its generations; they begin when they are first needed.
+
+    Parameters
+    ----------
+    library : Library
+        The C part.
+    queues : Mapping[int, dpctl.SyclQueue]
+        By index of lane; each one core of the host, see `syclsched.devices.performance.why_not_local`.
+    """
+
+    def __init__(self, library: Library, queues: Mapping[int, Any]) -> None:
+        self._library, self._queues = library, dict(queues)
+        self._threads: LaneThreads | None = None
+        #: Why there are none.
+        self.why_not: str | None = None
+
+    def lanes(self, loop: SubmissionLoop) -> Any | None:
+        """Return the lanes to be submitted to in place of a loop's own, which are the same for all; None if not."""
+        if self._threads is None and self.why_not is None:
+            local = local_queues(self._queues) if loop.native else None
+            if local is None:
+                self.why_not = "the runtime offers no queues whose commands the submitting thread does"
+                return None
+            try:
+                self._threads = LaneThreads(self._library, loop, local)
+            except OSError as error:
+                local.close()
+                self.why_not = str(error)
+        return None if self._threads is None else self._threads.lanes
+
+    def close(self) -> None:
+        """Let them end; nothing must be on its way. They begin again when they are needed."""
+        if self._threads is not None:
+            self._threads.close()
+            self._threads = None

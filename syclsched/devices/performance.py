@@ -47,6 +47,27 @@ class LocalQueues:
         self.handles = {}
 
 
+def why_not_local(queues: Mapping[int, Any]) -> str | None:
+    """Return why lanes are not each one core of the host, whose work threads of our own could do; None if they are.
+
+    Parameters
+    ----------
+    queues : Mapping[int, dpctl.SyclQueue]
+        By index of lane.
+    """
+    if os.environ.get(_WORKERS) != "1":
+        return f"its lanes are not one core of the host each: {_WORKERS} is not 1"
+    if len(queues) > len(os.sched_getaffinity(0)) + 1:
+        return f"there are {len(queues)} lanes, and fewer cores"
+    for queue in queues.values():
+        device = queue.sycl_device
+        if queue.backend.name != "opencl" or device.device_type.name != "cpu":
+            return f"a lane is on {device.name!r}, which is not the OpenCL CPU device"
+        if device.parent_device is not None:
+            return "a lane is a sub-device, which has fewer cores than its device's threads run on"
+    return None if load_native() is not None else "the OpenCL library is not found"
+
+
 def local_queues(queues: Mapping[int, Any]) -> LocalQueues | None:
     """Return such queues for lanes, or None if not every lane is one core of the host.
 
@@ -56,14 +77,11 @@ def local_queues(queues: Mapping[int, Any]) -> LocalQueues | None:
         By index of lane.
     """
     native = load_native()
-    if native is None or os.environ.get(_WORKERS) != "1" or len(queues) > len(os.sched_getaffinity(0)) + 1:
+    if native is None or why_not_local(queues) is not None:
         return None
     found = LocalQueues(native, {})
     for index, queue in queues.items():
-        handle = None
-        # A sub-device has fewer cores than its device's threads run on.
-        if queue.backend.name == "opencl" and queue.sycl_device.device_type.name == "cpu":
-            handle = native.local_queue(queue) if queue.sycl_device.parent_device is None else None
+        handle = native.local_queue(queue)
         if handle is None:
             found.close()
             return None

@@ -14,7 +14,7 @@ from syclsched.oneapi.built import find_submission_loop
 SWITCH = "SYCLSCHED_NATIVE"
 
 #: Of the structures and functions, as the C sources have it.
-VERSION = 11
+VERSION = 12
 
 #: As dpctl's own modules load it.
 _INTERFACE = "libDPCTLSyclInterface.so.0"
@@ -75,6 +75,9 @@ class Library:
         self.thread_end = loaded.syclsched_thread_end
         self.thread_end.restype = None
         self.thread_end.argtypes = [pointer]
+        self.thread_wake_at = loaded.syclsched_thread_wake_at
+        self.thread_wake_at.restype = ctypes.c_int32
+        self.thread_wake_at.argtypes = [pointer, count]
         self.bell_new = loaded.syclsched_bell_new
         self.bell_new.restype = pointer
         self.bell_new.argtypes = []

@@ -46,7 +46,8 @@ class SubmissionLoop(CommandMaker):
         count = len(parts)
         pointers = (ctypes.c_void_p * count)(*[part.address for part in parts])
         submit_ns, made, made_count = (ctypes.c_int64 * count)(), (Event * (2 * count))(), ctypes.c_int64()
-        self.keep(made, 0, made_count)  # before: Ctrl-C may come as soon as C has returned
+        # Before: Ctrl-C may come as soon as C has returned. Threads of our own look at commands when their turn comes.
+        self.keep(made, 0, made_count, (self._handed_to, parts))
         done = self._submit(pointers, 0, count, submit_ns, made, made_count)
         if count == len(commands):
             return Batch(done, submit_ns[:done], made_count.value - done, made, made_count.value)
@@ -65,8 +66,8 @@ class SubmissionLoop(CommandMaker):
             From `room_for_events`.
         begin, count : int, c_int64
             Where they begin there, and how many they are: looked at when it matters.
-        lanes : ctypes array of Lane, optional
-            Theirs, if they are not the loop's own.
+        lanes : object, optional
+            What holds their lanes, if they are not the loop's own, and the commands, if nothing else does.
         """
         self._made.append((ctypes.addressof(made) + begin * ctypes.sizeof(Event), count, (made, lanes)))
 
@@ -88,7 +89,7 @@ class SubmissionLoop(CommandMaker):
             How many were submitted, and how many events that made: with those of fences.
         """
         made_count = ctypes.c_int64()
-        self.keep(made, 2 * begin, made_count)  # before, as in `submit`
+        self.keep(made, 2 * begin, made_count, self._handed_to)  # before, as in `submit`
         done = self._submit(pointers, begin, count, submit_ns, made, made_count)
         return done, made_count.value
 
@@ -104,7 +105,7 @@ class SubmissionLoop(CommandMaker):
         events = ctypes.addressof(made) + 2 * begin * ctypes.sizeof(Event)
 
         def call(commands: Any, count: int, times: int, events: int, made_count: Any) -> int:
-            lanes, stop = self._lanes, ctypes.byref(self._stop)
+            lanes, stop = self._handed_to, ctypes.byref(self._stop)
             found = self._library.submit(
                 lanes, len(lanes), commands, count, self._events, times, events, made_count, stop
             )
@@ -150,6 +151,8 @@ class SubmissionLoop(CommandMaker):
             Whether it will be: not where events are SYCL's.
         """
         held = self._events[self._held_at(slot)]
+        if not self._is_own(held):
+            return bool(self._library.thread_wake_at(held.event, descriptor))
         lane = (held.lane - ctypes.addressof(self._lanes)) // ctypes.sizeof(Lane)
         if self._native is None or lane not in self._native_queues:
             return False
@@ -275,7 +278,7 @@ class SubmissionLoop(CommandMaker):
     def event(self, slot: int) -> Any:
         """Return the event of a slot as ``dpctl.SyclEvent``; of lanes that are not the loop's own as `OwnEvent`."""
         held = self._events[self._held_at(slot)]
-        if not 0 <= held.lane - ctypes.addressof(self._lanes) < ctypes.sizeof(self._lanes):
+        if not self._is_own(held):
             return OwnEvent(self._library, Event(held.event, held.lane, slot))
         lane = (held.lane - ctypes.addressof(self._lanes)) // ctypes.sizeof(Lane)
         if self._native is not None and lane in self._native_queues:
@@ -285,6 +288,10 @@ class SubmissionLoop(CommandMaker):
             return sycl_event_at(held.event)
         made = ctypes.c_void_p.from_address(held.event).value
         return _completed() if made is None else sycl_event_at(made)
+
+    def _is_own(self, held: Event) -> bool:
+        """Return whether an event is of one of the loop's own lanes."""
+        return bool(0 <= held.lane - ctypes.addressof(self._lanes) < ctypes.sizeof(self._lanes))
 
     def has_event(self, slot: int) -> bool:
         """Return whether there is an event for a slot."""

@@ -14,13 +14,13 @@ from syclsched.devices.constants import uploaded_bytes
 from syclsched.devices.submission_library import load_library
 from syclsched.errors import ExecutionError, SyclschedError
 from syclsched.execution.buffers import NumpyArray
-from syclsched.execution.generations import Ring
 from syclsched.execution.lanes import queues_of
 from syclsched.execution.recorder import KEPT_RUNS, Recorder
 from syclsched.execution.recovery.going_on import without
 from syclsched.execution.recovery.health import Health
 from syclsched.execution.recovery.recovering import Recovering
 from syclsched.execution.replay import Replay
+from syclsched.execution.ring import Ring
 from syclsched.execution.run import Run
 from syclsched.execution.safeguards import USUAL, Safeguards
 from syclsched.execution.start import Prepared, prepare, start
@@ -99,9 +99,8 @@ class Runner:
         self._ring = None
         if self.why_not_replayed is None:
             laid_out = self._prepared.laid_out()
-            self.why_not_replayed = (
-                laid_out.layout.why_not(prepared.plan.platform) if laid_out.layout is not None else None
-            )
+            if laid_out.layout is not None:
+                self.why_not_replayed = laid_out.layout.why_not(prepared.plan.platform)
             self._prepared = laid_out if self.why_not_replayed is None else self._prepared
         if library is not None and self.why_not_replayed is None:
             self._ring = Ring(self._prepared, self._executables, library, queues, live)
@@ -117,6 +116,11 @@ class Runner:
     def replayed(self) -> bool:
         """Whether runs are handed to the devices from C; `why_not_replayed` says why not."""
         return self._ring is not None
+
+    @property
+    def why_not_on_threads(self) -> str | None:
+        """Why the lanes' work is handed to their devices' queues; None if threads of our own do it, each on a core."""
+        return self.why_not_replayed if self._ring is None else self._ring.why_not_on_threads
 
     @property
     def constant_bytes(self) -> dict[str, int]:
@@ -331,8 +335,7 @@ class Runner:
         """Raise if the runner is closed, or a stream of it is open."""
         if self._closed:
             raise ExecutionError("the runner is closed", where=f"plan {self.plan.name!r}")
-        stream = None if self._stream is None else self._stream()
-        if stream is not None and not stream.closed:
+        if self._stream is not None and (stream := self._stream()) is not None and not stream.closed:
             raise ExecutionError(
                 "a stream of the runner is open",
                 where=f"plan {self.plan.name!r}",

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from syclsched.devices.fences import submit_fence
+from syclsched.model.plan import Plan
 
 #: Readings per anchor; the one in the narrowest bracket is taken.
 READINGS = 5
@@ -75,6 +76,15 @@ class ClockMap:
             return device_ns + offset
         drift = (self.last.host_ns - self.last.device_ns) - offset
         return device_ns + offset + drift * (device_ns - self.first.device_ns) // span
+
+
+#: Of what is done by threads of our own.
+_HOSTS = ClockMap(Anchor(0, 0, 0), Anchor(0, 0, 0))
+
+
+def host_clocks(plan: Plan) -> dict[str, ClockMap]:
+    """Return the maps of a plan's lanes, by name, whose times are the host's already."""
+    return {lane.name: _HOSTS for lane in plan.lanes if lane.kind != "host"}
 
 
 def take_anchor(

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies of a bound plan, each with memory and commands of its own, over the same lanes."""
+"""One of the copies of a bound plan, each with memory and commands of its own, over the same lanes."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -15,39 +15,38 @@ from syclsched.devices import faultpoints
 from syclsched.devices.command_list import CommandList
 from syclsched.devices.commands import Command
 from syclsched.devices.constants import uploaded_bytes
-from syclsched.devices.executables import submits_itself
 from syclsched.devices.joined import join_key
+from syclsched.devices.lane_threads import SharedThreads
 from syclsched.devices.performance import LocalQueues, Performance, local_queues
 from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.errors import ExecutionError
-from syclsched.execution import patience
 from syclsched.execution.batches import Commands
 from syclsched.execution.buffers import NumpyArray
-from syclsched.execution.clock import Anchor, ClockMap, read_anchors
+from syclsched.execution.clock import host_clocks
 from syclsched.execution.flights import Flights
 from syclsched.execution.flown import FlownReplay
 from syclsched.execution.host_calls import host_step, with_own_views
 from syclsched.execution.host_thread import HostThread
 from syclsched.execution.hosted_replay import HostedReplay, StagedHostedReplay
 from syclsched.execution.joining import joint_launches
+from syclsched.execution.lane_clocks import Clocks
 from syclsched.execution.lanes import by_index, device_names
-from syclsched.execution.levels import Levels, find_levels
+from syclsched.execution.levels import Levels
 from syclsched.execution.performed import PerformedReplay
 from syclsched.execution.program import Node
 from syclsched.execution.replay import Replay
 from syclsched.execution.resources import GRACE_S
 from syclsched.execution.start import Prepared
 from syclsched.execution.stream_replay import StagedReplay
-from syclsched.execution.waiting import Flag, wait_flag
+from syclsched.execution.waiting import wait_flag
 from syclsched.execution.worker import Worker
-from syclsched.model.plan import Plan
 from syclsched.model.platform import HOST
 
 AnyReplay = TypeVar("AnyReplay", bound=Replay)
 
 
-class Ring:
-    """Generations of a plan whose work can be submitted at once: the first runs alone, several run as a stream.
+class Generation:
+    """Memory and commands of a plan whose work can be submitted at once; runs it, time after time.
 
     Parameters
     ----------
@@ -61,193 +60,9 @@ class Ring:
         By lane name; nobody else submits to them.
     live : LiveDevices
         Where memory comes from.
-    """
-
-    def __init__(
-        self, prepared: Prepared, executables: Mapping[int, Any], library: Any, queues: dict[str, Any], live: Any
-    ) -> None:
-        # One for all: where devices compute on the host's cores, each thread that waits takes one.
-        self.worker = Worker(f"syclsched {prepared.plan.name} replay")
-        levels = find_levels(prepared.program)
-        #: What does the host's steps, if the plan has any.
-        self.host = HostThread(f"syclsched {prepared.plan.name} host") if levels.steps else None
-        self._clocks = Clocks(prepared.plan, queues)
-        threads = self.worker, self.host
-        self._make = partial(Generation, prepared, executables, library, queues, live, threads, levels, self._clocks)
-        self.generations: list[Generation] = [self._make()]
-        self._clocks.attend(self.generations, self.worker, live.leave_behind)
-
-    @property
-    def constant_bytes(self) -> dict[str, int]:
-        """Bytes of constants by memory space; all generations read the same."""
-        return self.generations[0].constant_bytes
-
-    def grow(self, count: int) -> None:
-        """Have at least so many generations.
-
-        Raises
-        ------
-        MemoryLimitError
-            If memory for them cannot be had.
-        """
-        while len(self.generations) < count:
-            self.generations.append(self._make())
-
-    def shrink(self, count: int) -> None:
-        """Give back the memory of all but the first so many, which must not be on their way."""
-        while len(self.generations) > max(1, count):
-            self.generations[-1].settle()
-            self.generations.pop().close()
-
-    @property
-    def idle(self) -> bool:
-        """Whether none of its generations is on its way, given up or not, and no clock is being read."""
-        return self._clocks.idle and all(generation.idle for generation in self.generations)
-
-    def close(self) -> None:
-        """Give everything back."""
-        self.worker.stop()
-        if self.host is not None:
-            self.host.stop()
-        self._clocks.generations = ()
-        for generation in self.generations:
-            generation.close()
-
-    def settle(self) -> None:
-        """Wait until none of its generations is on its way; see `Generation.settle` and `Clocks.settle`."""
-        self._clocks.settle()
-        for generation in self.generations:
-            generation.settle()
-
-    def abandon(self) -> None:
-        """Give everything back once nothing is on its way any more; returns at once, and waits for no device."""
-        if self.idle:
-            self.close()
-            return
-        for generation in self.generations:
-            generation.cancel()
-        if self.host is None:
-            self.worker.post(self.close)  # behind the wait for the devices, on the thread that is in it
-        else:
-            self.host.worker.post(lambda: self.worker.post(self.close))
-
-
-class Clocks:
-    """The clocks of a plan's devices, as they were when nothing was on its way.
-
-    Parameters
-    ----------
-    plan : Plan
-        Its lanes.
-    queues : Mapping[str, dpctl.SyclQueue]
-        By lane name.
-    """
-
-    def __init__(self, plan: Plan, queues: Mapping[str, Any]) -> None:
-        self._plan = plan
-        self._queues = queues
-        self.generations: Sequence[Generation] = ()
-        self.first: dict[str, Anchor] = {}
-        self.last: dict[str, Anchor] = {}
-        #: Set when the reading that was begun last has ended.
-        self._there: Flag | None = None
-        #: The one that nobody waits for any more.
-        self._hanging: Flag | None = None
-
-    def attend(self, generations: Sequence[Generation], worker: Worker, leave_behind: Callable[[], None]) -> None:
-        """Be told whose clocks they are.
-
-        Parameters
-        ----------
-        generations : sequence of Generation
-            All that use the lanes.
-        worker : Worker
-            Reads them: a device that hangs holds up the thread that waits for the devices, and nobody else.
-        leave_behind : callable
-            Called when one does not answer.
-        """
-        self.generations = generations
-        self._worker, self._leave_behind = worker, leave_behind
-
-    @property
-    def idle(self) -> bool:
-        """Whether none is being read."""
-        return self._there is None or self._there.is_set()
-
-    def read(self) -> None:
-        """Read them, if nothing is on its way: a busy queue would answer late.
-
-        Raises
-        ------
-        ExecutionError
-            If a device does not answer for `patience.HANG_S`.
-        """
-        if not self.generations or not self.idle or not all(generation.idle for generation in self.generations):
-            return
-        there = self._there = Flag()
-        if self._worker.is_current:  # at the end of a run that is recorded: it would wait for itself
-            self._read(there)
-            return
-        self._worker.post(partial(self._read, there))
-        self.settle()
-
-    def settle(self) -> None:
-        """Wait until they are not being read.
-
-        Raises
-        ------
-        ExecutionError
-            If a device does not answer for `patience.HANG_S`; at once if it is known not to.
-        """
-        there = self._there
-        if there is None or there.is_set():
-            return
-        if self._hanging is not there:
-            if wait_flag(there, patience.HANG_S):
-                return
-            self._hanging = there
-            self._leave_behind()
-        if not there.is_set():
-            raise ExecutionError(
-                f"a device hangs: its clock could not be read within {patience.HANG_S:g} s",
-                where=f"plan {self._plan.name!r}",
-                hint="Bind the plan again, without the device that hangs",
-            )
-
-    def _read(self, there: Flag) -> None:
-        try:
-            found = read_anchors(
-                [
-                    (index, lane.device, self._queues[lane.name])
-                    for index, lane in enumerate(self._plan.lanes)
-                    if lane.name in self._queues
-                ],
-                self.generations[0].loop.stamp,
-            )
-            self.first, self.last = found | self.first, self.last | found
-        finally:
-            there.set()
-
-    def maps(self) -> dict[str, ClockMap]:
-        """Return the map of each lane's clock, read anew if that can be."""
-        with suppress(ExecutionError):
-            self.read()
-        return {
-            lane.name: ClockMap(self.first[lane.device], self.last[lane.device])
-            for lane in self._plan.lanes
-            if lane.name in self._queues and lane.device in self.first
-        }
-
-
-class Generation:
-    """Memory and commands of a plan whose work can be submitted at once; runs it, time after time.
-
-    Parameters
-    ----------
-    prepared, executables, library, queues, live
-        As for `Ring`.
-    threads : (Worker, HostThread or None)
-        The thread that waits for the devices, and the one that does the host's steps.
+    threads : (Worker, HostThread or None, SharedThreads or None)
+        The thread that waits for the devices, the one that does the host's steps, and those that are the lanes if these
+        are cores of the host.
     levels : Levels
         What the host does, and when.
     clocks : Clocks
@@ -261,7 +76,7 @@ class Generation:
         library: Any,
         queues: dict[str, Any],
         live: Any,
-        threads: tuple[Worker, HostThread | None],
+        threads: tuple[Worker, HostThread | None, SharedThreads | None],
         levels: Levels,
         clocks: Clocks,
     ) -> None:
@@ -275,7 +90,7 @@ class Generation:
         self._queues = queues
         self._clocks = clocks
         self._current: Replay | None = None
-        self._worker, self._host = threads
+        self._worker, self._host, self._lane_threads = threads
         self._levels = levels
         self._calls: dict[int, Callable[[], object]] = {}
         self._retried: list[str] = []
@@ -297,11 +112,10 @@ class Generation:
             raise
         nodes = sorted((program.nodes[number] for number in levels.of), key=lambda node: levels.of[node.id])
         self._library = library
-        # A library knows the lane's own queue only, and nobody there waits for the host.
-        if not levels.steps and not any(submits_itself(executable) for executable in executables.values()):
+        if self._lane_threads is not None and not levels.steps:  # without the latter nobody waits for the host
             self._local = local_queues({lane: lanes[lane] for lane in {node.lane for node in nodes}})
         self._performance: Performance | None = None
-        joins = self.loop.native and self._local is None
+        joins = self.loop.native and self._lane_threads is None
         #: What is submitted as one.
         self._units: list[tuple[Node, ...]] = joint_launches(
             program,
@@ -329,7 +143,8 @@ class Generation:
         self.settle()
         listed = self._listed(values)
         performed = kind is Replay and self._performance is not None and faultpoints.active is None
-        if record and not self._clocks.first:
+        self.loop.hand_to(None if kind is Replay and not self._levels.steps else self._other_lanes())
+        if record and not self._clocks.first and not self.loop.is_on_threads:
             self._clocks.read()
         hosted = {Replay: HostedReplay, StagedReplay: StagedHostedReplay}[kind] if self._levels.steps else kind
         return cast(AnyReplay, self._made(PerformedReplay if performed else hosted, listed, record=record))
@@ -376,6 +191,12 @@ class Generation:
                 self._performance = Performance(self._library, self.loop, self._local, self._list.commands)
         return self._list
 
+    def _other_lanes(self) -> Any | None:
+        """Return threads of our own to hand commands to, unless lanes are no cores or faults are injected."""
+        if self._lane_threads is None or faultpoints.active is not None:
+            return None
+        return self._lane_threads.lanes(self.loop)
+
     def _made(self, kind: type[AnyReplay], listed: CommandList, *, record: bool) -> AnyReplay:
         made = kind(
             self._prepared.program,
@@ -385,7 +206,7 @@ class Generation:
             self.loop,
             self._buffers,
             self._worker,
-            self._clocks.maps,
+            partial(host_clocks, self._prepared.plan) if self.loop.is_on_threads else self._clocks.maps,
             record=record,
         )
         made.counts.constant_bytes = self.constant_bytes

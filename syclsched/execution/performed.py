@@ -11,12 +11,10 @@ import numpy as np
 
 from syclsched.devices.commands import CommandSequence
 from syclsched.devices.performance import Performance
-from syclsched.execution.clock import Anchor, ClockMap
+from syclsched.execution.clock import ClockMap, host_clocks
 from syclsched.execution.records import Times
 from syclsched.execution.replay import Replay
 from syclsched.execution.stuck import Positions
-
-_HOST_CLOCK = ClockMap(Anchor(0, 0, 0), Anchor(0, 0, 0))
 
 
 class PerformedReplay(Replay):
@@ -60,7 +58,7 @@ class PerformedReplay(Replay):
         return Positions(self.program, self.is_complete, lambda n: self.performance.is_begun(n) or self.passed(n))
 
     def _host_clocks(self) -> Mapping[str, ClockMap]:
-        return {lane.name: _HOST_CLOCK for lane in self.program.plan.lanes if lane.kind != "host"}
+        return host_clocks(self.program.plan)
 
     def _await_end(self) -> None:
         self._worker.post(self._perform)

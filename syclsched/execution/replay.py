@@ -220,6 +220,8 @@ class Replay(Followed):
 
     def _lend(self) -> None:
         """Have the worker wait for what was submitted since: it lends devices on the host's cores one of them."""
+        if self._loop.is_on_threads:  # they need nobody's core
+            return
         commands, portions = self._commands, self._commands.portions(self._lent)
         self._lent += len(portions)
         self._worker.post(lambda: commands.wait(portions))

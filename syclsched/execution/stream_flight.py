@@ -11,8 +11,8 @@ from typing import Protocol
 
 from syclsched.errors import MemoryLimitError
 from syclsched.execution.buffers import NumpyArray
-from syclsched.execution.generations import Ring
 from syclsched.execution.patience import LOOK_S
+from syclsched.execution.ring import Ring
 from syclsched.execution.run import Run
 from syclsched.execution.stream_replay import StagedReplay
 from syclsched.execution.stream_rounds import Rounds

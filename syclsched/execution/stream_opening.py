@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from syclsched.errors import ArgumentError, MemoryLimitError
-from syclsched.execution.generations import Ring
+from syclsched.execution.ring import Ring
 from syclsched.execution.start import Prepared
 from syclsched.execution.stream import Inputs, Stream, Way
 from syclsched.execution.stream_flight import DispatchedFlight, Flight, StagedFlight, check_room, most_in_flight

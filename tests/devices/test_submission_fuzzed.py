@@ -14,6 +14,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SEQUENCES = 3000
+#: Of several threads each.
+THREADED = 60
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +34,28 @@ def tool(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     return module
 
 
-def run(tool: ModuleType, folder: Path, sources: Path | None = None) -> subprocess.CompletedProcess[str]:
-    program = tool.build(folder, sources=sources)
-    return subprocess.run([str(program), "0", str(SEQUENCES)], capture_output=True, text=True, timeout=120, check=False)
+def run(
+    tool: ModuleType, folder: Path, sources: Path | None = None, *, threads: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Build and run a driver: that of lanes that are threads if a sanitizer is named for it."""
+    if threads is None:
+        program = tool.build(folder, sources=sources)
+    else:
+        program = tool.build(folder, sources=sources, sanitizers=getattr(tool, threads), driver="fuzz_threads")
+    count = SEQUENCES if threads is None else THREADED
+    command, environment = [str(program), "0", str(count)], os.environ | {"TSAN_OPTIONS": "halt_on_error=1"}
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
+
+
+def changed_sources(folder: Path, right: str, wrong: str) -> Path:
+    """Write the C sources to a folder, with one place of them changed."""
+    changed = 0
+    for source in (ROOT / "syclsched" / "devices").glob("_submit*.[ch]"):
+        text = source.read_text()
+        changed += right in text
+        (folder / source.name).write_text(text.replace(right, wrong))
+    assert changed == 1
+    return folder
 
 
 def test_random_sequences_are_submitted_in_order_and_leave_nothing_behind(tool: ModuleType, tmp_path: Path) -> None:
@@ -81,12 +102,33 @@ def test_random_sequences_are_submitted_in_order_and_leave_nothing_behind(tool: 
     ],
 )
 def test_it_notices_what_is_wrong(tool: ModuleType, tmp_path: Path, right: str, wrong: str, noticed: str) -> None:
-    changed = 0
-    for source in (ROOT / "syclsched" / "devices").glob("_submit*.[ch]"):
-        text = source.read_text()
-        changed += right in text
-        (tmp_path / source.name).write_text(text.replace(right, wrong))
-    assert changed == 1
-    found = run(tool, tmp_path, tmp_path)
+    found = run(tool, tmp_path, changed_sources(tmp_path, right, wrong))
+    assert found.returncode != 0
+    assert re.search(noticed, found.stderr), found.stderr
+
+
+@pytest.mark.parametrize("sanitizers", ["SANITIZERS", "THREAD_SANITIZER"])
+def test_generations_on_lanes_that_are_threads_keep_to_their_order(
+    tool: ModuleType, tmp_path: Path, sanitizers: str
+) -> None:
+    found = run(tool, tmp_path, threads=sanitizers)
+    assert found.returncode == 0, found.stderr
+    assert f"{THREADED} sequences" in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "noticed"),
+    [
+        ("state_of(entry->waits[w]) == WAITING;", "0 && look;", "a command before one it waits for"),
+        ("wake(wakers->descriptor);", "", "nobody is woken"),
+        ("__atomic_store_n(&entry->state, state, __ATOMIC_RELEASE);", "entry->state = state;", "data race"),
+        ("        if (whole->apart) { /*", "        if (whole) { /*", "data race"),
+    ],
+    ids=["lanes do not wait", "nobody is woken", "an end that is no release", "lanes written by all"],
+)
+def test_it_notices_what_is_wrong_with_threads(
+    tool: ModuleType, tmp_path: Path, right: str, wrong: str, noticed: str
+) -> None:
+    found = run(tool, tmp_path, changed_sources(tmp_path, right, wrong), threads="THREAD_SANITIZER")
     assert found.returncode != 0
     assert re.search(noticed, found.stderr), found.stderr

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The generations of a bound plan, and the threads that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from syclsched.devices.executables import submits_itself
+from syclsched.devices.lane_threads import SharedThreads
+from syclsched.devices.performance import why_not_local
+from syclsched.execution.generations import Generation
+from syclsched.execution.host_thread import HostThread
+from syclsched.execution.lane_clocks import Clocks
+from syclsched.execution.lanes import by_index
+from syclsched.execution.levels import find_levels
+from syclsched.execution.start import Prepared
+from syclsched.execution.worker import Worker
+
+
+class Ring:
+    """Generations of a plan whose work can be submitted at once: the first runs alone, several run as a stream.
+
+    Parameters
+    ----------
+    prepared : Prepared
+        The plan.
+    executables : Mapping[int, Executable]
+        By instruction number.
+    library : Library
+        The compiled loop.
+    queues : dict of str to dpctl.SyclQueue
+        By lane name; nobody else submits to them.
+    live : LiveDevices
+        Where memory comes from.
+    """
+
+    def __init__(
+        self, prepared: Prepared, executables: Mapping[int, Any], library: Any, queues: dict[str, Any], live: Any
+    ) -> None:
+        # One for all: where devices compute on the host's cores, each thread that waits takes one.
+        self.worker = Worker(f"syclsched {prepared.plan.name} replay")
+        levels = find_levels(prepared.program)
+        #: What does the host's steps, if the plan has any.
+        self.host = HostThread(f"syclsched {prepared.plan.name} host") if levels.steps else None
+        self._clocks = Clocks(prepared.plan, queues)
+        lanes = by_index(prepared.plan, queues)
+        used = {lane: lanes[lane] for lane in {prepared.program.nodes[number].lane for number in levels.of}}
+        self._why_not_local = (
+            "libraries submit some of the work themselves, to the lanes' queues"
+            if any(submits_itself(executable) for executable in executables.values())
+            else why_not_local(used)
+        )
+        self._lane_threads = None if self._why_not_local is not None else SharedThreads(library, used)
+        threads = self.worker, self.host, self._lane_threads
+        self._make = partial(Generation, prepared, executables, library, queues, live, threads, levels, self._clocks)
+        self.generations: list[Generation] = [self._make()]
+        self._clocks.attend(self.generations, self.worker, live.leave_behind)
+
+    @property
+    def why_not_on_threads(self) -> str | None:
+        """Why lanes' work is handed to their devices' queues; None if threads of our own do it."""
+        return self._why_not_local if self._lane_threads is None else self._lane_threads.why_not
+
+    @property
+    def constant_bytes(self) -> dict[str, int]:
+        """Bytes of constants by memory space; all generations read the same."""
+        return self.generations[0].constant_bytes
+
+    def grow(self, count: int) -> None:
+        """Have at least so many generations.
+
+        Raises
+        ------
+        MemoryLimitError
+            If memory for them cannot be had.
+        """
+        while len(self.generations) < count:
+            self.generations.append(self._make())
+
+    def shrink(self, count: int) -> None:
+        """Give back the memory of all but the first so many, which must not be on their way."""
+        while len(self.generations) > max(1, count):
+            self.generations[-1].settle()
+            self.generations.pop().close()
+
+    @property
+    def idle(self) -> bool:
+        """Whether none of its generations is on its way, given up or not, and no clock is being read."""
+        return self._clocks.idle and all(generation.idle for generation in self.generations)
+
+    def close(self) -> None:
+        """Give everything back."""
+        self.worker.stop()
+        if self.host is not None:
+            self.host.stop()
+        self._clocks.generations = ()
+        if self._lane_threads is not None:
+            self._lane_threads.close()
+        for generation in self.generations:
+            generation.close()
+
+    def settle(self) -> None:
+        """Wait until none of its generations is on its way; see `Generation.settle` and `Clocks.settle`."""
+        self._clocks.settle()
+        for generation in self.generations:
+            generation.settle()
+
+    def abandon(self) -> None:
+        """Give everything back once nothing is on its way any more; returns at once, and waits for no device."""
+        if self.idle:
+            self.close()
+            return
+        for generation in self.generations:
+            generation.cancel()
+        if self.host is None:
+            self.worker.post(self.close)  # behind the wait for the devices, on the thread that is in it
+        else:
+            self.host.worker.post(lambda: self.worker.post(self.close))
