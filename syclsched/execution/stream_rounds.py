@@ -12,17 +12,9 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-import numpy as np
-
 from syclsched.execution.program import MEMORY_KINDS, Node, Program
-from syclsched.scheduling.objectives.modulo import Operations, fit
-from syclsched.scheduling.tables import NOTHING, Floats
-
-#: Of plans with more instructions generations are submitted one after another.
-MOST_INSTRUCTIONS = 4000
-
-#: Intervals are tried from the load of the busiest lane on, each longer by this share of it.
-_GROWTH = (0.0, 1e-3, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.55, 0.75, 1.0, 1.5, 2.0, 3.0)
+from syclsched.planning.cycles import CyclicStep, seconds_of, shortest_cycle
+from syclsched.scheduling.tables import NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +60,11 @@ def interleaved(program: Program) -> Rounds | None:
         None if there is nothing to interleave, the plan is too large, or no interval shorter than one generation fits.
     """
     nodes = _work(program)
-    if len({node.lane for node in nodes}) < 2 or len(nodes) > MOST_INSTRUCTIONS:
+    found = shortest_cycle([_step(node) for node in nodes])
+    if found is None:
         return None
-    ops, loads = _operations(nodes, len(program.plan.lanes))
-    least_s = max(float(loads.max()), float(ops.seconds.max()))
-    if least_s <= 0.0:
-        return None
-    for growth in _GROWTH:
-        interval_s = least_s * (1.0 + growth)
-        fits, begin_s = fit(ops, ops.order, len(loads), interval_s, False)
-        if fits:
-            rounds = _rounds(nodes, begin_s.tolist(), interval_s)
-            return rounds if rounds.stages > 1 else None
-    return None
+    rounds = _rounds(nodes, found.begin_s.tolist(), found.interval_s)
+    return rounds if rounds.stages > 1 else None
 
 
 # --- inside ---------------------------------------------------------------------------------------
@@ -91,39 +75,9 @@ def _work(program: Program) -> list[Node]:
     return [program.nodes[i.id] for _, i in program.plan.instructions() if i.kind not in MEMORY_KINDS]
 
 
-def _seconds(node: Node) -> float:
-    i = node.instruction
-    return i.finish_s - i.start_s if i.finish_s > i.start_s else i.duration_s
-
-
-def _operations(nodes: list[Node], lanes: int) -> tuple[Operations, Floats]:
-    """Return the instructions as operations, each on its lane, and the lanes' loads in seconds."""
-    place = {node.id: position for position, node in enumerate(nodes)}
-    seconds = np.array([_seconds(node) for node in nodes])
-    edges: list[tuple[int, int]] = []
-    last: dict[int, int] = {}
-    for position, node in enumerate(nodes):
-        before = {place[n] for n in (*node.events, *node.completed_first, *node.submitted_first) if n in place}
-        if node.lane in last:
-            before.add(last[node.lane])
-        edges += [(first, position) for first in before]
-        last[node.lane] = position
-    edges.sort()
-    sources = np.array([first for first, _ in edges], np.int64)
-    count = np.arange(len(nodes))
-    ops = Operations(
-        seconds,
-        np.zeros(len(nodes)),
-        np.array([(node.lane, NOTHING) for node in nodes], np.int64),
-        np.searchsorted(sources, np.arange(len(nodes) + 1)).astype(np.int64),
-        np.array([after for _, after in edges], np.int64),
-        seconds[sources],
-        np.zeros(len(edges), np.int64),
-        count,
-    )
-    loads = np.zeros(lanes)
-    np.add.at(loads, [node.lane for node in nodes], seconds)
-    return ops, loads
+def _step(node: Node) -> CyclicStep:
+    before = (*node.events, *node.completed_first, *node.submitted_first)
+    return CyclicStep(node.id, node.lane, seconds_of(node.instruction), before)
 
 
 def _rounds(nodes: list[Node], begin_s: list[float], interval_s: float) -> Rounds:

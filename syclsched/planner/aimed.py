@@ -12,6 +12,7 @@ from syclsched.model.plan import Candidate, Plan
 from syclsched.planner.auto import SIMULATED
 from syclsched.planner.budget import Budget
 from syclsched.planner.builder import Builder
+from syclsched.planning.cycles import stream_interval_s
 from syclsched.planning.measures import measure
 from syclsched.scheduling import Problem, Timetable, validate
 from syclsched.scheduling import candidates as policy_candidates
@@ -21,12 +22,13 @@ from syclsched.scheduling.objectives import (
     evaluate,
     excess,
     nothing_found,
+    stages,
 )
 from syclsched.scheduling.portfolio import Entry, ask_all, distinct
 from syclsched.scheduling.registry import AUTO
 
-#: What the candidate of the search for other aims is called.
-SEARCHED = "searched"
+#: What the candidate of the search for other aims is called, and that of a graph cut into stages.
+SEARCHED, STAGES = "searched", "stages"
 
 
 @dataclass(slots=True)
@@ -57,12 +59,14 @@ class Aimed:
             self._simulate(next(entry for entry in ranked if entry.label == label))
         if self.budget.steps != 0:
             self._search(problem, [entry.timetable for entry in ranked])
+        if self.aim.metric == "interval":
+            self._cut(problem)
         if not self.plans:
             raise self.refusals[0]
         feasible = [pair for pair in self.plans if not excess(pair[1], self.aim.constraints)]
         if not feasible:
             raise nothing_found([metrics for _, metrics in self.plans], self.aim)
-        plan, _ = min(feasible, key=lambda pair: rank(self.aim, pair[1]))
+        plan, _ = min(feasible, key=lambda pair: self._worth(*pair))
         return replace(plan, candidates=tuple(self.considered.values()))
 
     def _search(self, problem: Problem, timetables: Sequence[Timetable]) -> None:
@@ -77,6 +81,20 @@ class Aimed:
         entry = Entry(SEARCHED, "", problem, found.timetable, found.metrics.makespan_s)
         self.considered[SEARCHED] = Candidate(SEARCHED, None, None, entry.makespan_s)
         self._simulate(entry)
+
+    def _cut(self, problem: Problem) -> None:
+        """Add the plan of stages: others with the same loads may go to and fro between lanes, which wait in order."""
+        timetable = stages(problem)
+        if timetable is not None:
+            validate(problem, timetable, policy=STAGES)
+            entry = Entry(STAGES, "", problem, timetable, evaluate(problem, timetable).makespan_s)
+            self.considered[STAGES] = Candidate(STAGES, None, None, entry.makespan_s)
+            self._simulate(entry)
+
+    def _worth(self, plan: Plan, metrics: Metrics) -> tuple[float, ...]:
+        """Return what plans are ranked by in the end: where it is the interval, that of their streams."""
+        ranked = rank(self.aim, metrics)
+        return (ranked[0], stream_interval_s(plan), *ranked[1:]) if self.aim.metric == "interval" else ranked
 
     def _simulate(self, entry: Entry) -> None:
         candidate = self.considered[entry.label]

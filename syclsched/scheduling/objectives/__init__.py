@@ -8,6 +8,7 @@ from syclsched.scheduling.objectives.metrics import Metrics, evaluate
 from syclsched.scheduling.objectives.pipeline import modulo_schedule, pipeline
 from syclsched.scheduling.objectives.pipelined import PipelinedSchedule
 from syclsched.scheduling.objectives.search import Found, resolve, search
+from syclsched.scheduling.objectives.stages import stages
 
 __all__ = [
     "Aim",
@@ -25,4 +26,5 @@ __all__ = [
     "pipeline",
     "resolve",
     "search",
+    "stages",
 ]
