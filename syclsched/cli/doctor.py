@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import typer
@@ -23,8 +23,10 @@ def doctor(
 ) -> None:
     """Look at libraries, versions, drivers, devices and folders, and say how to mend what is missing."""
     from ..devices.diagnosis import examine
+    from ..profiling.stored import judge_stored
 
     diagnosis = examine()
+    diagnosis = replace(diagnosis, findings=(*diagnosis.findings, *judge_stored()))
     if json_output:
         print(as_json(diagnosis))
     else:

@@ -52,14 +52,13 @@ def trace_command(
     from rich.console import Console
 
     from syclsched.model.plan import Plan
-    from syclsched.model.serial import from_json
-    from syclsched.model.trace import Trace
     from syclsched.tracing import make_report, render_report
+    from syclsched.tracing.reading import read_trace
     from syclsched.tracing.story import tell_story
 
     console = Console(highlight=False)
     check_outputs(trace_file, pictures=[gantt_file])
-    trace = from_json(Trace, read_text(record), where=str(record))
+    trace = read_trace(read_text(record), where=str(record))
     plan = None if plan_file is None else Plan.from_json(read_text(plan_file), where=str(plan_file))
     if plan is not None and plan.name != trace.name:
         raise ArgumentError(f"the run is of {trace.name!r}, the plan of {plan.name!r}", where=str(plan_file))

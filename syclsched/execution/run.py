@@ -22,7 +22,7 @@ from syclsched.execution.records import Counts, make_trace
 from syclsched.execution.resources import Resources, Waits
 from syclsched.execution.safeguards import USUAL, Safeguards
 from syclsched.execution.statuses import failed_status
-from syclsched.execution.waiting import SLICE_S, wait_flag
+from syclsched.execution.waiting import SLICE_S, after, wait_flag
 from syclsched.execution.watchdog import WATCHDOG, Watch
 from syclsched.model.access import RowRange
 from syclsched.model.binding import existing
@@ -392,7 +392,7 @@ class Run:
             raise self._timed_out(timeout)
 
     def _timed_out(self, timeout: float | None) -> WaitTimeoutError:
-        return WaitTimeoutError(f"not done after {timeout} s: {self._what_is_left()}", where=self._where)
+        return WaitTimeoutError(f"not done {after(timeout)}: {self._what_is_left()}", where=self._where)
 
     def _wait_instruction(self, engine: Engine, number: int, array: str, timeout: float | None) -> None:
         """Wait until an instruction has completed, without holding up the dispatcher or any lane."""
@@ -412,7 +412,7 @@ class Run:
     def _check_time(self, array: str, timeout: float | None, deadline: float | None) -> None:
         """Raise if the time is up, or the run was given up."""
         if deadline is not None and time.monotonic() >= deadline:
-            raise WaitTimeoutError(f"not there after {timeout} s: {self._what_is_left()}", where=f"array {array!r}")
+            raise WaitTimeoutError(f"not there {after(timeout)}: {self._what_is_left()}", where=f"array {array!r}")
         if self._resources.hung is not None:
             self._raise_failure()
 

@@ -76,6 +76,11 @@ class Flag:
             self._lock.release()
 
 
+def after(timeout_s: float | None) -> str:
+    """Say how long was waited, for messages: a time limit that had passed before is no time."""
+    return f"after {max(0.0, timeout_s or 0.0):g} s"
+
+
 def wait_flag(flag: Waitable, timeout_s: float | None) -> bool:
     """Wait for a flag.
 

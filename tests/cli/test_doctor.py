@@ -43,6 +43,18 @@ def test_the_well_are_sent_home(monkeypatch: pytest.MonkeyPatch) -> None:
     assert code == 0 and "Ready." in output and "To mend it" not in output
 
 
+def test_what_was_measured_and_cannot_be_read_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    data = tmp_path_factory.mktemp("data")
+    monkeypatch.setenv("XDG_DATA_HOME", str(data))
+    (data / "syclsched").mkdir()
+    (data / "syclsched" / "history.sqlite3").write_text("damaged")
+    code, output = run(monkeypatch, WELL)
+    assert code == 0 and "Usable, with 1 thing(s) missing." in output
+    assert any(line.startswith("  To mend it: rm ") for line in output.splitlines())
+
+
 def test_json_has_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     code, output = run(monkeypatch, SICK, "--json")
     assert code == 1

@@ -116,6 +116,11 @@ def test_awaiting_can_be_given_a_limit_and_the_run_goes_on() -> None:
             assert entered.wait(60)
             with pytest.raises(WaitTimeoutError, match=r"not done after 0\.01 s.*gate"):
                 await run.wait_async(0.01)
+            for wait in (run.wait_async(-1), run.wait_async(0)):  # a limit that has passed
+                with pytest.raises(WaitTimeoutError, match=r"not done after 0 s.*gate"):
+                    await wait
+            with pytest.raises(WaitTimeoutError, match=r"not there after 0 s.*gate"):
+                run.result("y", timeout=-1)
             opened.set()
             await run.wait_async(60)
             assert await run is run

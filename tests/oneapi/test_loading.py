@@ -93,6 +93,13 @@ def test_the_emulator_can_be_switched_off(fresh: Any) -> None:
 
 
 @pytest.mark.sycl
+def test_an_import_of_dpctl_that_failed_before_does_no_harm(fresh: Any) -> None:
+    before = "try:\n    import dpctl\nexcept ImportError as error:\n    failed = str(error)"
+    found = fresh(report(before, "failed"), SYCLSCHED_FPGA_EMULATOR="0")
+    assert "libintlc.so.5" in found["more"] and found["devices"] == ["cpu"]
+
+
+@pytest.mark.sycl
 def test_what_the_user_set_is_left(fresh: Any) -> None:
     driver = fresh(report())["icd_files"][0]
     mine = {"OCL_ICD_FILENAMES": driver, "CL_CONFIG_CPU_TARGET_ARCH": "corei7-avx", "OPENCL_LAYERS": "/absent/layer.so"}

@@ -22,7 +22,7 @@ from syclsched.execution.recovery.recoverer import Ended, Recoverer, Rest
 from syclsched.execution.recovery.traces import Course, merge, total
 from syclsched.execution.start import Prepared, engine_for
 from syclsched.execution.stuck import Position
-from syclsched.execution.waiting import Flag, wait_flag
+from syclsched.execution.waiting import Flag, after, wait_flag
 from syclsched.execution.work import Work
 from syclsched.model.access import RowRange
 from syclsched.model.plan import Plan
@@ -130,7 +130,7 @@ class Recovering:
             left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
             superseded = self._superseded(engine, left_s)
             if superseded is None and error is None:
-                raise WaitTimeoutError(f"not there after {timeout_s} s: the run is being recovered", where="result()")
+                raise WaitTimeoutError(f"not there {after(timeout_s)}: the run is being recovered", where="result()")
             if superseded:
                 continue
             if error is not None:

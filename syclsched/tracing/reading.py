@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Traces from outside: what the schema cannot say is checked, too."""
+
+from __future__ import annotations
+
+from syclsched.errors import FormatError
+from syclsched.model.serial import from_json
+from syclsched.model.trace import Trace
+
+
+def read_trace(text: str | bytes, *, where: str) -> Trace:
+    """Read a trace from JSON text.
+
+    Parameters
+    ----------
+    text : str or bytes
+        As `syclsched run --record` writes it.
+    where : str
+        The file's name, for errors.
+
+    Returns
+    -------
+    Trace
+        Each instruction is in it once, and ends no earlier than it begins.
+
+    Raises
+    ------
+    FormatError
+        If it is none; names the place and what is expected there.
+    """
+    trace = from_json(Trace, text, where=where)
+    seen: set[int] = set()
+    for place, span in enumerate(trace.spans):
+        at = f"at spans.{place}"
+        if span.finish_s < span.start_s:
+            raise FormatError(
+                f"{at}.finish_s: expected at least start_s, {span.start_s!r}, it is {span.finish_s!r}", where=where
+            )
+        if span.predicted_finish_s < span.predicted_start_s:
+            raise FormatError(
+                f"{at}.predicted_finish_s: expected at least predicted_start_s, {span.predicted_start_s!r}, it is "
+                f"{span.predicted_finish_s!r}",
+                where=where,
+            )
+        if span.instruction in seen:
+            raise FormatError(f"{at}.instruction: {span.instruction} is there twice", where=where)
+        seen.add(span.instruction)
+    return trace

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Traces whose numbers cannot be are refused, with the place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from synthetic import random_trace, span
+
+from syclsched.errors import FormatError
+from syclsched.model.serial import to_json
+from syclsched.tracing.reading import read_trace
+
+TRACE = random_trace(3)
+
+
+def test_what_was_written_is_read() -> None:
+    assert read_trace(to_json(TRACE), where="here") == TRACE
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"start_s": 3.0, "finish_s": 2.0},
+            r"here: at spans\.0\.finish_s: .* at least start_s, 3\.0, it is 2\.0",
+        ),
+        ({"predicted_start_s": 3.0, "predicted_finish_s": 2.0}, r"spans\.0\.predicted_finish_s: .* 3\.0, it is 2\.0"),
+    ],
+)
+def test_what_ends_before_it_begins_is_refused(change: dict[str, float], message: str) -> None:
+    wrong = replace(TRACE, spans=(replace(span(0, "gpu:0", 0.0, 1.0), **change),))  # type: ignore[arg-type]
+    with pytest.raises(FormatError, match=message):
+        read_trace(to_json(wrong), where="here")
+
+
+def test_an_instruction_that_is_there_twice_is_refused() -> None:
+    with pytest.raises(FormatError, match=r"spans\.1\.instruction: 0 is there twice"):
+        read_trace(to_json(replace(TRACE, spans=(span(0, "gpu:0", 0.0, 1.0),) * 2)), where="here")
