@@ -9,7 +9,9 @@ from typing import Any
 
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import OPENCL_C, Ints
+from syclsched.kernels.nn import activation as act
 from syclsched.kernels.nn import panels, windows_numba
+from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import channels, last, size, spatial, strides_of
 from syclsched.kernels.nn.norm import lines_launch
 from syclsched.kernels.nn.rows_opencl import Rows
@@ -37,9 +39,9 @@ def _check(signature: Signature, *, window: Window, kernel: Ints, last_: bool) -
     return None
 
 
-def _work(signature: Signature, *, kernel: Ints) -> Work:
+def _work(signature: Signature, *, kernel: Ints, extra: int) -> Work:
     y, x, dtype = signature.shapes["y"], signature.shapes["x"], signature.dtypes["y"]
-    flops = float(size(y)) * size(kernel)
+    flops = float(size(y)) * (size(kernel) + extra)
     return Work(flops, float((size(y) + size(x)) * BYTES[dtype]), dtype, float(max(1, size(y))))
 
 
@@ -53,7 +55,17 @@ def counts(window: Window, kernel: Ints, sizes: Ints, outputs: Ints, *, pads: bo
     return found
 
 
-def _host(*, y: Any, x: Any, mode: str, window: Window, kernel: Ints, last_: bool, count_include_pad: bool) -> None:
+def _host(
+    *,
+    y: Any,
+    x: Any,
+    mode: str,
+    window: Window,
+    kernel: Ints,
+    last_: bool,
+    count_include_pad: bool,
+    activation: Activation,
+) -> None:
     import numpy as np
 
     target, source = last(y, last_), last(x, last_)
@@ -64,6 +76,8 @@ def _host(*, y: Any, x: Any, mode: str, window: Window, kernel: Ints, last_: boo
         target[...] = lowest
         for _, cut in window.places(kernel, outputs):
             np.maximum(target, padded[(slice(None), *cut)], out=target)
+        if activation:
+            target[...] = act.numpy(activation, target)
         return
     padded = window.padded(source, kernel, outputs, 0)
     total = np.zeros(target.shape, sums(str(y.dtype)))
@@ -73,7 +87,7 @@ def _host(*, y: Any, x: Any, mode: str, window: Window, kernel: Ints, last_: boo
         shape = [1] * total.ndim
         shape[axis + 1] = -1
         total /= np.asarray(line, total.dtype).reshape(shape)
-    target[...] = total
+    target[...] = act.numpy(activation, total)
 
 
 def _is_global(signature: Signature, *, window: Window, kernel: Ints, last_: bool) -> bool:
@@ -96,7 +110,14 @@ def _count(signature: Signature, *, window: Window, kernel: Ints, last_: bool) -
 
 
 def _load_opencl(
-    signature: Signature, *, mode: str, window: Window, kernel: Ints, last_: bool, count_include_pad: bool
+    signature: Signature,
+    *,
+    mode: str,
+    window: Window,
+    kernel: Ints,
+    last_: bool,
+    count_include_pad: bool,
+    activation: Activation,
 ) -> OpenCLSource:
     y, x, dtype = signature.shapes["y"], signature.shapes["x"], signature.dtypes["y"]
     parameters = "__global T* restrict y, __global const T* restrict x"
@@ -112,9 +133,9 @@ def _load_opencl(
             first = f"AV s = (AV)-INFINITY; {rows.along(f'const AV v = LOADV(x + j); {most}')}"
             lanes = ["s"] if rows.block.width == 1 else [f"s.s{lane:x}" for lane in range(rows.block.width)]
             code = f"{first} A m = {lanes[0]};" + "".join(f" m = m >= {v} || m != m ? m : {v};" for v in lanes[1:])
-            code += " y[i] = m;"
         else:
-            code = f"{rows.summed('sum', '', 'LOADV(x + j)')} y[i] = sum / {length};"
+            code = f"{rows.summed('sum', '', 'LOADV(x + j)')} A m = sum / {length};"
+        code += f" {act.opencl(activation, 'm', sums(dtype))} y[i] = m;"
         start = f"const size_t i = get_global_id(0);\n  if (i >= {size(y)}) return;\n  x += i * {length};"
         source = f"{rows.head}WHOLE_VECTORS __kernel void pool({parameters}) {{\n  {start}\n  {code}\n}}\n"
         return OpenCLSource(source, "pool")
@@ -162,6 +183,8 @@ def _load_opencl(
             wide = axis not in inner and width > 1
             factors.append(f"vload{width}(0, count{axis} + l)" if wide else f"(AV)count{axis}[o{axis}]")
         out.append(f"s /= {' * '.join(factors)};")
+    if activation:
+        out.append(act.opencl(activation, "s", sums(dtype), "AV"))
     out.append("STOREV(y, s);")
     body = "\n  ".join(out)
     source = f"{rows.head}{tables}WHOLE_VECTORS __kernel void pool({parameters}) {{\n  {body}\n}}\n"
@@ -180,16 +203,20 @@ def _load_host(signature: Signature, **attributes: Any) -> Any:
 
 
 @cache
-def _pool(mode: str, kernel: Ints, window: Window, count_include_pad: bool, channels_last: bool) -> Operation:
+def _pool(
+    mode: str, kernel: Ints, window: Window, count_include_pad: bool, channels_last: bool, activation: Activation
+) -> Operation:
     names = [
         f"{mode}_pool",
         times(kernel),
         window.label(),
         "pads" if count_include_pad else "",
         "last" if channels_last else "",
+        act.label(activation),
     ]
     ndim = len(kernel) + 2
-    dtypes = MAX_DTYPES if mode == "max" else FLOATS
+    dtypes = MAX_DTYPES if mode == "max" and not activation else FLOATS
+    how = {"mode": mode, "count_include_pad": count_include_pad, "activation": activation}
     attributes = {"window": window, "kernel": kernel, "last_": channels_last}
     return Operation(
         name=" ".join(filter(None, names)),
@@ -198,24 +225,31 @@ def _pool(mode: str, kernel: Ints, window: Window, count_include_pad: bool, chan
             Parameter("x", AccessMode.READ, ndim=ndim, like="y"),
         ),
         implementations=(
-            onednn.pool(mode, kernel, window, count_include_pad=count_include_pad, channels_last=channels_last),
+            onednn.pool(
+                mode,
+                kernel,
+                window,
+                count_include_pad=count_include_pad,
+                channels_last=channels_last,
+                activation=activation,
+            ),
             Implementation(
                 "opencl-c",
                 "opencl-c",
-                partial(_load_opencl, mode=mode, count_include_pad=count_include_pad, **attributes),
+                partial(_load_opencl, **how, **attributes),
                 partial(lines_launch, count=partial(_count, **attributes)),
                 OPENCL_C,
                 efficiency=0.4,
             ),
-            windows_numba.pool(mode=mode, count_include_pad=count_include_pad, dtypes=dtypes, **attributes),
+            windows_numba.pool(dtypes=dtypes, **how, **attributes),
             Implementation(
                 "numpy",
                 "host",
-                partial(_load_host, mode=mode, count_include_pad=count_include_pad, **attributes),
+                partial(_load_host, **how, **attributes),
                 efficiency=0.1,
             ),
         ),
-        work=partial(_work, kernel=kernel),
+        work=partial(_work, kernel=kernel, extra=act.cost(activation)),
         check=partial(_check, **attributes),
         split=Split(rows=("y", "x")),
     )
@@ -229,6 +263,7 @@ def pool(
     dilations: Sequence[int] = (),
     count_include_pad: bool = False,
     channels_last: bool = False,
+    activation: Activation = (),
 ) -> Operation:
     """Return the operation that takes the largest element or the mean of windows.
 
@@ -249,6 +284,8 @@ def pool(
         Whether pads count. What the last windows reach beyond the pads never does.
     channels_last : bool, optional
         Whether x and y are (N, *spatial, C), not (N, C, *spatial).
+    activation : Activation, optional
+        What is done to every result; see `syclsched.kernels.nn.activation`. Of floating-point numbers only.
 
     Returns
     -------
@@ -264,4 +301,5 @@ def pool(
         raise ArgumentError(f"mode is max or average, not {mode!r}", where="mode")
     sizes = tuple(map(int, kernel))
     window = Window.of(len(sizes), strides, pads, dilations)
-    return _pool(mode, sizes, window, bool(count_include_pad) and mode == "average", bool(channels_last))
+    include = bool(count_include_pad) and mode == "average"
+    return _pool(mode, sizes, window, include, bool(channels_last), act.checked(activation))

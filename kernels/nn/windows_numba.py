@@ -12,6 +12,8 @@ from typing import Any
 
 from syclsched.kernels.common import Ints, block_launch, ceil_div
 from syclsched.kernels.nn import dpex
+from syclsched.kernels.nn.activation import Activation
+from syclsched.kernels.nn.activation_numba import applied, applied_wide
 from syclsched.kernels.nn.geometry import channels, size, spatial
 from syclsched.kernels.nn.rows_numba import BLOCK, indented, of_vectors
 from syclsched.kernels.vector_words import LANES
@@ -50,7 +52,15 @@ def at(window: Window, axis: int, tap: str) -> str:
 
 
 def _pool_text(
-    ndim: int, dtype: str, *, mode: str, window: Window, kernel: Ints, last_: bool, count_include_pad: bool
+    ndim: int,
+    dtype: str,
+    *,
+    mode: str,
+    window: Window,
+    kernel: Ints,
+    last_: bool,
+    count_include_pad: bool,
+    activation: Activation,
 ) -> str:
     axes = range(ndim)
     line = "yc" if last_ else f"y{ndim - 1}"
@@ -85,6 +95,8 @@ def _pool_text(
             text += f"        n = 0\n        for k in range({kernel[axis]}):\n            i = {at(window, axis, 'k')}\n"
             text += f"            if i >= -{low} and i < x{axis} + {high}:\n                n += 1\n"
             text += "        s = s / real(n)\n"
+    if activation:
+        text += f"        v = s\n{applied(activation, ' ' * 8)}        s = v\n"
     return text + f"        store(y, {place('y', [f'o{axis}' for axis in axes], 'c', last=last_)}, s)\n"
 
 
@@ -143,7 +155,15 @@ def lines_launch(signature: Signature, vectors: int) -> Launch:
 
 
 def _pool_lines_text(
-    ndim: int, dtype: str, vectors: int, *, mode: str, window: Window, kernel: Ints, count_include_pad: bool
+    ndim: int,
+    dtype: str,
+    vectors: int,
+    *,
+    mode: str,
+    window: Window,
+    kernel: Ints,
+    count_include_pad: bool,
+    activation: Activation,
 ) -> str:
     axes, real = range(ndim), dtype.startswith("float")
     text = "def pool(item, y, x):\n" + extents("y", "y", ndim, last=True) + extents("x", "x", ndim, last=True)
@@ -163,7 +183,8 @@ def _pool_lines_text(
                 2,
             )
         text += of_vectors(vectors, "s{0} = s{0} / real(total_count)", 2)
-    return text + of_vectors(vectors, f"store_vector(y, start + o{axes[-1]} * yc + {{1}}, s{{0}})", 2)
+    finish = f"v = s{{0}}\n{applied_wide(activation, '')}s{{0}} = v\n" if activation else ""
+    return text + of_vectors(vectors, f"{finish}store_vector(y, start + o{axes[-1]} * yc + {{1}}, s{{0}})", 2)
 
 
 def _lowest(dtype: str) -> str:
@@ -190,10 +211,17 @@ def _pool_launch(signature: Signature, limits: DeviceLimits, *, last_: bool) -> 
 
 
 def pool(
-    *, mode: str, window: Window, kernel: Ints, last_: bool, count_include_pad: bool, dtypes: tuple[str, ...]
+    *,
+    mode: str,
+    window: Window,
+    kernel: Ints,
+    last_: bool,
+    count_include_pad: bool,
+    activation: Activation,
+    dtypes: tuple[str, ...],
 ) -> Implementation:
     """Return pooling of the dtypes given, but for float16."""
-    attributes = {"mode": mode, "window": window, "kernel": kernel, "last_": last_}
+    attributes = {"mode": mode, "window": window, "kernel": kernel, "last_": last_, "activation": activation}
     load = partial(_pool_load, count_include_pad=count_include_pad, **attributes)
     known = Requirements(
         packages=dpex.REQUIRES.packages,

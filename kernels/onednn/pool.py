@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from functools import partial
 
+from syclsched.kernels.common import Activation
 from syclsched.kernels.onednn import names
-from syclsched.kernels.onednn.conv import check_window
+from syclsched.kernels.onednn.conv import check_window, fused
 from syclsched.kernels.onednn.implementing import Described, implementation, refuse
 from syclsched.kernels.onednn.requests import Argument, Request
 from syclsched.kernels.onednn.tensors import Shape, activations
@@ -14,19 +15,28 @@ from syclsched.kernels.windows import Window
 from syclsched.model.operation import Implementation, Signature
 
 
-def pool(mode: str, kernel: Shape, window: Window, *, count_include_pad: bool, channels_last: bool) -> Implementation:
+def pool(
+    mode: str, kernel: Shape, window: Window, *, count_include_pad: bool, channels_last: bool, activation: Activation
+) -> Implementation:
     """Return oneDNN's pooling: parameters y and x.
 
     Parameters
     ----------
-    mode, kernel, window, count_include_pad, channels_last
+    mode, kernel, window, count_include_pad, channels_last, activation
         As of `syclsched.kernels.nn.pool`.
     """
-    return implementation(partial(_pool, mode, kernel, window, count_include_pad, channels_last), efficiency=0.5)
+    describe = partial(_pool, mode, kernel, window, count_include_pad, channels_last, activation)
+    return implementation(describe, efficiency=0.5)
 
 
 def _pool(
-    mode: str, kernel: Shape, window: Window, include: bool, channels_last: bool, signature: Signature
+    mode: str,
+    kernel: Shape,
+    window: Window,
+    include: bool,
+    channels_last: bool,
+    activation: Activation,
+    signature: Signature,
 ) -> Described:
     dtype = signature.dtypes["y"]
     check_window(window)
@@ -47,4 +57,5 @@ def _pool(
             ends[axis] += beyond
     algorithm = names.POOLING[mode, int(include)]
     settings = (algorithm, strides, kernel, (0,) * window.ndim, begins, tuple(ends))
-    return Described(Request("pooling", (Argument("x", names.SRC, x), Argument("y", names.DST, y)), settings))
+    ends_of_it = Argument("x", names.SRC, x), Argument("y", names.DST, y)
+    return Described(Request("pooling", ends_of_it, settings, fused(activation)))

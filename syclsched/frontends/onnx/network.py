@@ -10,7 +10,7 @@ them; what ONNX passes as a constant input (axes, pads, slices) is an attribute 
                      ``activation``, ``in_place`` (whether y takes the residual's memory)
 ``conv_transpose``   inputs x, w, optional bias -> y. As ``conv``, and ``output_padding``; w is (I, O/g, *kernel)
 ``pool``             x -> y. ``mode`` "max" or "average", ``kernel``, ``strides``, ``pads``, ``dilations``,
-                     ``count_include_pad``, ``channels_last``
+                     ``count_include_pad``, ``channels_last``; if there is one, ``activation``
 ``lrn``              x -> y. ``alpha``, ``beta``, ``bias``, ``size``, ``channels_last``
 ``batch_norm``       x, scale, bias, mean, variance -> y. ``epsilon``, ``channels_last``, ``activation``
 ``layer_norm``       x, scale, optional bias -> y. ``axis``, ``epsilon``

@@ -159,6 +159,7 @@ def _pool(node: Node, values: Mapping[str, Value]) -> Operation:
         at["dilations"],
         count_include_pad=at["count_include_pad"],
         channels_last=at["channels_last"],
+        activation=at.get("activation", ()),
     )
     return made
 

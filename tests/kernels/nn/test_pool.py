@@ -14,6 +14,7 @@ from operations import NO_SHRINKING, UNCHECKED, close, last, numbers, on_host, q
 
 from syclsched.errors import ArgumentError
 from syclsched.kernels import nn
+from syclsched.kernels.nn import activation as act
 from syclsched.model.operation import Operation
 
 Case = tuple[Operation, dict[str, np.ndarray], np.ndarray, str]
@@ -62,9 +63,11 @@ def poolings(draw: st.DrawFn) -> Case:
     if draw(st.booleans()):
         x[(0, 0, *[0] * ndim)] = np.nan
     wanted = pooled(mode, x, sizes, kernel, strides, pads, dilations, count)
+    activation = draw(st.sampled_from([(), (), (("relu",),), (("scale", 0.5), ("clip", -0.25, 0.5))]))
+    wanted = act.numpy(act.checked(activation), wanted)
     if channels_last:
         x, wanted = last(x), last(wanted)
-    operation = nn.pool(mode, kernel, strides, pads, dilations, count, channels_last)
+    operation = nn.pool(mode, kernel, strides, pads, dilations, count, channels_last, activation)
     return operation, {"y": unwritten(wanted.shape, dtype), "x": x}, wanted, dtype
 
 

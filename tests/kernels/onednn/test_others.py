@@ -41,7 +41,8 @@ def test_pools(onednn: Any, data: st.DataObject) -> None:
     )  # fmt: skip
     window = Window(strides, (*begins, *ends), (1,) * ndim)
     sizes, channels = window.extents(spatial, kernel, ceil=ceil), data.draw(st.sampled_from([1, 3, 16, 40]))
-    operation = nn.pool(mode, kernel, strides, window.pads, (), count, last)
+    activation = data.draw(st.sampled_from([(), (("relu",),), (("scale", 0.5), ("tanh",))]))
+    operation = nn.pool(mode, kernel, strides, window.pads, (), count, last, activation)
     arrays = {
         "y": unwritten(arranged(2, sizes, channels, last), "float32"),
         "x": numbers(*arranged(2, spatial, channels, last)),

@@ -89,7 +89,7 @@ def changes_nothing(draft: Draft, node: Node, source: str, target: str) -> bool:
         case "concat":
             return len(node.inputs) == 1
         case "pool":
-            return shape == made and all(k == 1 for k in a["kernel"]) and not any(a["pads"])
+            return shape == made and all(k == 1 for k in a["kernel"]) and not any(a["pads"]) and not a.get("activation")
         case "resize":
             return shape == made and all(s == 1 for s in a.get("scales", (0,))) and a["coordinates"] != _CROPS
         case "reduce":

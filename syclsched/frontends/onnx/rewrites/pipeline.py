@@ -12,6 +12,7 @@ from syclsched.frontends.onnx.network import Network
 from syclsched.frontends.onnx.rewrites import (
     affine,
     algebra,
+    averages,
     chains,
     common,
     concats,
@@ -66,6 +67,7 @@ _TABLE: Final = (
     Pass("normalisations", "find layer normalisation and softmax in pieces", normalisations.find),
     Pass("formulas", "find activations in pieces", formulas.find),
     Pass("pool_order", "average before convolutions of single elements", pool_order.average_first),
+    Pass("averages", "average behind convolutions of single elements that make fewer channels", averages.average_last),
     Pass("signs", "rectify before joining, and only what can be negative", signs.use),
     Pass("post_ops", "take sums and activations into convolutions and matrix products", post_ops.absorb),
     Pass("shuffles", "make channels in the order in which they are shuffled", shuffles.absorb),

@@ -26,28 +26,35 @@ def average_first(draft: Draft) -> None:
     """
     for pool in draft.each("pool"):
         a = pool.attributes
-        if a["mode"] != "average" or math.prod(a["strides"]) < 2 or (any(a["pads"]) and a["count_include_pad"]):
+        if (
+            a.get("activation")
+            or a["mode"] != "average"
+            or math.prod(a["strides"]) < 2
+            or (any(a["pads"]) and a["count_include_pad"])
+        ):
             continue
         source = str(pool.inputs[0])
         conv = draft.made_by(source, "conv")
-        if conv is None or draft.reads(source) != 1 or not _single(conv):
+        if conv is None or draft.reads(source) != 1 or not single(draft, conv) or conv.attributes["activation"]:
             continue
         if a.get("channels_last", False) == conv.attributes.get("channels_last", False) and _pays(draft, conv):
             _swap(draft, conv, pool)
 
 
-def _single(conv: Node) -> bool:
+def single(draft: Draft, conv: Node) -> bool:
+    """Return whether a convolution makes every element of those at the same place, and adds no residual."""
     a = conv.attributes
-    one = all(stride == 1 for stride in a["strides"]) and not any(a["pads"]) and not a["activation"]
-    return one and (len(conv.inputs) < 4 or conv.inputs[3] is None)
+    one = all(stride == 1 for stride in a["strides"]) and not any(a["pads"])
+    elements = all(extent == 1 for extent in draft.shape(str(conv.inputs[1]))[2:])
+    return one and elements and (len(conv.inputs) < 4 or conv.inputs[3] is None)
 
 
 def _pays(draft: Draft, conv: Node) -> bool:
-    made, _, *kernel = draft.shape(str(conv.inputs[1]))
+    made = draft.shape(str(conv.inputs[1]))[0]
     shape = draft.shape(str(conv.inputs[0]))
     given = shape[-1] if conv.attributes.get("channels_last") else shape[1]
     # More channels to average than there would be are paid for by fewer products, unless there are very many more.
-    return all(extent == 1 for extent in kernel) and given <= 16 * made
+    return given <= 16 * made
 
 
 def _swap(draft: Draft, conv: Node, pool: Node) -> None:

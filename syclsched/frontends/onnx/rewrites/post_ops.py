@@ -22,7 +22,7 @@ ON_THE_WAY: Final = frozenset(
 )
 #: Parameters that an activation has when the expression's operator leaves them out.
 _DEFAULTS: Final[dict[str, tuple[float, ...]]] = {"leaky_relu": (0.01,), "elu": (1.0,), "hard_sigmoid": (0.2, 0.5)}
-#: Kinds that do so.
+#: Kinds that do so, and take sums, too.
 KINDS: Final = ("conv", "conv_transpose", "matmul")
 
 
@@ -38,9 +38,12 @@ def absorb(draft: Draft) -> None:
     -----
     A sum with a value of the same shape is a residual (of convolutions and matrix products); one with a smaller value
     is a bias (of matrix products). Of a sum of two convolutions, the later one takes the other as its residual.
+    Average poolings take activations only.
     """
     # Backwards: what comes later in the network should take what comes earlier.
-    for node in reversed(tuple(draft.each(*KINDS))):
+    for node in reversed(tuple(draft.each(*KINDS, "pool"))):
+        if node.kind == "pool" and node.attributes["mode"] != "average":
+            continue
         current = draft.nodes.get(node.name)
         while current is not None:
             current = _absorb_reader(draft, current)
@@ -81,7 +84,7 @@ class _Taken:
     def __init__(self, draft: Draft, node: Node) -> None:
         self._draft = draft
         self._node = node
-        given = [*node.inputs, None, None]
+        given = [*node.inputs, None, None, None]
         self._operands = given[:2]
         self._bias, self._residual = given[2], given[3]
         self.attributes = dict(node.attributes)
@@ -130,7 +133,7 @@ class _Taken:
 
     def _add(self, value: str) -> bool:
         draft, node = self._draft, self._node
-        if self.attributes.get("activation"):
+        if self.attributes.get("activation") or node.kind not in KINDS:
             return False
         output = node.outputs[0]
         assert output is not None

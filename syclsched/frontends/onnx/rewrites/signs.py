@@ -70,8 +70,8 @@ def not_negative(draft: Draft, value: str, depth: int = _DEPTH) -> bool:
     if node.kind == "elementwise":
         expression = node.attributes["expression"]
         return isinstance(expression, tuple) and expression[0] in _NEVER_NEGATIVE
-    if node.kind in KINDS:
-        activation = node.attributes.get("activation", ())
+    activation = node.attributes.get("activation", ())
+    if node.kind in KINDS or activation:
         return bool(activation) and activation[-1][0] in _NEVER_NEGATIVE
     if node.kind in _KEEPS:
         return all(name is not None and not_negative(draft, name, depth - 1) for name in node.inputs)

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Averages behind convolutions of single elements instead of before them: fewer channels to average."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from syclsched.frontends.onnx.network import Node
+from syclsched.frontends.onnx.rewrites.editing import Draft
+from syclsched.frontends.onnx.rewrites.pool_order import single
+
+
+def average_last(draft: Draft) -> None:
+    """Let an average pooling that keeps an image's size come after the convolution of single elements that reads it.
+
+    Parameters
+    ----------
+    draft : Draft
+        Changed. Results differ by rounding: both are sums of products, done in the other order.
+
+    Notes
+    -----
+    As in `pool_order`, the two can change places; what the convolution does to its results, the pooling does then.
+    Inception's branches average all channels that come in, and make a quarter or an eighth of them. Padding must not be
+    counted, and nobody else may read the averages.
+    """
+    for conv in draft.each("conv"):
+        averaged = str(conv.inputs[0])
+        pool = draft.made_by(averaged, "pool")
+        if pool is None or draft.reads(averaged) != 1 or not single(draft, conv) or not _averages(draft, pool):
+            continue
+        if pool.attributes["channels_last"] == conv.attributes["channels_last"] and _pays(draft, conv):
+            _swap(draft, pool, conv)
+
+
+def _averages(draft: Draft, pool: Node) -> bool:
+    """Return whether it is nothing but averages of elements that are there, as many as there are elements."""
+    a = pool.attributes
+    counted = any(a["pads"]) and a["count_include_pad"]
+    same = draft.shape(str(pool.inputs[0])) == draft.shape(str(pool.outputs[0]))
+    return a["mode"] == "average" and same and not counted and not a.get("activation")
+
+
+def _pays(draft: Draft, conv: Node) -> bool:
+    made, given, *_ = draft.shape(str(conv.inputs[1]))
+    return made < given * int(conv.attributes["groups"])
+
+
+def _swap(draft: Draft, pool: Node, conv: Node) -> None:
+    x, averaged, output = str(pool.inputs[0]), str(pool.outputs[0]), str(conv.outputs[0])
+    between = draft.fresh(averaged)
+    draft.values[between] = replace(draft.values[output], name=between)
+    activation = conv.attributes["activation"]
+    draft.change(pool, inputs=(between,), outputs=(None,), attributes={**pool.attributes, "activation": activation})
+    draft.change(
+        conv, inputs=(x, *conv.inputs[1:]), outputs=(between,), attributes={**conv.attributes, "activation": ()}
+    )
+    draft.change(draft.nodes[pool.name], outputs=(output,))
+    draft.did("average behind the convolution", pool.name)

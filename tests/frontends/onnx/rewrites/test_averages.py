@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+from networks import Builder, kinds, rewritten
+
+from syclsched.frontends.onnx.rewrites import rewrite
+
+X = (2, 8, 6, 7)
+
+
+def branch(made: Builder, channels: int = 3, kernel: int = 1, **pool: object) -> str:
+    """An average pooling that keeps the size, by default, and a convolution of what it gives."""
+    given = {"kernel": 3, "stride": 1, "pad": 1, "counted": False, **pool}
+    return made.conv(made.pool(made.input("x", X), "average", **given), channels, kernel)
+
+
+def test_averages_come_behind_and_do_what_was_done_to_sums() -> None:
+    made = Builder(dtype="float64")
+    made.elementwise(("relu", 0), branch(made))
+    network = rewritten(made, "averages", "post_ops")
+    assert kinds(network) == ["conv", "pool"]
+    conv, pool = network.nodes
+    assert network.values[str(conv.outputs[0])].shape == (2, 3, 6, 7)
+    assert not conv.attributes["activation"] and pool.attributes["activation"] == (("relu",),)
+
+
+def test_an_activation_the_convolution_has_already_goes_along() -> None:
+    made = Builder(dtype="float64")
+    made.elementwise(("tanh", 0), branch(made))
+    first = rewritten(made, "post_ops")
+    assert kinds(first) == ["pool", "conv"]
+    conv, pool = rewrite(first, passes=["averages"]).network.nodes
+    assert (conv.kind, conv.attributes["activation"]) == ("conv", ())
+    assert (pool.kind, pool.attributes["activation"]) == ("pool", (("tanh",),))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"channels": 8}, {"kernel": 3}, {"counted": True}, {"stride": 2}, {"pad": 0}],
+    ids=["as many channels", "not of single elements", "padding counts", "fewer elements", "smaller"],
+)
+def test_where_they_cannot_change_places_or_nothing_is_won_they_stay(change: dict) -> None:
+    made = Builder(dtype="float64")
+    of_pool = {name: value for name, value in change.items() if name in ("counted", "stride", "pad")}
+    x = made.pool(made.input("x", X), "average", **{"kernel": 3, "stride": 1, "pad": 1, **of_pool})
+    made.conv(x, change.get("channels", 3), change.get("kernel", 1))
+    assert kinds(rewritten(made, "averages")) == ["pool", "conv"]
+
+
+def test_averages_that_others_read_stay_where_they_are() -> None:
+    made = Builder(dtype="float64")
+    pool = made.pool(made.input("x", X), "average", 3, 1, 1)
+    conv = made.conv(pool, 3, 1)
+    assert kinds(rewritten(made, "averages", outputs=(pool, conv))) == ["pool", "conv"]
+
+
+def test_the_largest_take_no_activation() -> None:
+    made = Builder(dtype="float64")
+    made.elementwise(("relu", 0), made.pool(made.input("x", X), "max", 3, 1, 1))
+    assert kinds(rewritten(made, "post_ops")) == ["pool", "elementwise"]
