@@ -52,7 +52,7 @@ def make_graph(tasks: int, size: int) -> TaskGraph:
 def sample(live: Any) -> dict[str, float]:
     """Return what is held now."""
     gc.collect()
-    pools = [live.pools.pool(space.name).info() for space in live.platform.spaces]
+    pools = list(live.memory().values())
     return {
         "resident_bytes": resident_bytes(),
         "usm_in_use_bytes": sum(p.in_use_bytes for p in pools),

@@ -101,6 +101,7 @@ def profile_rows(profile: DeviceProfile) -> Iterator[Row]:
     for kind, usm in profile.usm.items():
         yield from _row(f"USM {kind}, allocate 1 MiB", usm.allocation_s, "s")
         yield from _row(f"USM {kind}, triad", usm.bandwidth_bytes_per_s, "B/s")
+        yield from _row(f"USM {kind}, read", usm.read_bandwidth_bytes_per_s, "B/s")
     yield from _row("slow-down, kernel beside kernel", profile.overlap.kernel_kernel, "")
     yield from _row("slow-down, copy beside kernel", profile.overlap.copy_kernel, "")
     yield "lanes worth using", str(profile.identity.lanes), "", "", ""

@@ -18,11 +18,11 @@ import numpy as np
 from syclsched.devices import memory
 from syclsched.devices.compiler import signature_key
 from syclsched.devices.executables import Executable, KernelExecutable, LibraryExecutable, SequenceExecutable
-from syclsched.devices.memory import UsmKind
 from syclsched.errors import ExecutionError, MemoryLimitError, SyclschedError
 from syclsched.model.constant import Constant
 from syclsched.model.operation import Implementation, Operation, Signature
 from syclsched.model.sequence import parts_of
+from syclsched.model.usm import UsmKind
 
 
 class Upload:

@@ -4,17 +4,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from syclsched.devices.collecting import memory_kinds
-from syclsched.devices.pool import Block
+from syclsched.devices.pool import ALIGNMENT_BYTES, Block
 from syclsched.errors import MemoryLimitError
+from syclsched.model.usm import UsmKind
 
-UsmKind = Literal["device", "shared", "host"]
-#: USM memory, or plain memory of the host.
-MemoryKind = Literal["device", "shared", "host", "numpy"]
 #: SYCL has no allocation of size zero, and an empty `usm_ndarray` wants room for one element (complex128).
 SMALLEST_ALLOCATION_BYTES = 16
 
@@ -85,6 +83,48 @@ class _OfBlock:
             "syclobj": queue,
             "offset": 0,
         }
+
+
+class _OfArray:
+    """Names the memory of a NumPy array in the USM array interface, and keeps it."""
+
+    def __init__(self, array: NumpyArray, queue: Any) -> None:
+        self.array = array
+        self.__sycl_usm_array_interface__ = {
+            "data": (array.__array_interface__["data"][0], False),
+            "shape": (array.nbytes,),
+            "strides": None,
+            "typestr": "|u1",
+            "version": 1,
+            "syclobj": queue,
+            "offset": 0,
+        }
+
+
+def under(array: NumpyArray, queue: Any) -> Any:
+    """Return the USM memory that a NumPy array is a view of, without a copy.
+
+    Parameters
+    ----------
+    array : numpy.ndarray
+        C-contiguous, with at least one element.
+    queue : dpctl.SyclQueue
+        The memory must be of its context.
+
+    Returns
+    -------
+    dpctl.memory.MemoryUSMShared, MemoryUSMHost or None
+        The part under the array, which it keeps; None if it is other memory, or lies where kernels could not read
+        whole vectors.
+    """
+    from dpctl import memory
+
+    if not array.nbytes or array.__array_interface__["data"][0] % ALIGNMENT_BYTES:
+        return None
+    try:
+        return memory.as_usm_memory(_OfArray(array, queue))
+    except ValueError:  # the runtime knows no such memory in that context
+        return None
 
 
 def of_block(block: Block, queue: Any) -> Any:

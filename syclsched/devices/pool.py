@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Any, Final
 
 from syclsched.devices.extents import Extents, Place
@@ -47,7 +47,7 @@ class MemoryInfo:
     reserved_bytes : int
         All that was got of the runtime and not given back to it: in use, padding, and what is kept for later.
     peak_in_use_bytes, peak_reserved_bytes : int
-        The most there was of either, since the beginning or `MemoryPool.reset_peaks`.
+        The most there was of either, since the beginning.
     limit_bytes : int
         Capacity of the space; 0 if it is not known.
     allocations : int
@@ -110,6 +110,43 @@ class Block:
     __del__ = give_back
 
 
+class Together:
+    """The pools of one memory space: of one kind each, they share its capacity and one lock.
+
+    Parameters
+    ----------
+    limit_bytes : int, optional
+        Capacity of the space; 0 if it is not known.
+    """
+
+    def __init__(self, limit_bytes: int = 0) -> None:
+        self.limit = limit_bytes
+        self.lock = threading.Lock()
+        self.pools: list[MemoryPool] = []
+        self.in_use = self.reserved = self.peak_in_use = self.peak_reserved = 0
+
+    def use(self, nbytes: int) -> None:
+        """Note that so many bytes more are in use."""
+        self.in_use += nbytes
+        self.peak_in_use = max(self.peak_in_use, self.in_use)
+
+    def reserve(self, nbytes: int) -> None:
+        """Note that so many bytes more were got of the runtime."""
+        self.reserved += nbytes
+        self.peak_reserved = max(self.peak_reserved, self.reserved)
+
+    def info(self) -> MemoryInfo:
+        """Return what the space holds: peaks are those of all its pools at once."""
+        found = sum((pool.info() for pool in tuple(self.pools)), MemoryInfo())
+        with self.lock:
+            return replace(
+                found,
+                peak_in_use_bytes=self.peak_in_use,
+                peak_reserved_bytes=self.peak_reserved,
+                limit_bytes=self.limit,
+            )
+
+
 class MemoryPool:
     """Memory of one kind in one space; used from any thread.
 
@@ -125,6 +162,8 @@ class MemoryPool:
         Blocks begin at multiples of this, a power of two.
     slab_bytes : int, optional
         See `SLAB_BYTES`.
+    together : Together, optional
+        The space, if it has pools of other kinds besides; then its limit counts.
     """
 
     def __init__(
@@ -135,14 +174,17 @@ class MemoryPool:
         limit_bytes: int = 0,
         alignment_bytes: int = ALIGNMENT_BYTES,
         slab_bytes: int = SLAB_BYTES,
+        together: Together | None = None,
     ) -> None:
         self._allocate = allocate
         self.name = name
-        self._limit = limit_bytes
+        self._together = Together(limit_bytes) if together is None else together
+        self._together.pools.append(self)
+        self._limit = limit_bytes = self._together.limit
         self._alignment = alignment_bytes
         slab = min(slab_bytes, limit_bytes // _LIMIT_PARTS) if limit_bytes else slab_bytes
         self._slab = slab // alignment_bytes * alignment_bytes if slab >= _LEAST_SLAB_BYTES else 0
-        self._lock = threading.Lock()
+        self._lock = self._together.lock
         self._returned: deque[tuple[Place, int]] = deque()
         #: Regions by number: what keeps the memory, its address, its size.
         self._regions: dict[int, tuple[Any, int, int]] = {}
@@ -177,13 +219,15 @@ class MemoryPool:
         with self._lock:
             if self._closed:
                 raise ExecutionError("the devices are closed", where=f"memory {self.name!r}")
-            self._collect()
+            for pool in self._together.pools:
+                pool._collect()
             place = self._place(size, touch)
             owner, address, _ = self._regions[place[0]]
             self._in_use += nbytes
             self._blocks += 1
             self._padding += size - nbytes
             self._peak_in_use = max(self._peak_in_use, self._in_use)
+            self._together.use(nbytes)
             return Block(place, nbytes, owner, address + place[1], self._returned)
 
     def info(self) -> MemoryInfo:
@@ -200,12 +244,6 @@ class MemoryPool:
                 self._limit,
                 self._allocations,
             )
-
-    def reset_peaks(self) -> None:
-        """Let peaks be those from now on."""
-        with self._lock:
-            self._collect()
-            self._peak_in_use, self._peak_reserved = self._in_use, self._reserved
 
     def trim(self) -> int:
         """Give back to the runtime what nobody uses; return how many bytes that was."""
@@ -230,6 +268,7 @@ class MemoryPool:
             place, nbytes = self._returned.popleft()
             region, size = place[0], padded(nbytes, self._alignment)
             self._in_use -= nbytes
+            self._together.in_use -= nbytes
             self._blocks -= 1
             self._padding -= size - nbytes
             if region not in self._regions:
@@ -261,15 +300,16 @@ class MemoryPool:
         return place
 
     def _new_region(self, size: int, touch: Callable[[Any], None] | None) -> int:
-        if self._limit and self._reserved + size > self._limit:
-            self._release(self._reserved + size - self._limit)
+        held = self._together.reserved + size
+        if self._limit and held > self._limit:
+            self._release_any(held - self._limit)
         kept = max(self._peak_in_use, KEPT_BYTES)
         if self._idle_bytes + size > kept:
             self._release(self._idle_bytes + size - kept)
         try:
             owner, address = self._allocate(size)
         except MemoryLimitError:
-            if not self._release(self._reserved):
+            if not self._release_any(self._together.reserved):
                 raise
             owner, address = self._allocate(size)
         if touch is not None:
@@ -279,7 +319,16 @@ class MemoryPool:
         self._reserved += size
         self._allocations += 1
         self._peak_reserved = max(self._peak_reserved, self._reserved)
+        self._together.reserve(size)
         return region
+
+    def _release_any(self, wanted: int) -> int:
+        """Give back what is idle here, and then of the space's other pools, until so many bytes are."""
+        done = self._release(wanted)
+        for pool in self._together.pools:
+            if done < wanted and pool is not self:
+                done += pool._release(wanted - done)
+        return done
 
     def _release(self, wanted: int) -> int:
         """Give back to the runtime what is idle, longest first, until so many bytes are; return how many were."""
@@ -290,12 +339,16 @@ class MemoryPool:
             if not regions:
                 del self._idle[size]
             self._idle_bytes -= size
-            self._reserved -= size
+            self._unreserve(size)
             done += size
         if done < wanted:
             for region in [r for r in self._slabs if self._extents.remove_region(r, self._slab)]:
                 self._slabs.discard(region)
                 del self._regions[region]
-                self._reserved -= self._slab
+                self._unreserve(self._slab)
                 done += self._slab
         return done
+
+    def _unreserve(self, nbytes: int) -> None:
+        self._reserved -= nbytes
+        self._together.reserved -= nbytes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pools of a platform's memory spaces: which kind of memory each is of, and memory cut from them."""
+"""The pools of a platform's memory spaces, one for each kind of memory in them, and memory cut from them."""
 
 from __future__ import annotations
 
@@ -11,39 +11,16 @@ from typing import Any, Final
 import numpy as np
 
 from syclsched.devices import faultpoints, memory
-from syclsched.devices.memory import MemoryKind
-from syclsched.devices.pool import ALIGNMENT_BYTES, Block, MemoryInfo, MemoryPool
+from syclsched.devices.pool import ALIGNMENT_BYTES, Block, MemoryInfo, MemoryPool, Together
 from syclsched.errors import MemoryLimitError
-from syclsched.model.platform import HOST, MemorySpace, Platform
+from syclsched.model.platform import Platform
+from syclsched.model.usm import MemoryKind, PoolKey, PoolKeys
 
 _PAGE_BYTES: Final = 4096
 
 
-def kind_of(space: MemorySpace, platform: Platform) -> MemoryKind:
-    """Return the kind of memory a space is made of.
-
-    Parameters
-    ----------
-    space : MemorySpace
-        A space of the platform.
-    platform : Platform
-        Its devices.
-
-    Returns
-    -------
-    str
-        ``shared`` where host and device use the same memory: nothing moves, and the host may touch it. ``device``
-        where they do not: pages that move by themselves would do so at times no plan knows. For the host's own memory
-        ``host``, which is pinned, if some device has memory of its own: copies to and from it then need no staging;
-        else ``numpy``, plain memory that needs no runtime.
-    """
-    if space.name != HOST:
-        return "shared" if space.host_accessible else "device"
-    return "numpy" if all(each.host_accessible for each in platform.spaces) else "host"
-
-
 class Pools:
-    """Pools by memory space, made when they are first used.
+    """Pools by memory space and kind, made when they are first used.
 
     Parameters
     ----------
@@ -57,28 +34,30 @@ class Pools:
         self._platform = platform
         self._allocator_queue = allocator_queue
         self._lock = threading.Lock()
-        self._pools: dict[str, MemoryPool] = {}
-        self._queues: dict[str, Any] = {}
-        self._kinds = {space.name: kind_of(space, platform) for space in platform.spaces}
+        self._pools: dict[PoolKey, MemoryPool] = {}
+        self._queues: dict[PoolKey, Any] = {}
+        self._spaces = {space.name: Together(space.capacity_bytes) for space in platform.spaces}
+        usual = PoolKeys(platform)
+        self._usual = {space.name: usual["", space.name] for space in platform.spaces}
         _all.add(self)
 
-    def take(self, space: str, nbytes: int, *, touch: bool = False) -> tuple[Block, Any]:
+    def take(self, where: str | PoolKey, nbytes: int, *, touch: bool = False) -> tuple[Block, Any]:
         """Return memory of a space.
 
         Parameters
         ----------
-        space : str
-            Its name.
+        where : str or PoolKey
+            Its name, for memory of the kind that is usual there; or which of its memory.
         nbytes : int
             Size.
         touch : bool, optional
-            Whether to write to every page of what had to be got for this, if the host can.
+            Whether to write to every page of what had to be got for this, if they are the host's.
 
         Returns
         -------
         (Block, dpctl.memory.* or numpy.ndarray)
-            What gives it back; and the memory, in the host's space as bytes where that is plain memory. It refers to
-            the block, so that whoever has it has it for good.
+            What gives it back; and the memory, as bytes where it is plain memory. It refers to the block, so that
+            whoever has it has it for good.
 
         Raises
         ------
@@ -87,34 +66,24 @@ class Pools:
         ExecutionError
             If the devices are closed.
         """
-        kind, pool = self._kinds[space], self.pool(space)
-        if faultpoints.active is not None and kind != "numpy":
-            self._may_fail(space, nbytes)
-        block = pool.take(nbytes, touch=_touch if touch and kind != "device" else None)
-        if kind == "numpy":
-            return block, np.asarray(_HostBytes(block))
-        return block, memory.of_block(block, self._queues[space])
-
-    def pool(self, space: str) -> MemoryPool:
-        """Return the pool of a space."""
-        with self._lock:
-            found = self._pools.get(space)
-            if found is None:
-                place = self._platform.space(space)
-                found = self._pools[space] = MemoryPool(
-                    self._allocator(place), space, limit_bytes=place.capacity_bytes, alignment_bytes=ALIGNMENT_BYTES
-                )
-            return found
+        key = self._usual[where] if isinstance(where, str) else where
+        pool = self._pools.get(key) or self._make(key)
+        if key.kind == "plain":
+            return (block := pool.take(nbytes, touch=_touch if touch else None)), np.asarray(_HostBytes(block))
+        if faultpoints.active is not None:
+            self._may_fail(key, nbytes)
+        block = pool.take(nbytes, touch=self._toucher(key) if touch else None)
+        return block, memory.of_block(block, self._queues[key])
 
     def kind(self, space: str) -> MemoryKind:
-        """Return the kind of memory a space is made of; see `kind_of`."""
-        return self._kinds[space]
+        """Return the kind of memory that is usual in a space; see `syclsched.model.usm.usual_kind`."""
+        return self._usual[space].kind
 
     def info(self) -> dict[str, MemoryInfo]:
         """Return what the pools hold, by space, for those that were used."""
         with self._lock:
-            pools = dict(self._pools)
-        return {space: pool.info() for space, pool in pools.items()}
+            used = {key.space for key in self._pools}
+        return {space: together.info() for space, together in self._spaces.items() if space in used}
 
     def trim(self) -> int:
         """Give back to the runtime what nobody uses; return how many bytes that was."""
@@ -129,19 +98,34 @@ class Pools:
                 pool.close()
             self._queues.clear()
 
-    def _may_fail(self, space: str, nbytes: int) -> None:
+    def _make(self, key: PoolKey) -> MemoryPool:
+        with self._lock:
+            found = self._pools.get(key)
+            if found is None:
+                found = self._pools[key] = MemoryPool(
+                    self._allocator(key), key.space, alignment_bytes=ALIGNMENT_BYTES, together=self._spaces[key.space]
+                )
+            return found
+
+    def _toucher(self, key: PoolKey) -> Callable[[Any], None] | None:
+        """Return what writes to all pages of fresh memory: not of that which is no part of the host's."""
+        if key.kind != "device":
+            return _touch
+        return _set if self._platform.space(key.space).host_accessible else None
+
+    def _may_fail(self, key: PoolKey, nbytes: int) -> None:
         """Fail where that is injected: whether a pool has to ask the runtime is chance."""
         try:
             if faultpoints.active is not None:
-                faultpoints.active.allocates(self._queues[space], nbytes)
+                faultpoints.active.allocates(self._queues[key], nbytes)
         except MemoryError as error:
-            raise MemoryLimitError(f"{nbytes} bytes could not be allocated", where=f"memory {space!r}") from error
+            raise MemoryLimitError(f"{nbytes} bytes could not be allocated", where=f"memory {key.space!r}") from error
 
-    def _allocator(self, place: MemorySpace) -> Callable[[int], tuple[Any, int]]:
-        kind = self._kinds[place.name]
-        if kind == "numpy":
+    def _allocator(self, key: PoolKey) -> Callable[[int], tuple[Any, int]]:
+        kind = key.kind
+        if kind == "plain":
             return _host_bytes
-        queue = self._queues[place.name] = self._allocator_queue(place.name)
+        queue = self._queues[key] = self._allocator_queue(key.context or key.space)
 
         def allocate(nbytes: int) -> tuple[Any, int]:
             made = memory.allocate(queue, nbytes, kind)
@@ -195,3 +179,8 @@ def _touch(owner: Any) -> None:
     """Write to every page of memory the host can address."""
     view = owner if isinstance(owner, np.ndarray) else np.asarray(owner)
     view[::_PAGE_BYTES] = 0
+
+
+def _set(owner: Any) -> None:
+    """Write to all of memory that the runtime does not let the host address, though it is the host's."""
+    owner.memset(0)

@@ -14,6 +14,7 @@ from syclsched.devices.constants import uploaded_bytes
 from syclsched.devices.submission_library import load_library
 from syclsched.errors import ExecutionError, SyclschedError
 from syclsched.execution.buffers import NumpyArray
+from syclsched.execution.filling import FilledInputs
 from syclsched.execution.lanes import queues_of
 from syclsched.execution.recorder import KEPT_RUNS, Recorder
 from syclsched.execution.recovery.going_on import without
@@ -24,7 +25,7 @@ from syclsched.execution.ring import Ring
 from syclsched.execution.run import Run
 from syclsched.execution.safeguards import USUAL, Safeguards
 from syclsched.execution.start import Prepared, prepare, start
-from syclsched.execution.straight import why_not_straight
+from syclsched.execution.straight import why_not_replayed
 from syclsched.execution.work import compile_work
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
@@ -75,6 +76,7 @@ class Runner:
         self._turn: asyncio.Future[None] | None = None
         self._recover = recover and not safeguards.stepped
         self._health = Health(live)
+        self._filled = FilledInputs(live)
         self._no_plan_without: tuple[str, ...] = ()
         self._bind(self._first)
 
@@ -86,16 +88,8 @@ class Runner:
         queues = queues_of(prepared.plan, live)
         self._executables = compile_work(self._prepared.program, self._prepared.work, queues, live.uploads)
         library = load_library()
-        self.why_not_replayed = (
-            "the package was built without its C parts, or they are switched off"
-            if library is None
-            else "debug or nan_guard is on: instructions are done one at a time"
-            if safeguards.stepped
-            else why_not_straight(
-                self._prepared.program,
-                {n: made for n, made in self._executables.items() if not prepared.work[n].writes_nothing},
-            )
-        )
+        submitting = {n: made for n, made in self._executables.items() if not prepared.work[n].writes_nothing}
+        self.why_not_replayed = why_not_replayed(library, safeguards, prepared.program, submitting)
         self._ring = None
         if self.why_not_replayed is None:
             laid_out = self._prepared.laid_out()
@@ -127,6 +121,28 @@ class Runner:
         """Bytes of constants in device memory by memory space, in the form in which implementations take them."""
         return uploaded_bytes(self._executables.values())
 
+    def buffer(self, name: str) -> NumpyArray:
+        """Return the memory in which kernels read an input, to be written to before a run instead of giving a value.
+
+        Parameters
+        ----------
+        name : str
+            An input read in place: declared with ``usm="shared"`` or ``"host"``, or with a value in such memory.
+
+        Returns
+        -------
+        numpy.ndarray
+            Its value from now on, in runs that are not given another: not to be written to while one is on its way.
+
+        Raises
+        ------
+        UnknownArrayError, ArgumentError
+            If there is no such array, or the plan does not read it in place.
+        """
+        with self._lock:
+            self._check_free()
+            return self._filled.view(self._prepared, name)
+
     def run(self, inputs: Mapping[str, Any] | None = None) -> Run:
         """Start a run with new data, and return at once.
 
@@ -154,6 +170,8 @@ class Runner:
         """Wait for the run before, and return checked values for the next."""
         check_not_forked(f"plan {self.plan.name!r}")
         self._check_free()
+        if self._filled.views and (inputs is None or isinstance(inputs, Mapping)):
+            inputs = {**self._filled.views, **(inputs or {})}
         values = self._prepared.values(inputs)
         if self._last is not None:
             self._last.join()
@@ -464,6 +482,7 @@ class Runner:
             if self._ring is not None:
                 self._finalizer.detach()
                 self._ring.abandon()
+            self._filled.views.clear()
             if self._owns_devices:
                 self._live.close()
 

@@ -16,7 +16,8 @@ from syclsched.execution.layout import Layout
 from syclsched.execution.program import Buffer
 from syclsched.model.access import RowRange, rows_name
 from syclsched.model.plan import Instruction, Plan, PlannedArray, PlannedRows
-from syclsched.model.platform import HOST, MemorySpace, Platform
+from syclsched.model.platform import HOST, Platform
+from syclsched.model.usm import ArrayMemory, PoolKey, PoolKeys
 
 NumpyArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -170,6 +171,8 @@ class BufferTable:
     ranges : Mapping[str, PlannedRows], optional
         Rows that are asked for by name besides the segments among the arrays. They have no memory of their own: they
         lie in that of their array.
+    memory : iterable of ArrayMemory, optional
+        Arrays whose memory is not of the kind that is usual in a space.
     """
 
     def __init__(
@@ -178,8 +181,12 @@ class BufferTable:
         live: Any,
         arrays: Mapping[str, PlannedArray],
         ranges: Mapping[str, PlannedRows] | None = None,
+        memory: Iterable[ArrayMemory] = (),
     ) -> None:
-        self._spaces: dict[str, MemorySpace] = {s.name: s for s in platform.spaces}
+        self._host_accessible = {s.name for s in platform.spaces if s.host_accessible} | {HOST}
+        self._keys = PoolKeys(platform, memory)
+        #: Inputs that kernels read where they lie, and the space.
+        self.residents = {chosen.array: chosen.space for chosen in memory if chosen.resident}
         self._live = live
         self._arrays = arrays
         self._rows = {name: array.rows for name, array in arrays.items() if array.rows is not None} | dict(ranges or {})
@@ -191,6 +198,7 @@ class BufferTable:
         #: The most bytes there were for them: with what was got before its time, and between arrays that are laid out.
         self.held_bytes: dict[str, int] = {}
         self._taken: dict[str, int] = {}
+        self._own: dict[str, LiveBuffer] = {}
         # Of a plan that is laid out: its memory, its buffers by number of the allocation, and the last of each.
         self._blocks: list[Block] = []
         self._laid_out: dict[int, LiveBuffer] = {}
@@ -213,8 +221,51 @@ class BufferTable:
         private : bool
             Whether to copy it, because the plan writes it there.
         """
+        if name in self.residents:
+            self.give_resident(name, data)
+            return
         storage = data.copy() if private else data
         self._buffers[name, HOST] = LiveBuffer(self._arrays[name], storage, on_host=True, owned=private)
+
+    def give_resident(self, name: str, data: NumpyArray) -> bool:
+        """Put an input where kernels read it: where it lies, if they can, else by a copy that the host makes at once.
+
+        Nothing may be reading the input that was there before.
+
+        Parameters
+        ----------
+        name : str
+            One of `residents`.
+        data : numpy.ndarray
+            The user's, C-contiguous.
+
+        Returns
+        -------
+        bool
+            Whether it lies elsewhere than the one before.
+        """
+        buffer = name, self.residents[name]
+        before = self._buffers.get(buffer)
+        if before is not None and data.__array_interface__["data"][0] == before.address:
+            return False
+        key = self._keys[buffer]
+        found = memory.under(data, self._live.allocator_queue(key.context or key.space))
+        if found is not None:
+            self._buffers[buffer] = LiveBuffer(self._arrays[name], found, on_host=True, owned=False)
+            return True
+        own = self._own_resident(name)
+        np.copyto(own.numpy(writable=True), data)
+        self._buffers[buffer] = own
+        return own is not before
+
+    def _own_resident(self, name: str) -> LiveBuffer:
+        """Return memory for an input that does not lie where kernels can read it; it is got when first needed."""
+        own = self._own.get(name)
+        if own is None:
+            buffer = name, self.residents[name]
+            own = self._own[name] = self._make(buffer, touch=True)
+            self._note_taken(own.array.nbytes, buffer[1])
+        return own
 
     def prepare(self, buffers: Iterable[Buffer], users: Mapping[Buffer, Mapping[int, Any]]) -> None:
         """Get and touch memory, and make the views that kernels take, before the plan starts.
@@ -254,8 +305,8 @@ class BufferTable:
             If the memory cannot be had.
         """
         held = []
-        for space, nbytes in layout.blocks:
-            block, storage = self._take(space, nbytes, f"{nbytes} bytes for arrays of {plan.name!r}", touch=True)
+        for key, nbytes in layout.blocks:
+            block, storage = self._take(key, nbytes, f"{nbytes} bytes for arrays of {plan.name!r}", touch=True)
             self._blocks.append(block)
             held.append(storage)
         for _, instruction in plan.instructions():
@@ -263,11 +314,13 @@ class BufferTable:
                 use, place = instruction.uses[0], layout.places[instruction.id]
                 buffer = self.memory_of((use.array, use.space))
                 array = self._arrays[buffer[0]]
-                live = self._live_buffer(array, use.space, _cut(held[place.block], place.offset, array.nbytes), None)
+                key = layout.blocks[place.block][0]
+                live = self._live_buffer(array, key, _cut(held[place.block], place.offset, array.nbytes), None)
                 self._laid_out[instruction.id] = self._buffers[buffer] = live
                 self._last[buffer] = instruction.id
         self.peak_bytes = dict(layout.peak_bytes)
         self.held_bytes = dict(layout.nbytes)
+        self._taken = dict(layout.nbytes)
 
     def use(self, buffer: Buffer, allocation: int | None) -> None:
         """Let a buffer that is laid out several times be that of one of its allocations; of the last if not given."""
@@ -298,27 +351,30 @@ class BufferTable:
         self.held_bytes[space] = max(self._taken[space], self.held_bytes.get(space, 0))
 
     def _make(self, buffer: Buffer, *, touch: bool = False) -> LiveBuffer:
-        name, space = buffer
+        name, key = buffer[0], self._keys[buffer]
         array = self._arrays[name]
-        block, storage = self._take(space, array.nbytes, f"{array.nbytes} bytes for array {name!r}", touch=touch)
-        return self._live_buffer(array, space, storage, block)
+        block, storage = self._take(key, array.nbytes, f"{array.nbytes} bytes for array {name!r}", touch=touch)
+        return self._live_buffer(array, key, storage, block)
 
-    def _take(self, space: str, nbytes: int, what: str, *, touch: bool) -> tuple[Block, Any]:
+    def _take(self, key: PoolKey, nbytes: int, what: str, *, touch: bool) -> tuple[Block, Any]:
         try:
-            found: tuple[Block, Any] = self._live.pools.take(space, nbytes, touch=touch)
+            found: tuple[Block, Any] = self._live.pools.take(key, nbytes, touch=touch)
         except (MemoryError, MemoryLimitError) as error:
             raise MemoryLimitError(
                 f"{what} could not be allocated",
-                where=f"memory space {space!r}",
+                where=f"memory space {key.space!r}",
                 hint="Give memory back, or use smaller arrays (tiles, batches)",
             ) from error
         return found
 
-    def _live_buffer(self, array: PlannedArray, space: str, storage: Any, block: Block | None) -> LiveBuffer:
+    def _live_buffer(self, array: PlannedArray, key: PoolKey, storage: Any, block: Block | None) -> LiveBuffer:
         if isinstance(storage, np.ndarray):
             storage = storage.view(array.dtype).reshape(array.shape)
-        on_host = self._spaces[space].host_accessible or space == HOST
-        return LiveBuffer(array, storage, on_host=on_host, owned=True, block=block)
+        return LiveBuffer(array, storage, on_host=self._on_host(key), owned=True, block=block)
+
+    def _on_host(self, key: PoolKey) -> bool:
+        """Return whether the host can address memory."""
+        return key.kind != "device" and key.space in self._host_accessible
 
     def free(self, buffer: Buffer) -> int:
         """Give a buffer back, if it is there; return its bytes."""
@@ -378,12 +434,13 @@ class BufferTable:
 
     def clear(self) -> None:
         """Give everything back, but for what the user has been given."""
-        for live in (*self._buffers.values(), *self._prepared.values()):
+        for live in (*self._buffers.values(), *self._prepared.values(), *self._own.values()):
             live.give_back()
         for block in self._blocks:
             block.give_back()
         self._blocks.clear()
         self._laid_out.clear()
+        self._own.clear()
         self._buffers.clear()
         self._prepared.clear()
         self._held_bytes.clear()

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -279,30 +279,46 @@ class Generation:
         written = self._prepared.program.written_inputs
         inputs = self._prepared.inputs
         at = {name: values[name].__array_interface__["data"][0] for name in inputs}
-        if at == self._given_at and not written:
+        residents = self._buffers.residents
+        if at == self._given_at and not written and not residents:
             self._given = {name: values[name] for name in inputs}
             return
         moved = {
             name
             for name in inputs
-            if name not in self._given or (name not in written and self._given_at[name] != at[name])
+            if name not in residents
+            and (name not in self._given or (name not in written and self._given_at[name] != at[name]))
         }
+        for name in residents:
+            if self._buffers.give_resident(name, values[name]):
+                moved.add(name)
         for name in inputs:
+            if name in residents:
+                continue
             if name in moved:
                 self._buffers.add_input(name, values[name], private=name in written)
             elif name in written:
                 np.copyto(self._buffers[name, HOST].numpy(writable=True), values[name])
         if moved:
-            steps = {node.id for node in self._levels.nodes if any(use.space == HOST for use in node.instruction.uses)}
+            steps = {node.id for node in self._levels.nodes if self._uses(node, moved)}
             self._calls = {number: call for number, call in self._calls.items() if number not in steps}
         if moved and self._list is not None:
             for unit in self._units:
-                if any(use.space == HOST for node in unit for use in node.instruction.uses):
+                if any(self._uses(node, moved) for node in unit):
                     command = self._command(unit)
                     self._list.replace(command)
                     if self._performance is not None:
                         self._performance.replaced(command)
         self._given, self._given_at = {name: values[name] for name in inputs}, at
+
+    def _uses(self, node: Node, inputs: Collection[str]) -> bool:
+        """Return whether an instruction uses one of some inputs where they are given."""
+        whole, residents = self._prepared.program.whole, self._buffers.residents
+        for use in node.instruction.uses:
+            name = whole.get(use.array, use.array)
+            if name in inputs and use.space == residents.get(name, HOST):
+                return True
+        return False
 
     def _join_key(self, node: Node) -> tuple[Hashable, int] | None:
         executable, work = self._executables.get(node.id), self._prepared.work.get(node.id)

@@ -13,7 +13,6 @@ from syclsched.errors import MemoryLimitError
 from syclsched.execution.buffers import BufferTable, LiveBuffer, NumpyArray
 from syclsched.execution.program import Buffer
 from syclsched.model.plan import PlannedArray
-from syclsched.model.platform import HOST
 
 #: Bytes before and behind each buffer. A page, so that alignment stays.
 GUARD_BYTES = 4096
@@ -25,13 +24,11 @@ class GuardedBufferTable(BufferTable):
     """A `BufferTable` that notices what is written beyond the end of a buffer, or before its beginning."""
 
     def _make(self, buffer: Buffer, *, touch: bool = False) -> LiveBuffer:
-        name, space = buffer
-        array = self._arrays[name]
+        array, key = self._arrays[buffer[0]], self._keys[buffer]
         try:
-            block, raw = self._live.pools.take(space, array.nbytes + 2 * GUARD_BYTES)
+            block, raw = self._live.pools.take(key, array.nbytes + 2 * GUARD_BYTES)
         except MemoryLimitError:
             return super()._make(buffer)  # a plan may leave no room for guards
-        on_host = self._spaces[space].host_accessible or space == HOST
         storage: Any
         if isinstance(raw, np.ndarray):
             raw[...] = POISON
@@ -39,7 +36,7 @@ class GuardedBufferTable(BufferTable):
         else:
             raw.memset(POISON)
             storage = memory.part(raw, GUARD_BYTES, array.nbytes)
-        return _Guarded(array, storage, raw, on_host=on_host, block=block)
+        return _Guarded(array, storage, raw, on_host=self._on_host(key), block=block)
 
     def live(self) -> dict[Buffer, LiveBuffer]:
         """Return all buffers that are there now."""

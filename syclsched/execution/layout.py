@@ -20,6 +20,7 @@ from syclsched.execution.program import MEMORY_KINDS, Buffer, Node, Program
 from syclsched.model.plan import Instruction
 from syclsched.model.platform import Platform
 from syclsched.model.units import format_bytes
+from syclsched.model.usm import PoolKey, PoolKeys
 
 #: Buffers of no more bytes than this are small.
 SMALL_BYTES: Final = 4096
@@ -27,8 +28,8 @@ SMALL_BYTES: Final = 4096
 #: So many free stretches of the right size are compared.
 _MOST_COMPARED: Final = 16
 
-#: A memory space, and whether what lies there is small.
-_Part = tuple[str, bool]
+#: Which memory, and whether what lies there is small.
+_Part = tuple[PoolKey, bool]
 
 #: Per lane, the place of an instruction on it: everything up to there is meant.
 Moment = dict[int, int]
@@ -56,8 +57,8 @@ class Layout:
 
     Parameters
     ----------
-    blocks : tuple of (str, int)
-        What is to be got: space and bytes.
+    blocks : tuple of (PoolKey, int)
+        What is to be got: of which memory, and bytes.
     places : Mapping[int, Place]
         By number of the ``alloc``.
     waits : Mapping[int, tuple of int]
@@ -72,7 +73,7 @@ class Layout:
         Most bytes of arrays in them at once, in the plan's order.
     """
 
-    blocks: tuple[tuple[str, int], ...]
+    blocks: tuple[tuple[PoolKey, int], ...]
     places: Mapping[int, Place]
     waits: Mapping[int, tuple[int, ...]]
     several: Mapping[int, tuple[tuple[Buffer, int], ...]]
@@ -161,6 +162,7 @@ class _Layouter:
     def __init__(self, program: Program, pinned: frozenset[Buffer], alignment_bytes: int) -> None:
         self._program = program
         self._pinned = pinned
+        self._keys = PoolKeys(program.plan.platform, program.plan.memory)
         self._alignment = alignment_bytes
         self._contexts = [program.plan.platform.device(lane.device).space for lane in program.plan.lanes]
         self._instructions = [instruction for _, instruction in program.plan.instructions()]
@@ -195,14 +197,14 @@ class _Layouter:
                 self._pass(self._program.nodes[instruction.id])
         blocks, places = self._blocks()
         nbytes: dict[str, int] = {}
-        for space, size in blocks:
-            nbytes[space] = nbytes.get(space, 0) + size
+        for key, size in blocks:
+            nbytes[key.space] = nbytes.get(key.space, 0) + size
         return Layout(tuple(blocks), places, self._waits, self._several, self._behind, nbytes, self._peak)
 
     # --- inside -----------------------------------------------------------------------------------
 
     def _part(self, instruction: Instruction) -> _Part:
-        return instruction.uses[0].space, instruction.nbytes <= SMALL_BYTES
+        return self._keys[self._memory(instruction)], instruction.nbytes <= SMALL_BYTES
 
     def _memory(self, instruction: Instruction) -> Buffer:
         use = instruction.uses[0]
@@ -328,13 +330,13 @@ class _Layouter:
         contexts = {self._contexts[other] for other in (*after, lane) if self._program.plan.lanes[other].kind != "host"}
         return len(contexts) <= 1
 
-    def _blocks(self) -> tuple[list[tuple[str, int]], dict[int, Place]]:
+    def _blocks(self) -> tuple[list[tuple[PoolKey, int]], dict[int, Place]]:
         """Return what is to be in one piece: all small buffers, and of the large ones what must be."""
-        blocks: list[tuple[str, int]] = []
+        blocks: list[tuple[PoolKey, int]] = []
         places: dict[int, Place] = {}
         begin = end = -1
         part = None
-        for number, (where, start, nbytes) in sorted(self._at.items(), key=lambda item: item[1]):
+        for number, (where, start, nbytes) in sorted(self._at.items(), key=lambda item: _place_key(item[1])):
             if where != part or (start >= end and not where[1]):
                 blocks.append((where[0], 0))
                 part, begin, end = where, start, start
@@ -352,3 +354,8 @@ def _join(known: Moment, other: Moment) -> None:
 
 def _is_past(moment: Moment, known: Moment) -> bool:
     return all(known.get(lane, -1) >= place for lane, place in moment.items())
+
+
+def _place_key(at: tuple[_Part, int, int]) -> tuple[str, str, str, bool, int, int]:
+    (key, small), start, nbytes = at
+    return key.space, key.kind, key.context or "", small, start, nbytes

@@ -151,7 +151,8 @@ class Program:
         array that has segments is left out, too: each of them has a last value of its own.
         """
         inputs = [a.name for a in self.plan.arrays if a.is_input and a.name not in self.segments]
-        version: dict[Buffer, object] = {(name, HOST): None for name in inputs}
+        residents = self.plan.residents
+        version: dict[Buffer, object] = {(name, residents.get(name, HOST)): None for name in inputs}
         writer: dict[Buffer, int | None] = dict.fromkeys(version)
         newest: dict[str, object] = dict.fromkeys(inputs)
         # By the order of the tasks, not of the instructions: writers of different buffers need not wait for each other.

@@ -13,12 +13,15 @@ from collections.abc import Iterable, Mapping
 
 from syclsched.execution.program import Buffer
 from syclsched.model.plan import Instruction
+from syclsched.model.usm import ArrayMemory
 
-#: Memory space and size in bytes: blocks of one kind replace each other.
-Kind = tuple[str, int]
+#: Memory space, kind of memory (if not the usual, with its context) and size in bytes: these replace each other.
+Kind = tuple[str, tuple[str, str | None] | None, int]
 
 
-def buffers_to_prepare(instructions: Iterable[Instruction], peak_bytes: Mapping[str, int]) -> dict[int, Buffer]:
+def buffers_to_prepare(
+    instructions: Iterable[Instruction], peak_bytes: Mapping[str, int], memory: Iterable[ArrayMemory] = ()
+) -> dict[int, Buffer]:
     """Return the buffers that need a block of their own; those allocated later fit into blocks that were freed.
 
     Parameters
@@ -27,12 +30,15 @@ def buffers_to_prepare(instructions: Iterable[Instruction], peak_bytes: Mapping[
         In global order.
     peak_bytes : Mapping[str, int]
         The plan's peak per space: at no time do prepared buffers and those in use take more together.
+    memory : iterable of ArrayMemory, optional
+        Arrays whose memory is not of the usual kind.
 
     Returns
     -------
     dict of int to (str, str)
         Array and space by number of the ``alloc``, in order; of a buffer that is allocated several times the first.
     """
+    kinds = {(chosen.array, chosen.space): (chosen.kind, chosen.context) for chosen in memory}
     idle: Counter[Kind] = Counter()
     in_use: Counter[str] = Counter()
     # The most that was taken so far, with what is prepared and not yet in use: another one prepared adds to all of it.
@@ -43,12 +49,12 @@ def buffers_to_prepare(instructions: Iterable[Instruction], peak_bytes: Mapping[
         if instruction.kind not in ("alloc", "free") or not instruction.nbytes:
             continue
         use, nbytes = instruction.uses[0], instruction.nbytes
-        kind = (use.space, nbytes)
+        buffer = (use.array, use.space)
+        kind = (use.space, kinds.get(buffer), nbytes)
         if instruction.kind == "free":
             idle[kind] += 1
             in_use[use.space] -= nbytes
             continue
-        buffer = (use.array, use.space)
         if idle[kind]:
             idle[kind] -= 1
         elif buffer not in seen and most[use.space] + nbytes <= peak_bytes.get(use.space, 0):

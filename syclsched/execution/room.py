@@ -53,7 +53,8 @@ class Room:
         self._freed = freed
         self._wake = wake
         #: Buffers whose memory is to be got before the plan starts, by number of the allocation.
-        self.prepared = buffers_to_prepare((i for _, i in program.plan.instructions()), program.plan.peak_bytes)
+        plan = program.plan
+        self.prepared = buffers_to_prepare((i for _, i in plan.instructions()), plan.peak_bytes, plan.memory)
         self._limit = MemoryLimit(allocations, program.plan.peak_bytes, self.prepared)
         self._frees = PendingFrees(len(program.lanes))
         self._watcher = Worker("syclsched memory")

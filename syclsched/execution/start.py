@@ -173,7 +173,7 @@ class Prepared:
         """Return a table for the plan's buffers, with nothing in it; if asked, one that notices what is wrong."""
         arrays = {array.name: array for array in self.plan.arrays}
         kind = GuardedBufferTable if guarded else BufferTable
-        return kind(self.plan.platform, live, arrays, argument_rows(self.graph))
+        return kind(self.plan.platform, live, arrays, argument_rows(self.graph), self.plan.memory)
 
 
 def prepare(plan: Plan, graph: TaskGraph) -> Prepared:

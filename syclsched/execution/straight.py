@@ -4,9 +4,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from syclsched.devices.executables import Executable, needs_python
 from syclsched.execution.program import MEMORY_KINDS, Program
+from syclsched.execution.safeguards import Safeguards
+
+
+def why_not_replayed(
+    library: Any, safeguards: Safeguards, program: Program, executables: Mapping[int, Executable]
+) -> str | None:
+    """Return why the runs of a plan are not handed to the devices from C, or None if they may be.
+
+    Parameters
+    ----------
+    library : Library or None
+        The compiled loop, if there is one.
+    safeguards : Safeguards
+        What runs are watched for.
+    program, executables
+        As for `why_not_straight`.
+    """
+    if library is None:
+        return "the package was built without its C parts, or they are switched off"
+    if safeguards.stepped:
+        return "debug or nan_guard is on: instructions are done one at a time"
+    return why_not_straight(program, executables)
 
 
 def why_not_straight(program: Program, executables: Mapping[int, Executable]) -> str | None:

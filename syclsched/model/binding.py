@@ -16,6 +16,7 @@ from syclsched.model.access import Access, AccessMode, RowRange, rows_name
 from syclsched.model.constant import Constant
 from syclsched.model.operation import Operation, Parameter, Scalar, Shape, Signature
 from syclsched.model.task import ArrayRows, LogicalArray, ReshapedArray, Task
+from syclsched.model.usm import USM_KINDS, UsmKind
 
 #: What can be passed for a parameter.
 Argument = LogicalArray | ArrayRows | ReshapedArray | Constant | Access | Scalar
@@ -105,7 +106,9 @@ def bind(operation: Operation, given: Mapping[str, Argument], lookup: Lookup, wh
     return Bound(touched, arguments, signature, ranges, constants, frozenset(reshaped))
 
 
-def declare(name: str, shape: Iterable[int] | None, dtype: Any, data: Any, *, temporary: bool) -> LogicalArray:
+def declare(
+    name: str, shape: Iterable[int] | None, dtype: Any, data: Any, *, temporary: bool, usm: UsmKind | None = None
+) -> LogicalArray:
     """Return an array as it is declared.
 
     Parameters
@@ -120,6 +123,8 @@ def declare(name: str, shape: Iterable[int] | None, dtype: Any, data: Any, *, te
         Its initial value.
     temporary : bool
         See `LogicalArray`.
+    usm : str or None, optional
+        See `LogicalArray`.
 
     Returns
     -------
@@ -129,9 +134,11 @@ def declare(name: str, shape: Iterable[int] | None, dtype: Any, data: Any, *, te
     Raises
     ------
     ArgumentError
-        If shape and dtype are missing or impossible.
+        If shape and dtype are missing or impossible, or there is no such kind of memory.
     """
     where = f"array {name!r}"
+    if usm is not None and usm not in USM_KINDS:
+        raise ArgumentError(f"no USM memory is of kind {usm!r}", where=where, hint=f"There are {', '.join(USM_KINDS)}")
     if shape is None and data is None:
         raise ArgumentError("neither shape nor data is given", where=where)
     try:
@@ -145,7 +152,7 @@ def declare(name: str, shape: Iterable[int] | None, dtype: Any, data: Any, *, te
             where=where,
             hint="Give non-negative extents and a numeric dtype",
         )
-    return LogicalArray(name, extent, kind.name, temporary)
+    return LogicalArray(name, extent, kind.name, temporary, usm)
 
 
 def part_shape(shape: Shape, rows: RowRange | None) -> Shape:

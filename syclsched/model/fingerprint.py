@@ -32,7 +32,7 @@ def fingerprint(arrays: Iterable[LogicalArray], tasks: Iterable[Task], edges: It
     """
     numbers: dict[Constant, int] = {}
     content = {
-        "arrays": [[a.name, a.shape, a.dtype, a.temporary] for a in arrays],
+        "arrays": [[a.name, a.shape, a.dtype, a.temporary, *([a.usm] if a.usm else [])] for a in arrays],
         "tasks": [_task(task, numbers) for task in tasks],
         "edges": sorted(set(edges)),
     }

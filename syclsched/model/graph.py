@@ -23,6 +23,7 @@ from syclsched.model.operation import Implementation, Operation
 from syclsched.model.segments import Segments
 from syclsched.model.task import ArrayRows, Joined, LogicalArray, ReshapedArray, Task
 from syclsched.model.units import check_seconds
+from syclsched.model.usm import UsmKind
 
 
 class TaskGraph:
@@ -76,6 +77,7 @@ class TaskGraph:
         *,
         data: Any = None,
         temporary: bool = False,
+        usm: UsmKind | None = None,
     ) -> LogicalArray:
         """Declare a logical array.
 
@@ -91,6 +93,9 @@ class TaskGraph:
             Initial value (NumPy, dpnp or usm_ndarray); it is never written to. Can also be given when the graph is run.
         temporary : bool, optional
             True if the value is not asked for after the run.
+        usm : str, optional
+            ``device``, ``shared`` or ``host``: the kind of USM memory it is to lie in, instead of what plans choose.
+            Of ``shared`` and ``host`` inputs are read in place, where the device allows: see the page on memory.
 
         Returns
         -------
@@ -111,7 +116,7 @@ class TaskGraph:
             raise GraphError(f"the name could be taken for rows of array {alike!r}", where=f"array {name!r}")
         if data is not None and (not hasattr(data, "shape") or not hasattr(data, "dtype")):
             data = np.asarray(data)
-        declared = declare(name, shape, dtype, data, temporary=temporary)
+        declared = declare(name, shape, dtype, data, temporary=temporary, usm=usm)
         if data is not None:
             check_data(declared, data)
             self._data[name] = data
@@ -359,10 +364,7 @@ class TaskGraph:
     @property
     def arrays(self) -> Mapping[str, LogicalArray]:
         """The arrays by name; one that was freed counts as temporary."""
-        return {
-            name: LogicalArray(a.name, a.shape, a.dtype, True) if name in self._freed else a
-            for name, a in self._arrays.items()
-        }
+        return {name: replace(a, temporary=True) if name in self._freed else a for name, a in self._arrays.items()}
 
     @property
     def tasks(self) -> tuple[Task, ...]:

@@ -19,6 +19,7 @@ from syclsched.model.platform import Platform
 from syclsched.model.profile import ByteCount, Count, Name, NonNegative, Text
 from syclsched.model.recipe import Recipe
 from syclsched.model.schedule import Schedule
+from syclsched.model.usm import ArrayMemory, UsmKind
 
 PLAN_FORMAT: Final = "syclsched-plan/1"
 InstructionKind = Literal["alloc", "free", "copy", "launch", "host", "barrier"]
@@ -131,8 +132,9 @@ class PlannedRows:
 class PlannedArray:
     """An array of the graph, as the plan needs it: `LogicalArray` with whether its value is an input.
 
-    An array that tasks touch in parts is followed by its segments, arrays of their own that have ``rows``. Tasks and
-    copies touch these; memory is the whole's, and they lie in it one after another.
+    ``usm`` is the kind of memory that was asked for. An array that tasks touch in parts is followed by its segments,
+    arrays of their own that have ``rows``. Tasks and copies touch these; memory is the whole's, and they lie in it one
+    after another.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
@@ -144,6 +146,7 @@ class PlannedArray:
     temporary: bool = False
     is_input: bool = False
     rows: PlannedRows | None = None
+    usm: UsmKind | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +322,8 @@ class Plan(_Referable):
         Of the graph before that; None if it was not rewritten.
     constant_bytes : dict of str to int
         What constants take of each space, as they are, besides the peaks: an implementation may want another form.
+    memory : tuple of ArrayMemory
+        The kind of memory of arrays that do not lie in what is usual in a space.
     format : str
         The format's name and version.
     """
@@ -345,13 +350,34 @@ class Plan(_Referable):
     recipe: Recipe = field(default_factory=Recipe)
     original_fingerprint: Name | None = None
     constant_bytes: dict[str, Count] = field(default_factory=dict)
+    memory: Annotated[tuple[ArrayMemory, ...], MaxLen(10_000_000)] = ()
     format: Literal["syclsched-plan/1"] = PLAN_FORMAT
 
     @property
     def needed_bytes(self) -> dict[str, int]:
-        """What a run needs of each space at its peak: arrays and constants."""
-        spaces = {**self.peak_bytes, **self.constant_bytes}
-        return {space: self.peak_bytes.get(space, 0) + self.constant_bytes.get(space, 0) for space in spaces}
+        """What a run needs of each space at its peak: arrays, constants, and inputs that lie there from the start."""
+        found = dict(self.peak_bytes)
+        for space, nbytes in (*self.constant_bytes.items(), *self.resident_bytes.items()):
+            found[space] = found.get(space, 0) + nbytes
+        return found
+
+    @property
+    def residents(self) -> dict[str, str]:
+        """The space where an input lies when a run begins, by array, for those that have memory of the run's own."""
+        found = {chosen.array: chosen.space for chosen in self.memory if chosen.resident}
+        for array in self.arrays if found else ():
+            if array.rows is not None and array.rows.array in found:
+                found[array.name] = found[array.rows.array]
+        return found
+
+    @property
+    def resident_bytes(self) -> dict[str, int]:
+        """What these inputs take of each space, besides the peaks."""
+        spaces, found = self.residents, dict[str, int]()
+        for array in self.arrays if spaces else ():
+            if array.name in spaces and array.rows is None:
+                found[spaces[array.name]] = found.get(spaces[array.name], 0) + array.nbytes
+        return found
 
     @property
     def gap(self) -> float | None:

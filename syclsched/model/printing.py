@@ -10,6 +10,7 @@ from syclsched.errors import GraphError
 from syclsched.model.access import AccessMode, rows_name
 from syclsched.model.plan import BufferUse, Candidate, Instruction, Lane, Option, Plan, PlannedRows
 from syclsched.model.units import format_bytes, format_gap, format_ratio, format_seconds, plural
+from syclsched.model.usm import PoolKey, PoolKeys, why_usual
 
 #: What is shown of a large plan: so many rows of each kind, the rest is counted.
 MAX_LANES = 16
@@ -188,7 +189,30 @@ def _memory(plan: Plan) -> list[str]:
         of = f" of {format_bytes(capacity[space])}" if capacity.get(space) else ""
         lines.append(f"  {_clean(space, 20):<20} {format_bytes(nbytes):>11}{of}")
     lines += _more(len(plan.peak_bytes) - MAX_ROWS)
-    return [*lines, f"  and of constants: {_some(constants)}"] if constants else lines
+    lines += [f"  and of constants: {_some(constants)}"] if constants else []
+    resident = [f"{_clean(space, 20)} {format_bytes(n)}" for space, n in sorted(plan.resident_bytes.items())]
+    lines += [f"  and of inputs read in place: {_some(resident)}"] if resident else []
+    return lines + _kinds(plan)
+
+
+def _kinds(plan: Plan) -> list[str]:
+    """Say which kind of memory arrays lie in, and why: those of the usual kind are counted."""
+    keys, lines = PoolKeys(plan.platform, plan.memory), ["Memory kinds"]
+    chosen = {(each.array, each.space): each for each in plan.memory}
+    parts = {array.name: array.rows.array for array in plan.arrays if array.rows is not None}
+    usual: Counter[PoolKey] = Counter()
+    for array, space in {(i.uses[0].array, i.uses[0].space) for _, i in plan.instructions() if i.kind == "alloc"}:
+        buffer = (parts.get(array, array), space)
+        if buffer not in chosen and (key := keys.get(buffer)) is not None:
+            usual[key] += 1
+    for key, count in sorted(usual.items(), key=lambda each: each[0][:2]):
+        lines.append(f"  {_clean(key.space, 20):<20} {key.kind:<7} {plural(count, 'array')}: {why_usual(key)}")
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    for each in plan.memory:
+        alike.setdefault((each.space, each.kind, each.why), []).append(_clean(each.array, 40))
+    for (space, kind, why), names in list(alike.items())[:MAX_ROWS]:
+        lines.append(f"  {_clean(space, 20):<20} {kind:<7} {_some(names)}: {_clean(why, 160)}")
+    return lines + _more(len(alike) - MAX_ROWS) if len(lines) > 1 else []
 
 
 def _counters(plan: Plan) -> list[str]:
@@ -231,14 +255,15 @@ def _task(plan: Plan, task: str, place: int) -> list[str]:
     if found is None:
         return [*lines, "  runs         nowhere: the plan leaves it out"]
     lane, instruction = found
-    lines += _where(lane, instruction, _rows(plan))
+    lines += _where(plan, lane, instruction, _rows(plan))
     lines += _waited_for(plan, lane, instruction)
     lines += _copied_for(plan, task)
     lines += _done_again(plan, task)
     return lines + _elsewhere(plan, task, lane.device, instruction)
 
 
-def _where(lane: Lane, instruction: Instruction, rows: _Rows) -> list[str]:
+def _where(plan: Plan, lane: Lane, instruction: Instruction, rows: _Rows) -> list[str]:
+    keys = PoolKeys(plan.platform, plan.memory)
     span_s = instruction.finish_s - instruction.start_s
     how = f", implementation {_clean(instruction.implementation)}" if instruction.implementation else ""
     lines = [
@@ -246,8 +271,14 @@ def _where(lane: Lane, instruction: Instruction, rows: _Rows) -> list[str]:
         f"  predicted    {format_seconds(instruction.start_s)} to {format_seconds(instruction.finish_s)}: takes "
         f"{format_seconds(span_s)}, {format_seconds(instruction.duration_s)} alone on the machine",
     ]
-    uses = [f"{mode.value} {array} in {space}" for array, space, mode in _joined(instruction.uses, rows)]
-    return lines + ([f"  touches      {_some(uses)}"] if uses else [])
+    uses = [
+        f"{mode.value} {array} in {space}" + (f" ({key.kind})" if (key := keys.get((whole, space))) else "")
+        for array, space, mode, whole in _joined(instruction.uses, rows)
+    ]
+    lines += [f"  touches      {_some(uses)}"] if uses else []
+    touched = {(rows[u.array].array if u.array in rows else u.array, u.space) for u in instruction.uses}
+    whys = [f"{c.array} is {c.kind} memory: {c.why}" for c in plan.memory if (c.array, c.space) in touched]
+    return lines + [f"  {'memory' if n == 0 else '':<12} {_clean(why, 200)}" for n, why in enumerate(whys[:MAX_LIST])]
 
 
 def _waited_for(plan: Plan, lane: Lane, instruction: Instruction) -> list[str]:
@@ -327,8 +358,8 @@ def _rows(plan: Plan) -> _Rows:
     return {a.name: a.rows for a in plan.arrays if a.rows is not None}
 
 
-def _joined(uses: Iterable[BufferUse], rows: _Rows) -> list[tuple[str, str, AccessMode]]:
-    """Return array, space and mode of what is touched; segments that follow each other make up one range."""
+def _joined(uses: Iterable[BufferUse], rows: _Rows) -> list[tuple[str, str, AccessMode, str]]:
+    """Return array, space, mode and whole of what is touched; segments that follow each other make up one range."""
     found: list[tuple[str, str, AccessMode, PlannedRows | None]] = []
     for use in uses:
         mine = rows.get(use.array)
@@ -340,7 +371,7 @@ def _joined(uses: Iterable[BufferUse], rows: _Rows) -> list[tuple[str, str, Acce
                 found[-1] = (rows_name(mine.array, (joined.start, joined.stop)), use.space, use.mode, joined)
                 continue
         found.append((use.array, use.space, use.mode, mine))
-    return [(array, space, mode) for array, space, mode, _ in found]
+    return [(array, space, mode, array if mine is None else mine.array) for array, space, mode, mine in found]
 
 
 def _copy_text(instruction: Instruction, rows: _Rows) -> str:

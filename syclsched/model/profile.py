@@ -211,12 +211,15 @@ class UsmCosts:
         Allocate and free 1 MiB.
     bandwidth_bytes_per_s : Quantity or None, optional
         Triad bandwidth of a kernel on memory of this kind.
+    read_bandwidth_bytes_per_s : Quantity or None, optional
+        What a triad reads a second of memory of this kind, while it writes to memory of kind ``device``.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
     allocation_s: Quantity
     bandwidth_bytes_per_s: Quantity | None = None
+    read_bandwidth_bytes_per_s: Quantity | None = None
 
 
 @dataclass(frozen=True, slots=True)

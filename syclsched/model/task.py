@@ -15,6 +15,7 @@ from syclsched.errors import ArgumentError
 from syclsched.model.access import Access, AccessMode, RowRange, rows_name
 from syclsched.model.constant import Constant
 from syclsched.model.operation import Operation, Shape, Signature
+from syclsched.model.usm import UsmKind
 
 TaskKind = Literal["kernel", "copy", "host", "barrier"]
 
@@ -33,12 +34,15 @@ class LogicalArray:
         NumPy dtype name.
     temporary : bool, optional
         True if no one asks for its value after the run, so that its memory can be given back early.
+    usm : str or None, optional
+        The kind of USM memory it is to lie in; None if plans choose.
     """
 
     name: str
     shape: Shape
     dtype: str
     temporary: bool = False
+    usm: UsmKind | None = None
 
     @property
     def nbytes(self) -> int:

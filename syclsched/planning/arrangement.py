@@ -15,6 +15,8 @@ from syclsched.model.access import AccessMode
 from syclsched.model.plan import BufferUse, Counters, Instruction, Lane, Option, Plan
 from syclsched.model.platform import Platform
 from syclsched.model.schedule import Schedule
+from syclsched.planning.in_place import InPlace
+from syclsched.planning.memory_kinds import choose_kinds
 from syclsched.planning.record import GraphRecord
 from syclsched.planning.rows import FREE, WORK, Rows
 from syclsched.planning.steps import COPY as COPIES
@@ -63,6 +65,8 @@ class Arrangement:
         What synchronisation it needs.
     constant_bytes : dict of str to int
         What constants take, per space.
+    in_place : InPlace
+        What is used where it lies.
     """
 
     known: GraphRecord
@@ -78,6 +82,7 @@ class Arrangement:
     peak_bytes: dict[str, int]
     counters: Counters
     constant_bytes: dict[str, int]
+    in_place: InPlace
 
     @cached_property
     def _by_lane(self) -> Ints:
@@ -149,6 +154,7 @@ class Arrangement:
             peak_bytes=self.peak_bytes,
             counters=self.counters,
             options=options,
+            memory=choose_kinds(self.known, self.platform, self.draft, self.rows, self.in_place),
         )
         flatten.keep(made, self.machine)
         return made

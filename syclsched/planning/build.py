@@ -20,6 +20,7 @@ from syclsched.planning.evicting import EvictingPass
 from syclsched.planning.fences import count_fences
 from syclsched.planning.footprint import Footprint
 from syclsched.planning.hazards import hazards
+from syclsched.planning.in_place import NOWHERE, InPlace, asked_for, worthwhile
 from syclsched.planning.liveness import add_allocations, check_capacity
 from syclsched.planning.order import global_order
 from syclsched.planning.prefetch import issue_early
@@ -30,7 +31,7 @@ from syclsched.planning.rows import WORK, Touches, touches
 from syclsched.planning.steps import Draft, Ints, paused_collection
 from syclsched.planning.transfers import transfers
 
-#: A plan with values made again must be faster, relatively, by more than this.
+#: A plan with values made again, or used in place, must be faster, relatively, by more than this.
 _ROUNDING: Final = 1e-9
 
 
@@ -97,7 +98,21 @@ def arrange(graph: TaskGraph, platform: Platform, schedule: Schedule, durations_
     with paused_collection():
         given = asked(graph, platform, schedule, durations_s)
         draft = drafted(given)
-        return finished(given, draft) if draft.footprint.fits() else _within_memory(given)
+        made = finished(given, draft) if draft.footprint.fits() else _within_memory(given)
+        return _in_place_if_faster(graph, given, made)
+
+
+def _in_place_if_faster(graph: TaskGraph, given: Asked, made: Arrangement) -> Arrangement:
+    """Return a plan in which host and devices use arrays in place, if that is predicted to be faster than copies."""
+    in_place = worthwhile(graph, given.known, given.platform, given.assignments, made.in_place)
+    if in_place is None:
+        return made
+    other = given._replace(in_place=in_place)
+    draft = drafted(other)
+    if not draft.footprint.fits():
+        return made
+    placed = finished(other, draft)
+    return placed if placed.makespan_s < made.makespan_s * (1.0 - _ROUNDING) else made
 
 
 class Asked(NamedTuple):
@@ -112,6 +127,8 @@ class Asked(NamedTuple):
     #: What constants take, by space; and the platform with the memory that is left.
     constant_bytes: Mapping[str, int]
     room: Platform
+    #: What is used where it lies.
+    in_place: InPlace
 
 
 class Drafted(NamedTuple):
@@ -127,7 +144,10 @@ def asked(graph: TaskGraph, platform: Platform, schedule: Schedule, durations_s:
     known = record(graph)
     order = global_order(known, schedule)
     taken = constant_bytes(known.constants, ((each.task, each.device) for each in order), platform)
-    return Asked(known, graph.name, platform, schedule, durations_s, order, taken, room_beside(platform, taken))
+    in_place = asked_for(graph, known, platform, order)
+    resident = in_place.resident_bytes(known)
+    room = room_beside(platform, {s: taken.get(s, 0) + resident.get(s, 0) for s in {**taken, **resident}})
+    return Asked(known, graph.name, platform, schedule, durations_s, order, taken, room, in_place)
 
 
 def drafted(given: Asked, *, limited: bool = False, remaking: bool = False) -> Drafted:
@@ -136,7 +156,7 @@ def drafted(given: Asked, *, limited: bool = False, remaking: bool = False) -> D
     if limited:
         draft = EvictingPass(known, platform, given.durations_s, remaking=remaking).run(given.assignments)
     else:
-        draft = transfers(known, platform, given.durations_s, given.assignments)
+        draft = transfers(known, platform, given.durations_s, given.assignments, given.in_place)
     touched = touches(draft.steps)
     return Drafted(draft, touched, Footprint(draft, touched, platform))
 
@@ -146,6 +166,9 @@ def _within_memory(given: Asked) -> Arrangement:
 
     Which of the two is decided by simulation: only that knows how full the links are.
     """
+    # Where memory is short, everything may have to move.
+    room = room_beside(given.platform, given.constant_bytes)
+    given = given._replace(in_place=NOWHERE, room=room)
     refused = evicting = None
     try:
         evicting = finished(given, drafted(given, limited=True))
@@ -208,6 +231,7 @@ def finished(given: Asked, drafted: Drafted) -> Arrangement:
             recomputed=int(np.count_nonzero(draft.steps.again)),
         ),
         dict(given.constant_bytes),
+        given.in_place,
     )
 
 

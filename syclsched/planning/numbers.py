@@ -134,7 +134,8 @@ def read_plan(plan: Plan) -> ReadPlan:
         _refuse_space(plan, spaces)
     use_array, use_space = use_array[use_order], use_space[use_order]
     inputs = np.array([arrays[a.name] for a in plan.arrays if a.is_input], np.int64)
-    pairs = np.concatenate((use_array * len(spaces) + use_space, inputs * len(spaces) + spaces[HOST]))
+    given_in = _given_in(plan, spaces)
+    pairs = np.concatenate((use_array * len(spaces) + use_space, inputs * len(spaces) + given_in))
     buffers, which = np.unique(pairs, return_inverse=True)
     is_input = np.zeros(len(buffers), np.bool_)
     is_input[which[len(uses) :]] = True
@@ -169,6 +170,20 @@ def read_plan(plan: Plan) -> ReadPlan:
     )
     _check_tasks(plan, numbers)
     return ReadPlan(plan, instructions, numbers)
+
+
+def _given_in(plan: Plan, spaces: Mapping[str, int]) -> Ints:
+    """Return the space of each input, in the order of the arrays; refuse what is not on the platform."""
+    known = {array.name for array in plan.arrays}
+    for chosen in plan.memory:
+        missing = {chosen.space, chosen.context or chosen.space} - spaces.keys()
+        if missing or chosen.array not in known:
+            what = f"memory space {missing.pop()!r}" if missing else "array"
+            raise IncompletePlanError(
+                f"{what} is not in the plan", where=f"memory of array {chosen.array!r}", hint="Plan again"
+            )
+    residents = plan.residents
+    return np.array([spaces[residents.get(a.name, HOST)] for a in plan.arrays if a.is_input], np.int64)
 
 
 def _by_name(plan: Plan, what: str, names: Sequence[str]) -> dict[str, int]:

@@ -61,6 +61,8 @@ class Setting(NamedTuple):
         Whether an array is a segment of another.
     lanes : int
         More than there are numbers of lanes on any device.
+    reached : ndarray of int64, shape (A,)
+        The space whose devices use an array in the host's memory, or `NOTHING`.
     """
 
     task: Ints
@@ -87,6 +89,7 @@ class Setting(NamedTuple):
     end_row: Ints
     in_parts: Flags
     lanes: int
+    reached: Ints
 
 
 class Made(NamedTuple):
@@ -216,7 +219,7 @@ def place_tasks(s: Setting, m: Made, t: Touching) -> tuple[int, int]:
             space = _space_to_read(s, m, device, array)
             if space == NOTHING:
                 # Room first, as when memory is short.
-                space = s.home[device]
+                space = s.host if s.reached[array] == s.home[device] else s.home[device]
                 block_of(s, m, array, space)
                 source = _source(s, m, array, space)
                 if s.way[source, space] == NO_WAY:
@@ -287,6 +290,8 @@ def _holds(m: Made, array: int, space: int) -> bool:
 @inlined
 def _space_to_read(s: Setting, m: Made, device: int, array: int) -> int:
     """Return the first space in which a device can read an array as things are, its home before others."""
+    if s.reached[array] == s.home[device] and _holds(m, array, s.host):
+        return s.host
     if _holds(m, array, s.home[device]):
         return int(s.home[device])
     for place in range(s.reach_starts[device], s.reach_starts[device + 1]):
@@ -299,6 +304,8 @@ def _space_to_read(s: Setting, m: Made, device: int, array: int) -> int:
 def _space_to_write(s: Setting, m: Made, t: Touching, position: int, array: int) -> int:
     """Return where the next reader wants an array, if the device reaches that space; else its home."""
     device = s.device[position]
+    if s.reached[array] == s.home[device]:
+        return s.host
     first, end = s.reach_starts[device], s.reach_starts[device + 1]
     if end - first > 1:
         for touch in range(m.next_touch[array], t.starts[array + 1]):

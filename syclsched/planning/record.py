@@ -15,7 +15,9 @@ from syclsched.model.dependencies import Dependency
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import PlannedAccess, PlannedArray, PlannedRows, PlannedTask
 from syclsched.model.task import LogicalArray, Task
-from syclsched.planning.steps import MODE_CODE, Codes, Ints, ragged
+from syclsched.planning.steps import MODE_CODE, MODES, Codes, Ints, ragged
+
+_WRITES = np.array([mode.writes for mode in MODES])
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,12 @@ class GraphRecord:
     def whole(self) -> dict[str, str]:
         """Return the array each segment belongs to."""
         return {segment: array for array, segments in self.pieces.items() for segment in segments}
+
+    def written(self) -> frozenset[str]:
+        """Return the arrays that some task writes, those among them that it writes in parts."""
+        numbers = np.unique(self.access_array[_WRITES[self.access_mode]]).tolist()
+        rows = [(self.arrays[n].name, self.arrays[n].rows) for n in numbers]
+        return frozenset(name if part is None else part.array for name, part in rows)
 
     def numbered_after(self) -> dict[int, list[int]]:
         """Return explicit and barrier dependencies: task to the tasks before it, as indices into ``tasks``."""
@@ -153,7 +161,7 @@ def _arrays(graph: TaskGraph, state: _State, touched: set[str]) -> tuple[Planned
         if a.name not in touched and not cut:
             continue
         is_input = a.name in inputs
-        found.append(PlannedArray(a.name, a.shape, a.dtype, a.nbytes, a.temporary, is_input))
+        found.append(PlannedArray(a.name, a.shape, a.dtype, a.nbytes, a.temporary, is_input, usm=a.usm))
         for name, _, (start, stop) in cut:
             part, rows = a[start:stop], PlannedRows(a.name, start, stop)
             found.append(PlannedArray(name, part.shape, a.dtype, part.nbytes, a.temporary, is_input, rows))

@@ -179,6 +179,10 @@ def by_segment(read: ReadPlan, table: SegmentTable | None) -> ReadPlan:
         return read
     numbers = read.numbers
     space = np.full(len(numbers.buffer_array), [s.name for s in read.plan.platform.spaces].index(HOST))
+    residents, names = read.plan.residents, [s.name for s in read.plan.platform.spaces]
+    for buffer in np.flatnonzero(numbers.is_input).tolist() if residents else ():
+        array = read.plan.arrays[numbers.buffer_array[buffer]].name
+        space[buffer] = names.index(residents.get(array, HOST))
     space[numbers.use_buffer] = numbers.use_space  # the others are the user's
     inside: dict[tuple[int, int], list[int]] = {}
     for buffer, array in enumerate(numbers.buffer_array.tolist()):

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from syclsched.errors import IncompletePlanError
-from syclsched.model.plan import Instruction
+from syclsched.model.plan import Instruction, Plan
+from syclsched.model.platform import HOST
 from syclsched.planning.numbers import ALLOC, BARRIER, COPY, FREE, HOST_CALL, LAUNCH, READING, WRITING, ReadPlan
 from syclsched.planning.segments import SegmentTable, check_segment_uses, follow_each_other, segment_table
 from syclsched.planning.steps import Flags
@@ -29,6 +30,8 @@ def check_structure(read: ReadPlan) -> None:
     """
     _lanes(read)
     _uses(read)
+    if read.plan.memory:
+        _kinds(read.plan)
     table = segment_table(read.plan)
     if table is not None:
         check_segment_uses(read, table)
@@ -79,6 +82,8 @@ def _uses(read: ReadPlan) -> None:
     ).reshape(len(plan.lanes), len(plan.platform.spaces))
     runs = (numbers.kind[instruction] == LAUNCH) | (numbers.kind[instruction] == HOST_CALL)
     beyond = runs & ~reach[numbers.lane[instruction], numbers.use_space]
+    if plan.memory and beyond.any():
+        beyond &= ~_reached_in_place(plan)[numbers.lane[instruction], numbers.use_array, numbers.use_space]
     for use in np.flatnonzero((numbers.use_array < 0) | beyond)[:1]:
         index = int(instruction[use])
         touched = read.instructions[index].uses[use - numbers.use_starts[index]]
@@ -89,6 +94,58 @@ def _uses(read: ReadPlan) -> None:
             f"device {device!r} cannot reach array {touched.array!r} in space {touched.space!r}",
             where=read.where(index),
         )
+
+
+def _reached_in_place(plan: Plan) -> Flags:
+    """Return by lane, array and space what kernels reach because it was allocated in the context of their device."""
+    arrays = {array.name: n for n, array in enumerate(plan.arrays)}
+    spaces = {space.name: n for n, space in enumerate(plan.platform.spaces)}
+    found = np.zeros((len(plan.lanes), len(arrays) + 1, len(spaces)), np.bool_)
+    homes = [plan.platform.device(lane.device).space for lane in plan.lanes]
+    for chosen in plan.memory:
+        if chosen.kind == "host" and chosen.context is not None:
+            lanes = [n for n, home in enumerate(homes) if home == chosen.context]
+            found[lanes, arrays[chosen.array], spaces[chosen.space]] = True
+    return found
+
+
+def _kinds(plan: Plan) -> None:
+    """Check that memory is of a kind that those who touch it can."""
+    host = {(u.array, u.space) for lane in plan.lanes if lane.kind == "host" for i in lane.instructions for u in i.uses}
+    copied = [i.uses for lane in plan.lanes for i in lane.instructions if i.kind == "copy"]
+    host |= {(u.array, u.space) for uses in copied if all(u.space != HOST for u in uses) for u in uses}
+    written = {a.array for task in plan.tasks for a in task.accesses if a.mode.writes}
+    inputs = {array.name for array in plan.arrays if array.is_input}
+    whole = {array.name: array.rows.array for array in plan.arrays if array.rows is not None}
+    seen: set[tuple[str, str]] = set()
+    for chosen in plan.memory:
+        place, where = (chosen.array, chosen.space), f"memory of array {chosen.array!r} in space {chosen.space!r}"
+        accessible = plan.platform.space(chosen.space).host_accessible or chosen.space == HOST
+        owners = [d for d in plan.platform.compute_devices if d.space == (chosen.context or chosen.space)]
+        why = None
+        if place in seen or chosen.array in whole:
+            why = "an array has one memory in a space"
+        elif (chosen.kind == "plain") != (chosen.space == HOST) and chosen.kind != "host":
+            why = f"memory of kind {chosen.kind!r} cannot be there"
+        elif chosen.kind == "host" and not accessible:
+            why = "memory of kind 'host' is not in a device's memory"
+        elif chosen.context is not None and (chosen.space != HOST or not owners):
+            why = f"it cannot be of the context of {chosen.context!r}"
+        elif any(d.aspects and f"usm_{chosen.kind}_allocations" not in d.aspects for d in owners):
+            why = f"a device there has no memory of kind {chosen.kind!r}"
+        elif accessible and chosen.kind == "device" and any((whole.get(a, a), s) == place for a, s in host):
+            why = "neither the host nor another context can address memory of kind 'device'"
+        elif chosen.resident and (not accessible or chosen.kind not in ("shared", "host")):
+            why = "an input can only be given where the host can write"
+        elif chosen.resident and (chosen.array not in inputs or chosen.array in _wholes(written, whole)):
+            why = "only inputs that no task writes are used in place"
+        if why is not None:
+            raise IncompletePlanError(why, where=where, hint="Plan again")
+        seen.add(place)
+
+
+def _wholes(names: set[str], whole: Mapping[str, str]) -> set[str]:
+    return {whole.get(name, name) for name in names}
 
 
 def _memory_instructions(read: ReadPlan) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from syclsched.model.platform import HOST, Platform
 from syclsched.model.schedule import Assignment
+from syclsched.planning.in_place import NOWHERE, InPlace
 from syclsched.planning.placing import (
     BLOCKS,
     BY_HOST,
@@ -41,7 +42,11 @@ _WRITES = np.array([mode.writes for mode in MODES])
 
 
 def transfers(
-    graph: GraphRecord, platform: Platform, durations_s: Mapping[str, float], assignments: Sequence[Assignment]
+    graph: GraphRecord,
+    platform: Platform,
+    durations_s: Mapping[str, float],
+    assignments: Sequence[Assignment],
+    in_place: InPlace = NOWHERE,
 ) -> Draft:
     """Turn assignments into steps, with a copy wherever data is needed elsewhere.
 
@@ -55,6 +60,8 @@ def transfers(
         Predicted seconds of each task where it is assigned.
     assignments : sequence of Assignment
         In an order that respects all dependencies.
+    in_place : InPlace, optional
+        What is used where it lies.
 
     Returns
     -------
@@ -66,13 +73,17 @@ def transfers(
     PlatformError
         If there is no way from where an array is to where it is needed.
     """
-    setting = _setting(graph, platform, durations_s, assignments)
+    setting = _setting(graph, platform, durations_s, assignments, in_place)
     touching = touches_by_array(setting, len(graph.arrays))
     made = _room(setting, touching)
     host, pieces = setting.host, graph.pieces
+    numbers = {s.name: n for n, s in enumerate(platform.spaces)}
+    resident = {name: numbers[space] for name, space in in_place.resident.items()}
     for number, array in enumerate(graph.arrays):
         if array.is_input and array.name not in pieces:
-            made.since[block_of(setting, made, number, host)] = 0
+            made.since[
+                block_of(setting, made, number, resident.get(graph.arrays[setting.whole[number]].name, host))
+            ] = 0
     foreign = np.arange(made.counts[MEMORIES])
     source, destination = place_tasks(setting, made, touching)
     if source != NOTHING:
@@ -109,7 +120,11 @@ def transfers(
 
 
 def _setting(
-    graph: GraphRecord, platform: Platform, durations_s: Mapping[str, float], assignments: Sequence[Assignment]
+    graph: GraphRecord,
+    platform: Platform,
+    durations_s: Mapping[str, float],
+    assignments: Sequence[Assignment],
+    in_place: InPlace,
 ) -> Setting:
     """Return all that is given, as arrays."""
     tasks, spaces = {t.name: n for n, t in enumerate(graph.tasks)}, {s.name: n for n, s in enumerate(platform.spaces)}
@@ -130,11 +145,17 @@ def _setting(
     way[by_host] = BY_HOST
     number = {a.name: n for n, a in enumerate(graph.arrays)}
     rows = [a.rows for a in graph.arrays]
+    duration_s = np.fromiter(map(durations_s.__getitem__, names), np.float64, len(names))
+    for position, name in enumerate(names if in_place.extra_s else ()):
+        duration_s[position] += in_place.extra_s.get(name, 0.0)
+    reached = np.full(len(graph.arrays), NOTHING, np.int64)
+    for name, space in in_place.reached.items():
+        reached[number[name]] = spaces[space]
     return Setting(
         task=_ints(map(tasks.__getitem__, names), len(names)),
         device=_ints(map(devices.__getitem__, map(attrgetter("device"), assignments)), len(assignments)),
         lane=lane,
-        duration_s=np.fromiter(map(durations_s.__getitem__, names), np.float64, len(names)),
+        duration_s=duration_s,
         barrier=np.array([t.kind == "barrier" for t in graph.tasks], np.bool_),
         access_starts=graph.access_starts,
         access_array=graph.access_array,
@@ -155,6 +176,7 @@ def _setting(
         end_row=_ints((0 if r is None else r.stop for r in rows), len(rows)),
         in_parts=np.array([r is not None for r in rows], np.bool_),
         lanes=int(lane.max(initial=0)) + 2,
+        reached=reached,
     )
 
 

@@ -122,7 +122,9 @@ def _memory(read: ReadPlan, graph: TaskGraph | None) -> None:
                 f"the plan claims {dict(plan.constant_bytes)} for constants, its instructions need {constants}",
                 where=f"plan {plan.name!r}",
             )
-    check_capacity(peak, room_beside(plan.platform, constants))
+    resident = plan.resident_bytes
+    taken = {space: constants.get(space, 0) + resident.get(space, 0) for space in {**constants, **resident}}
+    check_capacity(peak, room_beside(plan.platform, taken))
 
 
 def _repeated(read: ReadPlan, finding: proof.Finding) -> None:

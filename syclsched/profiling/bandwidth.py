@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from syclsched.devices.memory import UsmKind
 from syclsched.errors import MeasurementError
 from syclsched.model.platform import Device
 from syclsched.model.profile import Quantity
+from syclsched.model.usm import UsmKind
 from syclsched.profiling.bench import Bench, event_seconds
 from syclsched.profiling.budget import MIB, Budget
 from syclsched.profiling.microkernels import triad_operation
@@ -70,7 +70,9 @@ def triad_dtype(device: Device) -> str:
     return "float64" if "float64" in device.dtypes else "float32"
 
 
-def triad(bench: Bench, working_set_bytes: int, kind: UsmKind = "device") -> tuple[Callable[[], float], int]:
+def triad(
+    bench: Bench, working_set_bytes: int, kind: UsmKind = "device", written: UsmKind | None = None
+) -> tuple[Callable[[], float], int]:
     """Set up a triad and check its result once.
 
     Parameters
@@ -81,6 +83,8 @@ def triad(bench: Bench, working_set_bytes: int, kind: UsmKind = "device") -> tup
         Of its three arrays together, rounded down to whole elements.
     kind : str, optional
         Kind of USM memory.
+    written : str, optional
+        Of the array that is written, if that is another.
 
     Returns
     -------
@@ -97,7 +101,8 @@ def triad(bench: Bench, working_set_bytes: int, kind: UsmKind = "device") -> tup
     dtype = np.dtype(triad_dtype(bench.device))
     count = max(working_set_bytes // (3 * dtype.itemsize), 1)
     b, c = (np.arange(count) % 1000).astype(dtype), (np.arange(count) % 7).astype(dtype)
-    arrays = {"a": bench.array(np.zeros(count, dtype), kind), "b": bench.array(b, kind), "c": bench.array(c, kind)}
+    a = bench.array(np.zeros(count, dtype), written or kind)
+    arrays = {"a": a, "b": bench.array(b, kind), "c": bench.array(c, kind)}
     executable = bench.compile(triad_operation(dtype.name), arrays, {"s": _SCALAR})
     submission = executable.bind({**arrays, "s": _SCALAR})
     submission.submit(bench.queue, [])
@@ -134,6 +139,23 @@ def measure_triad(bench: Bench, budget: Budget, *, working_set_bytes: int, kind:
     """
     sample, moved = triad(bench, working_set_bytes, kind)
     return rate(bench.sampler.sample_until(sample, budget.number_s), moved)
+
+
+def measure_reading(bench: Bench, budget: Budget, *, working_set_bytes: int, kind: UsmKind) -> Quantity:
+    """Measure how fast a kernel reads memory of a kind: a triad that writes to memory of kind ``device``.
+
+    Parameters
+    ----------
+    bench, budget, working_set_bytes, kind
+        As for `measure_triad`.
+
+    Returns
+    -------
+    Quantity
+        Bytes a second, of the two arrays that are read.
+    """
+    sample, moved = triad(bench, working_set_bytes, kind, "device")
+    return rate(bench.sampler.sample_until(sample, budget.number_s), moved * 2 // 3)
 
 
 def measure_curve(bench: Bench, budget: Budget) -> tuple[tuple[int, float], ...]:

@@ -10,9 +10,10 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from syclsched.devices.compiler import Executable, compile_task
-from syclsched.devices.memory import UsmKind, allocate, as_bytes, as_usm_array
+from syclsched.devices.memory import allocate, as_bytes, as_usm_array
 from syclsched.model.operation import Operation, Scalar, Signature
 from syclsched.model.platform import Device
+from syclsched.model.usm import UsmKind
 from syclsched.profiling.statistics import Sampler
 
 Array = np.ndarray[Any, np.dtype[Any]]

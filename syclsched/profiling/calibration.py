@@ -16,7 +16,6 @@ import numpy as np
 from syclsched.costs.history import HistoryKey, history_key
 from syclsched.costs.model import CostModel
 from syclsched.devices.compiler import compile_task
-from syclsched.devices.memory import UsmKind
 from syclsched.errors import ExecutionError
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
@@ -24,6 +23,7 @@ from syclsched.model.operation import Implementation, Parameter, Signature
 from syclsched.model.platform import Device, Platform
 from syclsched.model.profile import Quantity
 from syclsched.model.task import Task
+from syclsched.model.usm import UsmKind
 from syclsched.profiling.bench import Array, Bench, Queues, event_seconds
 from syclsched.profiling.statistics import InterruptedMeasurement, Sampler
 

@@ -102,6 +102,8 @@ def _device_numbers(profile: DeviceProfile) -> Iterator[Check]:
     for kind, costs in profile.usm.items():
         yield from _quantity(f"usm.{kind}.allocation_s", "seconds", costs.allocation_s)
         yield from _quantity(f"usm.{kind}.bandwidth_bytes_per_s", "bytes_per_s", costs.bandwidth_bytes_per_s)
+        reading = costs.read_bandwidth_bytes_per_s
+        yield from _quantity(f"usm.{kind}.read_bandwidth_bytes_per_s", "bytes_per_s", reading)
     yield from _quantity("overlap.kernel_kernel", "slow_down", profile.overlap.kernel_kernel)
     yield from _quantity("overlap.copy_kernel", "slow_down", profile.overlap.copy_kernel)
     yield from _quantity("power.idle_w", "watts", profile.power.idle_w)

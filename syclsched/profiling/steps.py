@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from syclsched.devices.memory import UsmKind
 from syclsched.errors import MeasurementError
 from syclsched.model.platform import Device
 from syclsched.model.profile import (
@@ -20,6 +19,7 @@ from syclsched.model.profile import (
     Quantity,
     UsmCosts,
 )
+from syclsched.model.usm import UsmKind
 from syclsched.profiling import bandwidth, launch, overlap, throughput, transfers, usm
 from syclsched.profiling.bench import Bench
 from syclsched.profiling.budget import Budget

@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from syclsched.devices.memory import UsmKind
 from syclsched.errors import MeasurementError
 from syclsched.model.profile import LinkFit
+from syclsched.model.usm import UsmKind
 from syclsched.profiling.bench import Bench
 from syclsched.profiling.budget import MIB, Budget
 from syclsched.profiling.fitting import fit_link

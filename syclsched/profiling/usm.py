@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from syclsched.devices.memory import UsmKind, allocate
+from syclsched.devices.memory import allocate
 from syclsched.model.platform import Device
 from syclsched.model.profile import UsmCosts
-from syclsched.profiling.bandwidth import USM_TRIAD_BYTES, measure_triad
+from syclsched.model.usm import USM_KINDS, UsmKind
+from syclsched.profiling.bandwidth import USM_TRIAD_BYTES, measure_reading, measure_triad
 from syclsched.profiling.bench import Bench
 from syclsched.profiling.budget import MIB, Budget
-
-KINDS: tuple[UsmKind, ...] = ("device", "shared", "host")
 
 #: Size of the allocation that is timed.
 ALLOCATION_BYTES = MIB
@@ -18,11 +17,11 @@ ALLOCATION_BYTES = MIB
 
 def usm_kinds(device: Device) -> tuple[UsmKind, ...]:
     """Return the kinds of USM memory a device's aspects promise."""
-    return tuple(k for k in KINDS if f"usm_{k}_allocations" in device.aspects)
+    return tuple(k for k in USM_KINDS if f"usm_{k}_allocations" in device.aspects)
 
 
 def measure_usm(bench: Bench, kind: UsmKind, budget: Budget) -> UsmCosts:
-    """Measure allocation and triad bandwidth of one kind of memory.
+    """Measure allocation, triad bandwidth and reading of one kind of memory.
 
     Parameters
     ----------
@@ -45,4 +44,8 @@ def measure_usm(bench: Bench, kind: UsmKind, budget: Budget) -> UsmCosts:
     allocate_and_free()
     allocation = bench.sampler.sample_until(bench.sampler.timed(allocate_and_free), budget.point_s)
     bandwidth = measure_triad(bench, budget, working_set_bytes=USM_TRIAD_BYTES, kind=kind)
-    return UsmCosts(allocation, bandwidth)
+    if kind == "device":
+        return UsmCosts(allocation, bandwidth)
+    bench.release()
+    reading = measure_reading(bench, budget, working_set_bytes=USM_TRIAD_BYTES, kind=kind)
+    return UsmCosts(allocation, bandwidth, reading)

@@ -67,7 +67,7 @@ class Held:
         """Return the whole, declared now if it was not."""
         if self.declared is None:
             a = self.array
-            self.declared = graph.array(a.name, a.shape, a.dtype, data=self._data, temporary=a.temporary)
+            self.declared = graph.array(a.name, a.shape, a.dtype, data=self._data, temporary=a.temporary, usm=a.usm)
         return self.declared
 
     def declare_chunks(self, graph: TaskGraph, cut: int, bounds: tuple[int, ...]) -> None:
@@ -88,7 +88,9 @@ class Held:
         for start, stop in pairwise(bounds):
             name = self._names.fresh(chunk_name(a.name, start, stop))
             rows = None if data is None else data[start:stop]
-            made.append(graph.array(name, (stop - start, *a.shape[1:]), a.dtype, data=rows, temporary=a.temporary))
+            made.append(
+                graph.array(name, (stop - start, *a.shape[1:]), a.dtype, data=rows, temporary=a.temporary, usm=a.usm)
+            )
         self.chunks[cut] = tuple(made)
         if not self.is_written:
             self.chunks_valid.add(cut)

@@ -89,7 +89,10 @@ def _with_arrays(graph: TaskGraph) -> TaskGraph:
     new = TaskGraph(graph.name, longest_name=MAX_NAME)
     data, arrays = graph.data, graph.arrays
     for array in arrays.values():
-        new.array(array.name, array.shape, array.dtype, data=data.get(array.name), temporary=array.temporary)
+        new.array(
+            array.name, array.shape, array.dtype,
+            data=data.get(array.name), temporary=array.temporary, usm=array.usm,
+        )  # fmt: skip
     for name, joined in graph.joined.items():
         for each in joined:
             new.join(name, [arrays[part] for part in each.parts])

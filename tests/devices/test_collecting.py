@@ -11,8 +11,8 @@ import pytest
 from opened import is_usm, live_on
 
 from syclsched.devices import memory
-from syclsched.devices.memory import UsmKind
 from syclsched.devices.pool import MemoryPool
+from syclsched.model.usm import UsmKind
 
 pytestmark = pytest.mark.sycl
 NBYTES = 1 << 20

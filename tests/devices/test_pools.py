@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from syclsched.devices import memory, open_devices
-from syclsched.devices.pools import kind_of, memory_info
+from syclsched.devices.pools import memory_info
 from syclsched.errors import ExecutionError
 from syclsched.model.platform import HOST, Platform
+from syclsched.model.usm import usual_kind
 
 pytestmark = pytest.mark.sycl
 
@@ -30,11 +31,11 @@ def platform() -> Platform:
 
 
 def test_the_kind_of_memory_follows_from_who_reaches_it(platform: Platform) -> None:
-    assert {s.name: kind_of(s, platform) for s in platform.spaces} == {
-        s.name: "numpy" if s.name == HOST else "shared" for s in platform.spaces
+    assert {s.name: usual_kind(s, platform) for s in platform.spaces} == {
+        s.name: "plain" if s.name == HOST else "shared" for s in platform.spaces
     }
     apart = discrete(platform)
-    assert {s.name: kind_of(s, apart) for s in apart.spaces} == {
+    assert {s.name: usual_kind(s, apart) for s in apart.spaces} == {
         s.name: "host" if s.name == HOST else "device" for s in apart.spaces
     }
 

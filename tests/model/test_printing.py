@@ -61,6 +61,8 @@ def test_the_whole_plan() -> None:
         "Peak memory",
         "  cpu                    2.000 KiB",
         "  gpu                    4.000 KiB of 1.000 MiB",
+        "Memory kinds",
+        "  cpu                  device  1 array: the device's own; shared pages would move at times no plan knows",
         "Synchronisation",
         "  7 dependencies of the graph; 6 edges between instructions, 5 waits left after reduction, on 4 events; "
         "3 barriers",
@@ -79,7 +81,7 @@ def test_why_a_task_runs_where_it_does() -> None:
         "second: use, kernel task 3 of 3",
         "  runs         on gpu, lane gpu:0, implementation onemkl",
         "  predicted    3.000 ms to 4.000 ms: takes 1.000 ms, 1.000 ms alone on the machine",
-        "  touches      update x in gpu",
+        "  touches      update x in gpu (device)",
         "  waits for    x cpu -> gpu on gpu:copy, until 3.000 ms; the last to finish",
         "               other before it on the lane, until 500.0 µs",
         "  copied       2.000 KiB in 1 copy: x cpu -> gpu 2.000 KiB in 1.000 ms",

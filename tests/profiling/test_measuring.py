@@ -160,6 +160,8 @@ def test_a_session_measures_everything_and_its_profile_survives_a_file(machine: 
     assert set(profile.transfers) == {"h2d", "d2h", "d2d"}
     assert [size for size, _ in profile.bandwidth_curve] == [3 << 10, 3 << 14]
     assert {"device", "shared", "host"} == set(profile.usm)
+    assert profile.usm["host"].read_bandwidth_bytes_per_s is not None
+    assert profile.usm["host"].read_bandwidth_bytes_per_s.value > 0
     for quantity in (profile.launch.chain_task_s, profile.launch.cross_queue_s, profile.launch.jit_first_launch_s):
         assert quantity is not None
         assert quantity.value > 0

@@ -167,8 +167,8 @@ class Carrier:
         self.left_out = 0
         for number, piece in enumerate(layout.pieces):
             if piece.is_input:
-                self.directory.put(number, layout.host_space)
-                block = (layout.whole_of[number], layout.host_space)
+                self.directory.put(number, layout.given_in[number])
+                block = (layout.whole_of[number], layout.given_in[number])
                 if not self.capacity.has(block):
                     self.capacity.lend(block)
 

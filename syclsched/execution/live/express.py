@@ -142,7 +142,7 @@ class Express:
         self._policy = _COMPILED[policy]
         self.tasks = len(layout.tasks)
         self._processors = len(known.device_of)
-        self._copied = [n for n, piece in enumerate(layout.pieces) if piece.is_input and space != layout.host_space]
+        self._copied = [n for n, piece in enumerate(layout.pieces) if piece.is_input and space != layout.given_in[n]]
         self.board = make_board(
             layout.problem, known,
             lanes=len(layout.lanes), things=self.tasks + COPY_SLOTS,
@@ -305,10 +305,10 @@ class Express:
 
     def _copy_inputs(self) -> None:
         layout, carrier, board = self._layout, self._carrier, self.board
-        host = layout.host_space
         for n, piece in enumerate(self._copied):
-            lane = layout.lane_of_copy(host, self._space, 0)
-            carrier.copy([piece], host, self._space, lane, set())
+            given = layout.given_in[piece]
+            lane = layout.lane_of_copy(given, self._space, 0)
+            carrier.copy([piece], given, self._space, lane, set())
             slot, place = self.tasks + n, int(board.given[lane])
             board.lane[slot], board.place[slot], board.flight[lane, place] = lane, place, slot
             board.given[lane] += 1
@@ -353,7 +353,7 @@ class Express:
         layout = self._layout
         if layout.last_writer[piece] >= 0:
             return self._space
-        return layout.host_space if layout.pieces[piece].is_input else None
+        return layout.given_in[piece] if layout.pieces[piece].is_input else None
 
     def has_ended(self, task: int) -> bool:
         """Return whether the host's thread has ended a task."""

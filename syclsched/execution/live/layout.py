@@ -9,6 +9,7 @@ from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import LaneKind, PlannedArray, PlannedTask
 from syclsched.model.platform import HOST, Device, Platform
+from syclsched.planning.memory_kinds import kinds_without_plan
 from syclsched.planning.record import GraphRecord, record
 from syclsched.scheduling.dynamic.known import rows
 from syclsched.scheduling.problem import Problem
@@ -113,6 +114,11 @@ class Layout:
         self.spaces: list[str] = list(problem.spaces)
         self.space: dict[str, int] = {name: n for n, name in enumerate(self.spaces)}
         self.host_space = self.space[HOST]
+        #: Memory that is not of the usual kind.
+        self.memory = kinds_without_plan(graph, self.record, platform)
+        residents = {chosen.array: self.space[chosen.space] for chosen in self.memory if chosen.resident}
+        #: The space of each piece's value when the run begins, if it is an input.
+        self.given_in = [residents.get(self.wholes[n].name, self.host_space) for n in self.whole_of]
         self.devices: tuple[Device, ...] = platform.devices
         self.home = [self.space[d.space] for d in self.devices]
         self.reaches = [tuple(dict.fromkeys([self.space[s] for s in (d.space, *d.reaches)])) for d in self.devices]

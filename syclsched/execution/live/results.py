@@ -86,6 +86,7 @@ def empty_plan(layout: Layout, policy: str) -> Plan:
         tasks=known.tasks,
         schedule=Schedule(policy, ()),
         lanes=(),
+        memory=layout.memory,
     )
 
 

@@ -180,7 +180,7 @@ def execute_dynamic(
     values = gather_inputs(empty, graph, inputs)
     given = memory_limits or {}
     limits = {s.name: given.get(s.name, s.capacity_bytes if s.name != HOST else 0) for s in platform.spaces}
-    buffers = BufferTable(platform, live, {a.name: a for a in empty.arrays}, argument_rows(graph))
+    buffers = BufferTable(platform, live, {a.name: a for a in empty.arrays}, argument_rows(graph), layout.memory)
     written = {layout.wholes[layout.whole_of[t.piece]].name for ts in layout.touches for t in ts if t.writes}
     for array in layout.wholes:
         if array.is_input:

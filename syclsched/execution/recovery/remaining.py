@@ -83,7 +83,7 @@ class Remains:
         data = self._graph.data if whole else {}
         for name in arrays if whole else touched:
             array = arrays[name]
-            made.array(name, array.shape, array.dtype, data=data.get(name), temporary=array.temporary)
+            made.array(name, array.shape, array.dtype, data=data.get(name), temporary=array.temporary, usm=array.usm)
         for task in kept:
             made.insert(self._narrow(task, costs))
         for before, after in self._graph.edges:

@@ -88,7 +88,8 @@ def find_contents(plan: Plan, versions: Versions, left_out: Iterable[int], spoil
     for array in plan.arrays:
         if array.rows is not None:
             segments.setdefault(array.rows.array, []).append(array.name)
-    found: dict[Buffer, int] = {(a.name, HOST): GIVEN for a in plan.arrays if a.is_input}
+    residents = plan.residents
+    found: dict[Buffer, int] = {(a.name, residents.get(a.name, HOST)): GIVEN for a in plan.arrays if a.is_input}
     for _, instruction in plan.instructions():
         number = instruction.id
         if number in skipped:

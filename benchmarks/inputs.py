@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What it costs a bound run to get its input: as a NumPy array, in USM memory of the caller's, in the runner's buffer.
+
+Run as ``python benchmarks/inputs.py [MIB ...]``. A run reads the input once, by a kernel on the CPU device; the ways
+take turns. In the last two the caller has written the value where kernels read it, which is not timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+import syclsched as ss
+from syclsched.kernels import get
+
+ROUNDS = 40
+
+
+def graph_of(elements: int, usm: str | None) -> ss.TaskGraph:
+    """Return a graph of one kernel that reads an input."""
+    graph = ss.TaskGraph("inputs")
+    x = graph.array("x", (elements,), "float32", usm=usm)  # type: ignore[arg-type]
+    graph.kernel(get("copy"), name="copy", x=x, y=graph.array("y", (elements,), "float32"))
+    return graph
+
+
+def measure(mebibytes: int) -> dict[str, list[float]]:
+    """Return milliseconds of runs, by way."""
+    elements = (mebibytes << 20) // 4
+    data = np.random.default_rng(1).random(elements, "float32")
+    platform = ss.discover().select(["cpu"])
+    with (
+        ss.bind(graph_of(elements, None), platform, policy="single:cpu", trace=False) as copying,
+        ss.bind(graph_of(elements, "shared"), platform, policy="single:cpu", trace=False) as in_place,
+    ):
+        from dpctl import tensor
+
+        usm = tensor.asarray(data, usm_type="shared", device="opencl:cpu")
+        np.copyto(in_place.buffer("x"), data)
+        ways: dict[str, Callable[[], object]] = {
+            "NumPy array, copied by the plan": lambda: copying({"x": data}, ()),
+            "USM memory of the caller's, in place": lambda: in_place({"x": usm}, ()),
+            "buffer of the runner's, in place": lambda: in_place(None, ()),
+        }
+        found: dict[str, list[float]] = {way: [] for way in ways}
+        for turn in range(ROUNDS + 3):
+            for way, run in ways.items():
+                began = time.perf_counter()
+                run()
+                if turn >= 3:
+                    found[way].append((time.perf_counter() - began) * 1e3)
+        for runner, given in ((copying, {"x": data}), (in_place, None)):
+            np.testing.assert_array_equal(runner(given, ["y"])["y"], data)
+    return found
+
+
+def main() -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("mebibytes", nargs="*", type=int, default=[1, 16], help="sizes of the input")
+    print("| input | way | ms a run, median | quartiles |")
+    print("|---|---|---|---|")
+    for mebibytes in parser.parse_args().mebibytes:
+        for way, times in measure(mebibytes).items():
+            low, middle, high = statistics.quantiles(times, n=4)
+            print(f"| {mebibytes} MiB | {way} | {middle:.3f} | {low:.3f} to {high:.3f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Inputs whose values the user writes where kernels read them, so that a run copies nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from syclsched.devices import memory
+from syclsched.errors import ArgumentError, UnknownArrayError
+from syclsched.execution.buffers import NumpyArray
+from syclsched.execution.inputs import to_numpy
+from syclsched.execution.start import Prepared
+from syclsched.model.usm import PoolKeys
+
+
+class FilledInputs:
+    """Memory for inputs that are read in place, got when it is first asked for.
+
+    Parameters
+    ----------
+    live : LiveDevices
+        Where it comes from.
+    """
+
+    def __init__(self, live: Any) -> None:
+        self._live = live
+        #: The views that were given out, by array.
+        self.views: dict[str, NumpyArray] = {}
+
+    def view(self, prepared: Prepared, name: str) -> NumpyArray:
+        """Return the memory of an input; at first it holds the value that the graph was given, or zeros.
+
+        Parameters
+        ----------
+        prepared : Prepared
+            What is run.
+        name : str
+            The array.
+
+        Raises
+        ------
+        UnknownArrayError
+            If the graph has no such array.
+        ArgumentError
+            If the plan does not read it in place.
+        """
+        found = self.views.get(name)
+        if found is not None:
+            return found
+        plan, declared = prepared.plan, prepared.graph.arrays
+        if name not in declared:
+            raise UnknownArrayError("there is none", where=f"array {name!r}", hint="Give the name of an input")
+        space = plan.residents.get(name)
+        if space is None:
+            raise ArgumentError(
+                "its value is not read in place, so there is no buffer to fill",
+                where=f"array {name!r}",
+                hint='Declare it with usm="shared" or usm="host"; it must be an input that no task writes, on a device '
+                "that reaches memory of that kind",
+            )
+        key, array = PoolKeys(plan.platform, plan.memory)[name, space], declared[name]
+        _, storage = self._live.pools.take(key, array.nbytes, touch=True)
+        # The view keeps the memory, for as long as somebody has it.
+        view = memory.as_numpy(storage, array.shape, array.dtype)
+        given = prepared.graph.data.get(name)
+        view[...] = np.zeros((), array.dtype) if given is None else to_numpy(given)
+        self.views[name] = view
+        return view

@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrays that are used where they lie, without a copy: inputs in USM memory, and what host and device hand each other.
+
+A device with memory of its own also reaches the host's memory, if that is USM memory of kind ``host`` of the device's
+context: its kernels then read and write over the link. What a copy would have cost is saved, and so is memory of the
+device; but every access goes over the link, and nothing is kept on the device's side. So it pays for what is written
+once by one side and read once by the other. How often a kernel fetches an element is not known; it is at most once for
+every two operations (a multiply and an add), so that products of matrices are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from syclsched.errors import PlanError
+from syclsched.model.access import AccessMode
+from syclsched.model.graph import TaskGraph
+from syclsched.model.plan import PlannedArray
+from syclsched.model.platform import HOST, Device, Platform
+from syclsched.model.schedule import Assignment
+from syclsched.model.task import Task
+from syclsched.model.units import format_seconds
+from syclsched.model.usm import ArrayMemory, UsmKind
+from syclsched.planning.record import GraphRecord
+from syclsched.planning.steps import MODES
+
+_READS = np.array([mode.reads for mode in MODES])
+_WRITES = np.array([mode.writes for mode in MODES])
+_WRITE: Final = MODES.index(AccessMode.WRITE)
+
+
+@dataclass(frozen=True, slots=True)
+class InPlace:
+    """What a plan uses in place.
+
+    Parameters
+    ----------
+    resident : Mapping[str, str]
+        The space in which the value of an input lies when a run begins, by array; the host's for those not listed.
+    reached : Mapping[str, str]
+        The space whose devices use an array in the host's memory, by array.
+    extra_s : Mapping[str, float]
+        What that adds to the time of a task.
+    chosen : tuple of ArrayMemory
+        The memory this needs.
+    """
+
+    resident: Mapping[str, str] = field(default_factory=dict)
+    reached: Mapping[str, str] = field(default_factory=dict)
+    extra_s: Mapping[str, float] = field(default_factory=dict)
+    chosen: tuple[ArrayMemory, ...] = ()
+
+    def resident_bytes(self, known: GraphRecord) -> dict[str, int]:
+        """Return what inputs take of each space."""
+        found: dict[str, int] = {}
+        for array in known.arrays:
+            space = self.resident.get(array.name)
+            if space is not None and array.rows is None:
+                found[space] = found.get(space, 0) + array.nbytes
+        return found
+
+
+#: Nothing is.
+NOWHERE: Final = InPlace()
+
+
+def asked_for(graph: TaskGraph, known: GraphRecord, platform: Platform, assignments: Sequence[Assignment]) -> InPlace:
+    """Return what is to be used in place because the user says so: of an array, or with the value that was given.
+
+    Parameters
+    ----------
+    graph, known : TaskGraph, GraphRecord
+        The graph.
+    platform : Platform
+        Where.
+    assignments : sequence of Assignment
+        In global order.
+
+    Returns
+    -------
+    InPlace
+        Inputs that no task writes lie where the first device that takes them reaches them. Of kind ``host`` on a
+        device with memory of its own that is the host's memory.
+
+    Raises
+    ------
+    PlanError
+        If a device does not have the kind of memory that was asked for.
+    """
+    wanted: dict[str, UsmKind] = {a.name: a.usm for a in known.arrays if a.usm is not None and a.rows is None}
+    given = {name: kind for name, kind in kinds_given(graph) if name not in wanted}
+    if not wanted and not given:
+        return NOWHERE
+    written = set(known.written())
+    users = _users(known, platform, assignments, {*wanted, *given})
+    resident, reached, chosen = {}, {}, []
+    for array in known.arrays:
+        kind = wanted.get(array.name) or given.get(array.name)
+        devices = users.get(array.name)
+        if kind is None or not devices or array.rows is not None:
+            continue
+        device, asked = devices[0], array.name in wanted
+        if asked:
+            check_kind(kind, array.name, devices)
+        space = device.space
+        why = "asked for" if asked else f"the value given lies in USM memory of kind {kind}"
+        if platform.space(space).host_accessible:
+            if array.is_input and array.name not in written and kind != "device":
+                resident[array.name] = space
+                chosen.append(ArrayMemory(array.name, space, kind, f"{why}: read in place", resident=True))
+        elif (
+            asked
+            and kind == "host"
+            and array.name not in known.pieces
+            and (not array.is_input or array.name not in written)
+        ):
+            reached[array.name] = space
+            if array.is_input:
+                resident[array.name] = HOST
+            why = f"{why}: devices use it in the host's memory"
+            chosen.append(ArrayMemory(array.name, HOST, kind, why, context=space, resident=array.is_input))
+    return InPlace(resident, reached, _extra_s(graph, known, platform, assignments, reached), tuple(chosen))
+
+
+def worthwhile(
+    graph: TaskGraph, known: GraphRecord, platform: Platform, assignments: Sequence[Assignment], besides: InPlace
+) -> InPlace | None:
+    """Return what is used in place because that costs less than a copy, besides what is anyhow; None if nothing is.
+
+    Parameters
+    ----------
+    graph, known, platform, assignments
+        As for `asked_for`.
+    besides : InPlace
+        From there.
+
+    Returns
+    -------
+    InPlace or None
+        By cost alone: that copies can be made while other work goes on, only simulation knows.
+    """
+    able = {d.name: d for d in platform.compute_devices if _reaches_host(d, platform)}
+    if not able or not any(a.device in able for a in assignments):
+        return None
+    tasks = {task.name: task for task in graph.tasks}
+    reached, chosen, shown = dict(besides.reached), list(besides.chosen), {c.array for c in besides.chosen}
+    for name, device, together in _handed_over(known, platform, assignments, able):
+        array = together.array
+        if name in shown:
+            continue
+        there_s, extra_s = _copy_s(platform, device, array.nbytes, together.from_host), 0.0
+        for task in together.by_device:
+            extra_s += _slower_s(platform, device, array.nbytes) * _fetches(tasks[task])
+        if extra_s < there_s:
+            reached[name] = device.space
+            how = "read" if together.from_host else "written"
+            why = (
+                f"{how} in place by {device.name}, which takes {format_seconds(extra_s)} longer; "
+                f"a copy takes {format_seconds(there_s)} ({_origin(platform, device)})"
+            )
+            chosen.append(ArrayMemory(name, HOST, "host", why, context=device.space))
+    if len(reached) == len(besides.reached):
+        return None
+    return InPlace(besides.resident, reached, _extra_s(graph, known, platform, assignments, reached), tuple(chosen))
+
+
+# --- inside ---------------------------------------------------------------------------------------
+
+
+class _HandedOver(NamedTuple):
+    """An array that one side writes once and the other reads."""
+
+    array: PlannedArray
+    by_device: tuple[str, ...]
+    from_host: bool
+
+
+def kinds_given(graph: TaskGraph) -> Iterator[tuple[str, UsmKind]]:
+    """Yield the arrays whose values were given in USM memory that the host can address, and of which kind."""
+    for name, value in graph.data.items():
+        kind = getattr(value, "usm_type", None)
+        if kind in ("shared", "host") and value.size:
+            yield name, kind
+
+
+def _users(
+    known: GraphRecord, platform: Platform, assignments: Sequence[Assignment], names: set[str]
+) -> dict[str, list[Device]]:
+    """Return the devices whose kernels touch some arrays, in the order in which they do first."""
+    devices = {d.name: d for d in platform.compute_devices}
+    touched, whole = {t.name: t.accesses for t in known.tasks}, known.whole()
+    found: dict[str, dict[str, Device]] = {}
+    for each in assignments:
+        if each.device in devices:
+            for access in touched[each.task]:
+                name = whole.get(access.array, access.array)
+                if name in names:
+                    found.setdefault(name, {})[each.device] = devices[each.device]
+    return {name: list(users.values()) for name, users in found.items()}
+
+
+def check_kind(kind: UsmKind, array: str, devices: Sequence[Device]) -> None:
+    """Refuse a kind of memory that was asked for where a device does not have it."""
+    for device in devices:
+        if device.aspects and f"usm_{kind}_allocations" not in device.aspects:
+            raise PlanError(
+                f"device {device.name!r} has no USM memory of kind {kind!r}",
+                where=f"array {array!r}",
+                hint="Let the plan choose, or keep the tasks that touch the array off the device",
+            )
+
+
+def _reaches_host(device: Device, platform: Platform) -> bool:
+    """Return whether kernels may use the host's memory in place, and it is known how fast."""
+    return (
+        not platform.space(device.space).host_accessible
+        and "usm_host_allocations" in device.aspects
+        and device.profile is not None
+        and platform.link(HOST, device.space) is not None
+        and platform.link(device.space, HOST) is not None
+    )
+
+
+def _handed_over(
+    known: GraphRecord, platform: Platform, assignments: Sequence[Assignment], able: Mapping[str, Device]
+) -> Iterator[tuple[str, Device, _HandedOver]]:
+    """Yield what the host writes once and devices of one space read, or one device writes and the host reads."""
+    count, place = len(known.arrays), {each.task: each.device for each in assignments}
+    writes = np.bincount(known.access_array[_WRITES[known.access_mode]], minlength=count)
+    plain = np.bincount(known.access_array[known.access_mode == _WRITE], minlength=count)
+    once = (writes == 1) & (plain == 1)
+    if not once.any():
+        return
+    users: dict[int, list[tuple[str, bool]]] = {}
+    for task, begin, end in zip(known.tasks, known.access_starts[:-1], known.access_starts[1:], strict=True):
+        for access in range(begin, end):
+            touched = int(known.access_array[access])
+            if once[touched]:
+                users.setdefault(touched, []).append((task.name, bool(_WRITES[known.access_mode[access]])))
+    for number, touching in users.items():
+        array = known.arrays[number]
+        if array.is_input or array.rows is not None or array.name in known.pieces or not array.nbytes:
+            continue
+        on = [(task, wrote, place[task]) for task, wrote in touching]
+        devices = {device for _, _, device in on if device != HOST}
+        writer = next(device for _, wrote, device in on if wrote)
+        spaces = {able[d].space if d in able else None for d in devices}
+        if len(spaces) != 1 or None in spaces or not any(not wrote for _, wrote, _ in on):
+            continue
+        from_host = writer == HOST
+        if not from_host and any(d != HOST for _, wrote, d in on if not wrote):
+            continue  # devices read what they write: that is best in their own memory
+        by_device = tuple(task for task, _, device in on if device != HOST)
+        yield array.name, able[next(iter(devices))], _HandedOver(array, by_device, from_host)
+
+
+def _copy_s(platform: Platform, device: Device, nbytes: int, from_host: bool) -> float:
+    ends = (HOST, device.space) if from_host else (device.space, HOST)
+    link = platform.link(*ends)
+    assert link is not None
+    return link.seconds(nbytes)
+
+
+def _slower_s(platform: Platform, device: Device, nbytes: int) -> float:
+    """Return what touching an array once takes longer in the host's memory than in the device's."""
+    profile, link = device.profile, platform.link(HOST, device.space)
+    if profile is None or link is None:
+        return 0.0
+    here = profile.triad_bandwidth_bytes_per_s.value
+    costs = profile.usm.get("host")
+    measured = None if costs is None else costs.read_bandwidth_bytes_per_s or costs.bandwidth_bytes_per_s
+    there = link.bandwidth_bytes_per_s if measured is None else measured.value
+    if not here or not there:
+        return 0.0
+    return max(0.0, nbytes / there - nbytes / here)
+
+
+def _origin(platform: Platform, device: Device) -> str:
+    costs = None if device.profile is None else device.profile.usm.get("host")
+    if costs is not None and (costs.read_bandwidth_bytes_per_s or costs.bandwidth_bytes_per_s):
+        return "kernel's bandwidth measured"
+    return "kernel's bandwidth taken to be the link's"
+
+
+def _fetches(task: Task) -> float:
+    """Return how many times a kernel fetches an element at most: once for every two operations."""
+    if task.operation is None or task.signature is None:
+        return 1.0
+    elements = max((int(np.prod(shape)) for shape in task.signature.shapes.values()), default=0)
+    flops = float(task.operation.work(task.signature).flops)
+    return max(1.0, flops / (2.0 * elements)) if elements else 1.0
+
+
+def _extra_s(
+    graph: TaskGraph,
+    known: GraphRecord,
+    platform: Platform,
+    assignments: Sequence[Assignment],
+    reached: Mapping[str, str],
+) -> dict[str, float]:
+    """Return what the use of arrays in the host's memory adds to the time of tasks."""
+    if not reached:
+        return {}
+    devices = {d.name: d for d in platform.compute_devices}
+    touched, nbytes = {t.name: t.accesses for t in known.tasks}, {a.name: a.nbytes for a in known.arrays}
+    found: dict[str, float] = {}
+    for each in assignments:
+        device = devices.get(each.device)
+        if device is None:
+            continue
+        mine = [a.array for a in touched[each.task] if reached.get(a.array) == device.space]
+        if mine:
+            fetches = _fetches(graph.task(each.task))
+            found[each.task] = fetches * sum(_slower_s(platform, device, nbytes[name]) for name in mine)
+    return found

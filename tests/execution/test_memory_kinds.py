@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrays in memory of every kind: the same results to the last bit, however they are run; and inputs used in place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from opened import live_on
+from running import ASSIGN_KERNEL, DTYPE, MIX, plan_by, sequential
+
+from syclsched.devices import open_devices
+from syclsched.errors import ArgumentError, PlanError
+from syclsched.execution import bind, execute
+from syclsched.execution.inputs import to_numpy
+from syclsched.execution.live.start import run_dynamically
+from syclsched.model.graph import TaskGraph
+from syclsched.model.plan import Plan
+from syclsched.model.platform import HOST, Platform
+from syclsched.model.usm import UsmKind
+from syclsched.planning import verify
+
+pytestmark = pytest.mark.sycl
+SIZE = 3000
+DEVICES = ("cpu", "accelerator")
+
+
+def mixing(kind: UsmKind | None = None) -> TaskGraph:
+    """Kernels on two devices and a function of the host, with a temporary that only kernels of one device touch."""
+    graph = TaskGraph("mixing")
+    x = graph.array("x", (SIZE,), DTYPE, usm=kind)
+    names = {"y": False, "inner": True, "z": False, "w": False}
+    y, inner, z, w = (graph.array(n, (SIZE,), DTYPE, temporary=t, usm=kind) for n, t in names.items())
+    graph.kernel(ASSIGN_KERNEL, name="y0", x=x, y=y)
+    graph.kernel(ASSIGN_KERNEL, name="inner0", x=x, y=inner)
+    graph.kernel(MIX, name="inner1", x=y, y=inner, a=3)
+    graph.kernel(MIX, name="y1", x=inner, y=y, a=-2)
+    graph.kernel(ASSIGN_KERNEL, name="z0", x=y, y=z)
+    graph.kernel(MIX, name="host1", x=x, y=z, a=5)
+    graph.kernel(ASSIGN_KERNEL, name="w0", x=z, y=w)
+    graph.kernel(MIX, name="w1", x=z, y=w, a=7)
+    return graph
+
+
+def placed(graph: TaskGraph, platform: Platform, devices: tuple[str, str] = DEVICES) -> Plan:
+    """All on the first device but what the name says."""
+
+    def place(name: str) -> tuple[str, int, str]:
+        device = HOST if name.startswith("host") else devices[name.startswith("w")]
+        return device, 0, "host" if device == HOST else "opencl-c"
+
+    return plan_by(graph, platform, place)
+
+
+def value(seed: int = 1) -> Any:
+    return np.random.default_rng(seed).integers(-1000, 1000, SIZE).astype(DTYPE)
+
+
+@pytest.mark.parametrize("kind", ["device", "shared", "host"])
+@pytest.mark.parametrize("devices", [("cpu", "accelerator"), ("accelerator", "cpu"), ("cpu", "cpu")])
+def test_every_kind_gives_the_same_however_it_is_run(devices: tuple[str, str], kind: UsmKind) -> None:
+    platform, live = live_on(None)
+    graph = mixing(kind)
+    plan = placed(graph, platform, devices)
+    kinds = {(c.array, c.space): c.kind for c in plan.memory}
+    usual = "shared" if kind == "device" else kind
+    assert {k for (name, _), k in kinds.items() if name == "inner"} == ({kind} - {"shared"})
+    assert {k for (name, _), k in kinds.items() if name == "z"} == ({usual} - {"shared"})  # the host touches it
+    again = Plan.from_json(plan.to_json())
+    assert again == plan
+    inputs = {"x": value()}
+    expected = sequential(graph, inputs)
+    wanted = ("y", "z", "w")
+
+    def check(results: Any) -> None:
+        for name in wanted:
+            np.testing.assert_array_equal(results[name], expected[name])
+
+    with execute(again, graph, live, inputs) as run:
+        run.wait()
+        check({name: run.result(name) for name in wanted})
+        assert run.counts.peak_bytes == plan.peak_bytes
+    with bind(plan, graph, live, trace=False) as runner:
+        assert runner.replayed
+        for _ in range(3):
+            check(runner(inputs, wanted))
+        with runner.run(inputs) as run:
+            run.wait()
+            assert run.counts.peak_bytes == plan.peak_bytes
+    with bind(plan, graph, live) as runner, runner.stream([inputs] * 5, in_flight=3) as stream:
+        for results in stream:
+            check(results)
+
+
+@pytest.mark.parametrize("kind", ["shared", "host"])
+def test_runs_that_decide_as_they_go_use_memory_that_was_asked_for(kind: UsmKind) -> None:
+    platform, live = live_on(None)
+    graph, inputs = mixing(kind), {"x": value()}
+    expected = sequential(graph, inputs)
+    with run_dynamically(graph, live, "dmdas", inputs, learn=False) as run:
+        for name in ("y", "z", "w"):
+            np.testing.assert_array_equal(run.result(name), expected[name])
+        run.wait()
+        happened = run.plan
+        verify(happened, graph)
+    assert {c.kind for c in happened.memory} == {kind}
+    assert happened.residents == {"x": platform.device("cpu").space}
+
+
+def with_own_memory(platform: Platform, space: str) -> Platform:
+    """The platform as if the host could not reach a space."""
+    return replace(
+        platform,
+        spaces=tuple(replace(s, host_accessible=s.host_accessible and s.name != space) for s in platform.spaces),
+        devices=tuple(
+            replace(d, reaches=tuple(s for s in d.reaches if s != space or d.space == space)) for d in platform.devices
+        ),
+    )
+
+
+def handed_over(kind: UsmKind | None) -> TaskGraph:
+    """The host hands ``x`` to a device, the device hands ``z`` to the host."""
+    graph = TaskGraph("handed over")
+    given = graph.array("given", (SIZE,), DTYPE)
+    x, z = (graph.array(name, (SIZE,), DTYPE, temporary=True, usm=kind) for name in "xz")
+    y, w = (graph.array(name, (SIZE,), DTYPE) for name in "yw")
+    graph.kernel(ASSIGN_KERNEL, name="host0", x=given, y=x)
+    graph.kernel(ASSIGN_KERNEL, name="y0", x=x, y=y)
+    graph.kernel(MIX, name="y1", x=x, y=y, a=3)
+    graph.kernel(ASSIGN_KERNEL, name="z0", x=y, y=z)
+    graph.kernel(ASSIGN_KERNEL, name="host1", x=z, y=w)
+    return graph
+
+
+def test_kernels_use_what_the_host_hands_them_in_the_hosts_memory() -> None:
+    whole, device = live_on(None)[0], "accelerator"
+    platform = with_own_memory(whole.select([device]), whole.device(device).space)
+    inputs = {"given": value()}
+    with open_devices(platform) as live:
+        copying = placed(handed_over(None), platform, (device, device))
+        assert [(c.array, c.kind) for c in copying.memory] == [("w", "plain")]  # only functions of the host touch it
+        graph = handed_over("host")
+        plan = placed(graph, platform, (device, device))
+        assert {(c.array, c.space, c.kind, c.context) for c in plan.memory if c.array != "w"} == {
+            ("x", HOST, "host", platform.device(device).space),
+            ("z", HOST, "host", platform.device(device).space),
+        }
+        assert plan.counters.copies == copying.counters.copies - 2 == 0
+        expected = sequential(graph, inputs)
+        with execute(plan, graph, live, inputs) as run:
+            run.wait()
+            assert run.counts.peak_bytes == plan.peak_bytes
+            for name in "yw":
+                np.testing.assert_array_equal(run.result(name), expected[name])
+        with bind(plan, graph, live, trace=False) as runner:
+            assert runner.replayed
+            for seed in range(3):
+                results = runner({"given": value(seed)}, ("y", "w"))
+                for name in "yw":
+                    wanted = sequential(graph, {"given": value(seed)})[name]
+                    np.testing.assert_array_equal(results[name], wanted)
+
+
+@pytest.mark.parametrize(("device", "apart"), [("cpu", False), ("accelerator", False), ("accelerator", True)])
+def test_inputs_in_usm_memory_are_read_in_place(device: str, apart: bool) -> None:
+    whole, opened = live_on(None)
+    space = whole.device(device).space
+    platform = with_own_memory(whole.select([device]), space) if apart else whole
+    graph = TaskGraph("in place")
+    x = graph.array("x", (SIZE,), DTYPE, usm="host")
+    y = graph.array("y", (SIZE,), DTYPE)
+    graph.kernel(ASSIGN_KERNEL, name="y0", x=x, y=y)
+    plan = placed(graph, platform, (device, device))
+    assert not plan.counters.copies
+    assert plan.residents == {"x": HOST if apart else space}
+    live = open_devices(platform) if apart else opened
+    given = [value(seed) for seed in range(3)]
+    with bind(plan, graph, live, trace=False, owns_devices=apart) as runner:
+        assert runner.replayed
+        buffer = runner.buffer("x")
+        assert buffer is runner.buffer("x")
+        with pytest.raises(ArgumentError, match="not read in place"):
+            runner.buffer("y")
+        for data in given:  # written to in place, given as an array of the host's, and both in turns
+            buffer[...] = data
+            np.testing.assert_array_equal(runner()["y"], data)
+            np.testing.assert_array_equal(runner({"x": data + 1})["y"], data + 1)
+            with runner.run() as run:
+                np.testing.assert_array_equal(run.result("y"), data)
+        lies = runner._ring.generations[0]._buffers["x", plan.residents["x"]]  # type: ignore[union-attr]
+        assert lies.address == buffer.ctypes.data
+        with runner.stream([{"x": data} for data in given], in_flight=2) as stream:
+            for data, results in zip(given, stream, strict=True):
+                np.testing.assert_array_equal(results["y"], data)
+        with execute(plan, graph, live, {"x": buffer}) as run:
+            np.testing.assert_array_equal(run.result("y"), given[-1])
+
+
+def test_values_given_in_usm_memory_are_read_in_place_and_others_still_are_right() -> None:
+    from dpctl import tensor
+
+    platform, live = live_on(None)
+    first, other = (tensor.asarray(value(n), usm_type="shared", sycl_queue=live.queue("cpu")) for n in range(2))
+    graph = TaskGraph("given")
+    x, y = graph.array("x", data=first), graph.array("y", (SIZE,), DTYPE)
+    half = SIZE // 2
+    graph.kernel(ASSIGN_KERNEL, name="y0", x=x[:half], y=y[:half])
+    graph.kernel(ASSIGN_KERNEL, name="y1", x=x[half:], y=y[half:])
+    plan = placed(graph, platform)
+    assert plan.residents["x"] == platform.device("cpu").space
+    assert not plan.counters.copies
+    with bind(plan, graph, live, trace=False) as runner:
+        for given in (first, other, tensor.asnumpy(first)[::-1].copy(), other):
+            np.testing.assert_array_equal(runner({"x": given})["y"], np.asarray(to_numpy(given)))
+        buffers = runner._ring.generations[0]._buffers  # type: ignore[union-attr]
+        assert buffers["x", plan.residents["x"]].address == other._pointer
+    with run_dynamically(graph, live, "eager", learn=False) as run:
+        np.testing.assert_array_equal(run.result("y"), value(0))
+
+
+def test_an_input_that_tasks_write_is_copied() -> None:
+    platform, live = live_on(None)
+    graph = TaskGraph("written")
+    y = graph.array("y", (SIZE,), DTYPE, usm="shared")
+    graph.kernel(MIX, name="y0", x=graph.array("x", data=value()), y=y, a=2)
+    plan = placed(graph, platform)
+    assert not plan.residents
+    with bind(plan, graph, live, trace=False) as runner, pytest.raises(ArgumentError, match="not read in place"):
+        runner.buffer("y")
+
+
+def test_a_kind_that_a_device_does_not_have_is_refused() -> None:
+    platform, _ = live_on(None)
+    lacking = replace(
+        platform,
+        devices=tuple(replace(d, aspects=tuple(a for a in d.aspects if "shared" not in a)) for d in platform.devices),
+    )
+    with pytest.raises(PlanError, match="'cpu' has no USM memory of kind 'shared'"):
+        placed(mixing("shared"), lacking)
