@@ -14,6 +14,7 @@ from syclsched.execution.engine import Engine
 from syclsched.execution.records import Counts, Outcome, Record, Times, make_trace
 from syclsched.execution.recovery.traces import Course, merge
 from syclsched.execution.replay import Replay
+from syclsched.execution.turns import in_turn
 from syclsched.model.plan import Plan
 from syclsched.model.recovery import Recovery
 from syclsched.model.trace import Span, Trace
@@ -201,7 +202,7 @@ def together(
         counts.submissions += trace.submissions
         for space, nbytes in trace.peak_bytes.items():
             counts.peak_bytes[space] = max(nbytes, counts.peak_bytes.get(space, 0))
-    spans.sort(key=lambda s: (s.start_s, s.instruction))
+    spans = sorted(in_turn(spans), key=lambda s: (s.start_s, s.instruction))
     return Trace(
         name=plan.name,
         policy=plan.policy,

@@ -21,7 +21,7 @@ def engine(instructions: int, begun_ns: int = 0) -> Any:
         for n, number in enumerate(numbers)
     }
     return SimpleNamespace(
-        program=SimpleNamespace(plan=plan), counts=Counts(), records=records, clocks={}, recording=True
+        program=SimpleNamespace(plan=plan, further={}), counts=Counts(), records=records, clocks={}, recording=True
     )
 
 
