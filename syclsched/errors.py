@@ -221,3 +221,7 @@ class DeclaredShapeWarning(UserWarning):
 
 class HostOperatorWarning(UserWarning):
     """Operators of a model that no device does: the host does them with onnx's reference implementation."""
+
+
+class RemadeModelWarning(UserWarning):
+    """A model's shapes follow from values of floating-point inputs: it is planned and bound anew for every value."""

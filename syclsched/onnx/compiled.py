@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from syclsched.errors import ArgumentError, ExecutionError, ValueNeededError
+from syclsched.errors import ArgumentError, ExecutionError, RemadeModelWarning, ValueNeededError
 from syclsched.frontends.onnx.model import Declared
 from syclsched.model.graph import TaskGraph
 from syclsched.model.memory_limit import MemoryLimit
@@ -411,9 +412,22 @@ class CompiledModel:
         except ValueNeededError as error:
             if set(error.inputs) <= set(self._settling) or not set(error.inputs) <= set(self._names):
                 raise
-            self._settling = tuple(dict.fromkeys((*self._settling, *error.inputs)))
+            self._settle(error.inputs)
         with self._bound(self._key(values), shapes, settled, awaited=awaited) as bound:
             yield bound
+
+    def _settle(self, names: Iterable[str]) -> None:
+        """Take values of inputs for something that shapes follow from; say so where they hardly come twice."""
+        new = [name for name in names if name not in self._settling]
+        self._settling = (*self._settling, *dict.fromkeys(new))
+        real = [repr(name) for name in new if self._dtypes[name].kind == "f"]
+        if real:
+            warnings.warn(
+                f"model {self.model.name!r} is planned and bound anew for every value of {', '.join(real)}, as shapes "
+                "follow from it; export the model with constant shapes if calls are to be quick",
+                RemadeModelWarning,
+                stacklevel=2,
+            )
 
     @contextmanager
     def _bound(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,7 +11,14 @@ import numpy as np
 import pytest
 
 import syclsched
-from syclsched.errors import ArgumentError, ExecutionError, HostOperatorWarning, OpenDimensionError, PolicyError
+from syclsched.errors import (
+    ArgumentError,
+    ExecutionError,
+    HostOperatorWarning,
+    OpenDimensionError,
+    PolicyError,
+    RemadeModelWarning,
+)
 
 onnx = pytest.importorskip("onnx", reason="the models are ONNX models")
 
@@ -186,3 +194,22 @@ def test_what_the_host_does_is_in_the_report() -> None:
         assert made(2 * np.eye(2, dtype="f"))["y"] == 4
         assert [each.operator for each in made.report.on_host] == ["Det 'volume'"]
         assert "on the host, for want of an implementation: Det 'volume'" in str(made.report)
+
+
+@pytest.mark.parametrize("kind", ["FLOAT", "INT64"])
+def test_shapes_that_follow_from_real_numbers_are_told_once(kind: str) -> None:
+    nodes = [
+        onnx.helper.make_node("Cast", ["n"], ["shape"], to=onnx.TensorProto.INT64),
+        onnx.helper.make_node("Expand", ["x", "shape"], ["y"]),
+    ]
+    inputs = {"n": (getattr(onnx.TensorProto, kind), [1]), "x": (onnx.TensorProto.FLOAT, [1])}
+    with (
+        warnings.catch_warnings(record=True) as told,
+        syclsched.compile(small(nodes, inputs, {}), devices="cpu", autotune=False) as made,
+    ):
+        warnings.simplefilter("always", RemadeModelWarning)
+        for n in (2, 3):
+            n_given = np.array([n], "f" if kind == "FLOAT" else "int64")
+            assert made({"n": n_given, "x": np.ones(1, "f")})["y"].shape == (n,)
+    assert [each.category for each in told] == [RemadeModelWarning] * (kind == "FLOAT")
+    assert all("every value of 'n'" in str(each.message) for each in told)
