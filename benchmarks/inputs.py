@@ -35,16 +35,17 @@ def measure(mebibytes: int) -> dict[str, list[float]]:
     platform = ss.discover().select(["cpu"])
     with (
         ss.bind(graph_of(elements, None), platform, policy="single:cpu", trace=False) as copying,
-        ss.bind(graph_of(elements, "shared"), platform, policy="single:cpu", trace=False) as in_place,
+        ss.bind(graph_of(elements, "shared"), platform, policy="single:cpu", trace=False) as given,
+        ss.bind(graph_of(elements, "shared"), platform, policy="single:cpu", trace=False) as filled,
     ):
         from dpctl import tensor
 
         usm = tensor.asarray(data, usm_type="shared", device="opencl:cpu")
-        np.copyto(in_place.buffer("x"), data)
+        np.copyto(filled.buffer("x"), data)
         ways: dict[str, Callable[[], object]] = {
             "NumPy array, copied by the plan": lambda: copying({"x": data}, ()),
-            "USM memory of the caller's, in place": lambda: in_place({"x": usm}, ()),
-            "buffer of the runner's, in place": lambda: in_place(None, ()),
+            "USM memory of the caller's, in place": lambda: given({"x": usm}, ()),
+            "buffer of the runner's, in place": lambda: filled(None, ()),
         }
         found: dict[str, list[float]] = {way: [] for way in ways}
         for turn in range(ROUNDS + 3):
@@ -53,8 +54,8 @@ def measure(mebibytes: int) -> dict[str, list[float]]:
                 run()
                 if turn >= 3:
                     found[way].append((time.perf_counter() - began) * 1e3)
-        for runner, given in ((copying, {"x": data}), (in_place, None)):
-            np.testing.assert_array_equal(runner(given, ["y"])["y"], data)
+        for runner, value in ((copying, data), (given, usm), (filled, filled.buffer("x"))):
+            np.testing.assert_array_equal(runner({"x": value}, ["y"])["y"], data)
     return found
 
 

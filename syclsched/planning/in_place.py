@@ -144,9 +144,9 @@ def worthwhile(
         By cost alone: that copies can be made while other work goes on, only simulation knows.
     """
     able = {d.name: d for d in platform.compute_devices if _reaches_host(d, platform)}
-    if not able or not any(a.device in able for a in assignments):
+    used = {each.device for each in assignments} if able else set()
+    if HOST not in used or used.isdisjoint(able):
         return None
-    tasks = {task.name: task for task in graph.tasks}
     reached, chosen, shown = dict(besides.reached), list(besides.chosen), {c.array for c in besides.chosen}
     for name, device, together in _handed_over(known, platform, assignments, able):
         array = together.array
@@ -154,7 +154,7 @@ def worthwhile(
             continue
         there_s, extra_s = _copy_s(platform, device, array.nbytes, together.from_host), 0.0
         for task in together.by_device:
-            extra_s += _slower_s(platform, device, array.nbytes) * _fetches(tasks[task])
+            extra_s += _slower_s(platform, device, array.nbytes) * _fetches(graph.task(task))
         if extra_s < there_s:
             reached[name] = device.space
             how = "read" if together.from_host else "written"
@@ -230,17 +230,17 @@ def _handed_over(
 ) -> Iterator[tuple[str, Device, _HandedOver]]:
     """Yield what the host writes once and devices of one space read, or one device writes and the host reads."""
     count, place = len(known.arrays), {each.task: each.device for each in assignments}
+    task_of = np.repeat(np.arange(len(known.tasks)), np.diff(known.access_starts))
     writes = np.bincount(known.access_array[_WRITES[known.access_mode]], minlength=count)
     plain = np.bincount(known.access_array[known.access_mode == _WRITE], minlength=count)
-    once = (writes == 1) & (plain == 1)
-    if not once.any():
-        return
+    by_host = np.array([place.get(task.name) == HOST for task in known.tasks], np.bool_)[task_of]
+    met = np.bincount(known.access_array[by_host], minlength=count) > 0
+    met &= np.bincount(known.access_array[~by_host], minlength=count) > 0
+    once = (writes == 1) & (plain == 1) & met
     users: dict[int, list[tuple[str, bool]]] = {}
-    for task, begin, end in zip(known.tasks, known.access_starts[:-1], known.access_starts[1:], strict=True):
-        for access in range(begin, end):
-            touched = int(known.access_array[access])
-            if once[touched]:
-                users.setdefault(touched, []).append((task.name, bool(_WRITES[known.access_mode[access]])))
+    for access in np.flatnonzero(once[known.access_array]).tolist():
+        wrote = bool(_WRITES[known.access_mode[access]])
+        users.setdefault(int(known.access_array[access]), []).append((known.tasks[task_of[access]].name, wrote))
     for number, touching in users.items():
         array = known.arrays[number]
         if array.is_input or array.rows is not None or array.name in known.pieces or not array.nbytes:

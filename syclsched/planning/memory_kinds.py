@@ -81,7 +81,8 @@ def choose_kinds(
     chosen: dict[int, ArrayMemory] = {}
     kinds: list[MemoryKind] = [usual[n] for n in draft.memory.space.tolist()]
     wished = list(kinds)
-    for memory in np.flatnonzero(ours).tolist():
+    of_interest = np.array([asked or n in faster or kind == "host" for n, kind in enumerate(usual)], np.bool_)
+    for memory in np.flatnonzero(ours & of_interest[draft.memory.space]).tolist():
         array, number = known.arrays[draft.memory.array[memory]], int(draft.memory.space[memory])
         space = platform.spaces[number]
         if (array.name, space.name) in decided:

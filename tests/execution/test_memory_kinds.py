@@ -21,6 +21,7 @@ from syclsched.model.plan import Plan
 from syclsched.model.platform import HOST, Platform
 from syclsched.model.usm import UsmKind
 from syclsched.planning import verify
+from syclsched.testing import faults
 
 pytestmark = pytest.mark.sycl
 SIZE = 3000
@@ -189,6 +190,11 @@ def test_inputs_in_usm_memory_are_read_in_place(device: str, apart: bool) -> Non
             np.testing.assert_array_equal(runner({"x": data + 1})["y"], data + 1)
             with runner.run() as run:
                 np.testing.assert_array_equal(run.result("y"), data)
+        changing = value(9)
+        for _ in range(2):  # what lies where it was need not be what it was
+            changing += 1
+            np.testing.assert_array_equal(runner({"x": changing})["y"], changing)
+        runner()
         lies = runner._ring.generations[0]._buffers["x", plan.residents["x"]]  # type: ignore[union-attr]
         assert lies.address == buffer.ctypes.data
         with runner.stream([{"x": data} for data in given], in_flight=2) as stream:
@@ -239,3 +245,16 @@ def test_a_kind_that_a_device_does_not_have_is_refused() -> None:
     )
     with pytest.raises(PlanError, match="'cpu' has no USM memory of kind 'shared'"):
         placed(mixing("shared"), lacking)
+
+
+@pytest.mark.parametrize("lost", DEVICES)
+@pytest.mark.parametrize("kind", ["device", "host"])
+def test_what_is_left_is_done_elsewhere_whatever_memory_arrays_lie_in(lost: str, kind: UsmKind) -> None:
+    platform, live = live_on(None)
+    graph, inputs = mixing(kind), {"x": value()}
+    plan = placed(graph, platform, (lost, *(name for name in DEVICES if name != lost)))  # type: ignore[arg-type]
+    expected = sequential(graph, inputs)
+    with faults.inject(faults.lose(lost, after=3)), execute(plan, graph, live, inputs, recover=True) as run:
+        for name in ("y", "z", "w"):
+            np.testing.assert_array_equal(run.result(name), expected[name])
+        assert run.recoveries

@@ -210,7 +210,8 @@ def test_plans_of_before_have_no_kinds_of_their_own() -> None:
 WRONG = {
     "an array that there is not": lambda m: replace(m, array="nothing"),
     "a space that there is not": lambda m: replace(m, space="nowhere"),
-    "another context": lambda m: replace(m, context=HOST),
+    "the host's context": lambda m: replace(m, context=HOST),
+    "the context of another device": lambda m: replace(m, context="max1550"),
     "device memory on the host": lambda m: replace(m, kind="device"),
     "no context to reach it": lambda m: replace(m, context=None),
     "an input that is none": lambda m: replace(m, resident=True),
@@ -219,7 +220,7 @@ WRONG = {
 
 @pytest.mark.parametrize("what", WRONG)
 def test_memory_that_those_who_touch_it_do_not_reach_is_refused(what: str) -> None:
-    plan = planned(read_times(1), load_platform(["a100"]))
+    plan = planned(read_times(1), load_platform(["a100", "max1550"]))
     with pytest.raises(IncompletePlanError):
         verify(replace(plan, memory=tuple(WRONG[what](each) for each in plan.memory)))
 
