@@ -152,11 +152,11 @@ def by_plan(runner: Any, inputs: list[Any], turns: int) -> tuple[float, Any]:
     return trace.makespan_s, trace
 
 
-def by_stream(runner: Any, inputs: list[Any], turns: int, in_flight: int) -> tuple[float, Any]:
-    """Run a plan of one chunk over all of them; return the seconds and the trace."""
+def by_stream(runner: Any, inputs: list[Any], turns: int, in_flight: int, wanted: str) -> tuple[float, Any]:
+    """Run a plan of one chunk over all of them, for one array of it; return the seconds and the trace."""
     begun = time.perf_counter()
-    with runner.stream([{"x0": x} for x in inputs], in_flight=in_flight, results=["y0"]) as stream:
-        lasts = [results["y0"][-1] for results in stream]
+    with runner.stream([{"x0": x} for x in inputs], in_flight=in_flight, results=[wanted]) as stream:
+        lasts = [results[wanted][-1] for results in stream]
     seconds = time.perf_counter() - begun
     for i, (x, last) in enumerate(zip(inputs, lasts, strict=True)):
         check(i, x, last, turns)
@@ -197,11 +197,12 @@ def ways_of(options: Any, platform: Any, live: Any, inputs: list[Any], opened: E
         ways[f"plan, memory for {k}"] = Way(
             partial(by_plan, runner, inputs, turns), plan.makespan_s / options.chunks, foreseen
         )
-    one = chunks(1, options.length, turns, taken=False)
-    runner = opened.enter_context(bind(planned(one, platform, costs, nbytes, 0), one[0], live))
-    for k in BUFFERS:
-        predicted_s = runner.stream([], in_flight=k).statistics.predicted_interval_s
-        ways[f"stream, {k} in flight"] = Way(partial(by_stream, runner, inputs, turns, k), predicted_s)
+    for name, taken, wanted in (("stream", False, "y0"), ("with function", True, "last0")):
+        one = chunks(1, options.length, turns, taken=taken)
+        runner = opened.enter_context(bind(planned(one, platform, costs, nbytes, 0), one[0], live))
+        for k in BUFFERS:
+            predicted_s = runner.stream([], in_flight=k).statistics.predicted_interval_s
+            ways[f"{name}, {k} in flight"] = Way(partial(by_stream, runner, inputs, turns, k, wanted), predicted_s)
     return ways
 
 

@@ -355,8 +355,11 @@ class StagedHostedReplay(HostedReplay, StagedReplay):
         StagedReplay.start(self)
 
     def submit_until(self, count: int) -> None:
-        """Submit what waits for nothing of the host's, and have it gone on."""
-        self._go()
+        """Submit some of what waits for nothing of the host's; with the last of that have it gone on."""
+        if count < self.ends[0]:
+            Replay.submit_until(self, count)
+        elif not self._taken:
+            self._go()
 
     def conclude(self) -> None:
         """Do nothing: whoever looks after the stream ends it."""

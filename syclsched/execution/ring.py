@@ -41,7 +41,8 @@ class Ring:
     ) -> None:
         # One for all: where devices compute on the host's cores, each thread that waits takes one.
         self.worker = Worker(f"syclsched {prepared.plan.name} replay")
-        levels = find_levels(prepared.program)
+        #: What the host does, and when.
+        self.levels = levels = find_levels(prepared.program)
         #: What does the host's steps, if the plan has any.
         self.host = HostThread(f"syclsched {prepared.plan.name} host") if levels.steps else None
         self._clocks = Clocks(prepared.plan, queues)

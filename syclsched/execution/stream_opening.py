@@ -13,7 +13,7 @@ from syclsched.execution.start import Prepared
 from syclsched.execution.stream import Inputs, Stream, Way
 from syclsched.execution.stream_flight import DispatchedFlight, Flight, StagedFlight, check_room, most_in_flight
 from syclsched.execution.stream_prediction import Forecast, forecast
-from syclsched.execution.stream_rounds import interleaved, one_by_one
+from syclsched.execution.stream_rounds import interleaved, of_first_level, one_by_one
 from syclsched.planning.constants import room_beside
 
 if TYPE_CHECKING:
@@ -73,8 +73,7 @@ def _way_of(runner: Runner, prepared: Prepared, ring: Ring | None, in_flight: in
     plan, program = prepared.plan, prepared.program
     nbytes = dict(plan.peak_bytes if prepared.layout is None else prepared.layout.nbytes)
     room = room_beside(plan.platform, plan.constant_bytes)
-    hosted = ring is not None and ring.host is not None
-    rounds = interleaved(program) if not (ring is None or hosted or in_flight == 1) else None
+    rounds = None if ring is None or in_flight == 1 else interleaved(program)
     if in_flight is None:
         wanted = _DOUBLE if rounds is None else rounds.stages + 1
         most, _ = most_in_flight(room, nbytes)
@@ -89,10 +88,11 @@ def _way_of(runner: Runner, prepared: Prepared, ring: Ring | None, in_flight: in
         foreseen = lru_cache(maxsize=1)(partial(forecast, program, in_flight))
         ring.shrink(in_flight)
         ring.grow(in_flight)
-
         order = one_by_one(program) if rounds is None else foreseen().rounds
+        if ring.host is not None:
+            order = of_first_level(order, ring.levels.of)
         flight = StagedFlight(ring, order, in_flight, runner.recorder.keep > 0, runner.start_replay)
-        predict = _unknown if hosted else foreseen  # the order is found as it goes
+        predict = foreseen
     return Way(flight, prepared.values, in_flight, predict)
 
 

@@ -10,7 +10,9 @@ way goes on by one stage, the instructions of a lane in the order of their times
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 
 from syclsched.execution.program import MEMORY_KINDS, Node, Program
 from syclsched.planning.cycles import CyclicStep, seconds_of, shortest_cycle
@@ -65,6 +67,41 @@ def interleaved(program: Program) -> Rounds | None:
         return None
     rounds = _rounds(nodes, found.begin_s.tolist(), found.interval_s)
     return rounds if rounds.stages > 1 else None
+
+
+def of_first_level(rounds: Rounds, level_of: Mapping[int, int]) -> Rounds:
+    """Return the rounds of a plan with steps of the host's: of what waits for none of them.
+
+    What does wait is submitted as functions return.
+
+    Parameters
+    ----------
+    rounds : Rounds
+        Of all instructions, the host's included.
+    level_of : Mapping[int, int]
+        By device instruction: how many of the host's steps it waits for.
+
+    Returns
+    -------
+    Rounds
+        Its order goes on with the others, level by level.
+    """
+    first = [level_of.get(n) == 0 for n in rounds.order]
+    before = [0, *accumulate(first)]
+    pieces = [(stage, before[end]) for stage, end in rounds.pieces]
+    begun = dict.fromkeys(range(rounds.stages), 0)
+    kept: list[tuple[int, int]] = []
+    for stage, end in sorted(pieces):  # a stage begins where the one before it ends
+        begun[stage] = max(begun[stage], end)
+    least = {stage: max((begun[s] for s in range(stage)), default=0) for stage in begun}
+    for stage, end in pieces:
+        if end > least[stage]:
+            least[stage] = end
+            kept.append((stage, end))
+    order = [n for n in rounds.order if n in level_of]
+    order.sort(key=lambda n: level_of[n])
+    stages = 1 + max((stage for stage, _ in kept), default=0)
+    return Rounds(tuple(order), stages, tuple(kept) or ((0, 0),), rounds.interval_s)
 
 
 # --- inside ---------------------------------------------------------------------------------------

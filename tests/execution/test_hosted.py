@@ -7,6 +7,7 @@ import asyncio
 import gc
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from syclsched.execution import Runner, bind, execute, patience
 from syclsched.execution.resources import unfinished
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
-from syclsched.model.platform import Platform
+from syclsched.model.platform import HOST, Platform
 from syclsched.testing import faults
 
 pytestmark = pytest.mark.sycl
@@ -598,6 +599,27 @@ def test_a_stream_that_is_left_while_a_function_runs(live: Live) -> None:
         assert not opener.is_alive()
         expected = 3 * (inputs["x"] + 3 * inputs["y"] + np.arange(SIZE) + 1) + inputs["x"] + np.arange(SIZE)
         np.testing.assert_array_equal(runner(inputs)["y"], expected)
+
+
+def test_what_is_copied_out_for_a_function_lets_the_next_input_go_first(live: Live) -> None:
+    platform, devices = live
+    apart = replace(
+        platform.select(["cpu"]),
+        devices=tuple(replace(d, reaches=(d.space,)) for d in platform.select(["cpu"]).devices),
+        spaces=tuple(replace(s, host_accessible=s.name == HOST) for s in platform.select(["cpu"]).spaces),
+    )
+    graph = TaskGraph("chunk")
+    x, y = graph.array("x", (SIZE,), DTYPE), graph.array("y", (SIZE,), DTYPE, temporary=True)
+    last = graph.array("last", (1,), DTYPE)
+    graph.kernel(ASSIGN_KERNEL, name="work", x=x, y=y)
+    graph.host(lambda y, last: np.copyto(last, y[-1:]), name="take", y=y.read(), last=last.write())
+    with bound(plan_on(graph, apart, "cpu"), graph, devices) as runner:
+        stream = runner.stream([{"x": np.full(SIZE, n)} for n in range(6)], in_flight=2)
+        assert [int(each["last"][0]) for each in stream if isinstance(each, dict)] == list(range(6))
+        predicted_s = stream.statistics.predicted_interval_s
+        assert predicted_s is not None and predicted_s < 0.9 * runner.plan.makespan_s
+        copies = sorted((s for s in stream.trace().spans if s.kind == "copy"), key=lambda s: s.submit_s)
+    assert [(s.task, s.generation) for s in copies][:4] == [("work", 0), ("work", 1), ("take", 0), ("work", 2)]
 
 
 def test_an_asynchronous_stream(live: Live) -> None:

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from running import DTYPE, MIX, graphs, plan_by
 
 from syclsched.execution import stream_rounds
+from syclsched.execution.levels import find_levels
 from syclsched.execution.program import Program
 from syclsched.execution.stream_prediction import forecast, submissions, unrolled
-from syclsched.execution.stream_rounds import Rounds, interleaved, one_by_one
+from syclsched.execution.stream_rounds import Rounds, interleaved, of_first_level, one_by_one
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Work
@@ -94,6 +95,36 @@ def test_any_plan_is_submitted_wholly_and_in_order(data: st.DataObject, generati
         assert rounds.stages > 1
         check(program, rounds, generations, in_flight)
         predict(unrolled(program, rounds, generations, in_flight))  # lanes do not wait for each other in a circle
+
+
+@given(data=st.data(), generations=st.integers(1, 6), in_flight=st.integers(1, 4))
+def test_of_plans_with_functions_what_waits_for_none_is_submitted_in_order(
+    data: st.DataObject, generations: int, in_flight: int
+) -> None:
+    graph = data.draw(graphs(max_tasks=12))
+    for name in data.draw(st.lists(st.sampled_from(sorted(graph.arrays)), max_size=3)):
+        graph.host(lambda y: None, name=f"host{len(graph)}", y=graph.arrays[name].update())
+    lanes = {t.name: data.draw(st.integers(0, 2)) for t in graph.tasks}
+
+    def place(name: str) -> tuple[str, int, str | None]:
+        operation = graph.task(name).operation
+        first = None if operation is None else operation.implementations[0]
+        if first is not None and first.kind == "host":
+            return HOST, 0, first.name
+        return "a", lanes[name], None if first is None else first.name
+
+    program = Program(plan_by(graph, PLATFORM, place))
+    level_of = find_levels(program).of
+    for rounds in (one_by_one(program), interleaved(program)):
+        if rounds is not None:
+            found = of_first_level(rounds, level_of)
+            assert sorted(found.order) == sorted(level_of)
+            assert [level_of[n] for n in found.order] == sorted(level_of.values())
+            first = sum(level == 0 for level in level_of.values())
+            assert found.stages <= rounds.stages
+            check(program, replace(found, order=found.order[:first]), generations, in_flight)
+            last = max(found.stages - 1, 0)
+            assert (last, first) in found.pieces  # then functions begin
 
 
 def test_generations_are_interleaved_where_one_lane_comes_twice() -> None:
