@@ -38,7 +38,7 @@ struct job {
     int64_t results_count;
     int64_t done[2];           /* of those ahead, and of the others */
     int64_t made_count[2];     /* from made[0] and from made[2 * ahead] */
-    int64_t handed_ns;         /* when all was submitted */
+    int64_t handed_ns;         /* the caller's processor time when it had submitted, and what the thread took for the rest */
 };
 
 /* BEGUN: what comes ahead is submitted. FOLLOWED: somebody looks at its events meanwhile, and gives them back. */
@@ -54,15 +54,23 @@ struct flight {
     int closing;
 };
 
+static int64_t processor_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
 static void submit(struct job *job, int part)
 {
+    int64_t begun_ns = part ? processor_ns() - job->handed_ns : 0;
     int64_t begin = part ? job->ahead : 0, end = part ? job->count : job->ahead;
     job->done[part] = job->made_count[part] = 0;
     if (!part || job->done[0] == job->ahead)
         job->done[part] = syclsched_submit(job->lanes, job->lanes_count, job->commands + begin, end - begin, job->events,
                                            job->submit_ns + begin, job->made + 2 * begin, &job->made_count[part],
                                            job->stop);
-    job->handed_ns = syclsched_now_ns();
+    job->handed_ns = processor_ns() - begun_ns;
 }
 
 /* Returns whether all was done, and well. */

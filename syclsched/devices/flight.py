@@ -131,7 +131,7 @@ class Flight:
 
     @property
     def handed_ns(self) -> int:
-        """`time.perf_counter_ns` when all was submitted the last time."""
+        """See `syclsched.execution.bound.Runner.handed_over_ns`; of the last flight."""
         return int(self._job.handed_ns)
 
     @property

@@ -218,7 +218,7 @@ class Runner:
 
     @property
     def handed_over_ns(self) -> int | None:
-        """`time.perf_counter_ns` when all work of the last call was submitted; None if it was not one call of C."""
+        """The caller's `time.thread_time_ns` when the last call was submitted; None if it was not one call of C."""
         return None if self._ring is None or self._last is not None else self._ring.generations[0].flights.handed_ns
 
     def traces(self) -> tuple[Trace, ...]:

@@ -67,7 +67,7 @@ class Flights:
 
     @property
     def handed_ns(self) -> int | None:
-        """`time.perf_counter_ns` when all of the last one was submitted; None if there is none."""
+        """See `syclsched.execution.bound.Runner.handed_over_ns`; None if there was none."""
         return None if self._last is None else self._last.handed_ns
 
     def followed(self) -> Flight | None:

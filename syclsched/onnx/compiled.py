@@ -308,7 +308,11 @@ class CompiledModel:
 
     @property
     def handed_over_ns(self) -> int | None:
-        """`time.perf_counter_ns` when all work of the last call was submitted; None if it was not one call of C."""
+        """What the last call cost the host until all was submitted; None if it was not one call of C.
+
+        It is `time.thread_time_ns` of the calling thread when that had submitted what it does, plus the processor time
+        that another thread took for the rest.
+        """
         return self._current().runner.handed_over_ns
 
     @property
