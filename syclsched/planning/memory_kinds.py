@@ -74,7 +74,7 @@ def choose_kinds(
     asked = any(array.usm is not None for array in known.arrays)
     if not faster and not asked and "host" not in usual:
         return in_place.chosen
-    users = _users(platform, draft)
+    users = _users(platform, draft, by_device=asked or bool(faster))
     decided = {(c.array, c.space) for c in in_place.chosen}
     ours = np.ones(len(draft.memory_nbytes), np.bool_)
     ours[draft.foreign] = False
@@ -156,7 +156,8 @@ def _together(chosen: Mapping[int, ArrayMemory], draft: Draft, ours: Sequence[in
     return list({places[m]: each for m, each in chosen.items() if len(kinds[places[m]]) == 1}.values())
 
 
-def _users(platform: Platform, draft: Draft) -> _Users:
+def _users(platform: Platform, draft: Draft, *, by_device: bool) -> _Users:
+    """Return who touches each memory; which devices do only if that is asked for, as there are many pairs."""
     steps, count, spaces = draft.steps, len(draft.memory_nbytes), len(platform.spaces)
     used = draft.memory_of[steps.blocks]
     step = np.repeat(np.arange(len(steps)), np.diff(steps.starts))
@@ -173,9 +174,9 @@ def _users(platform: Platform, draft: Draft) -> _Users:
     home = {d.name: d.space for d in platform.devices}
     names = [key.device for key in draft.lanes]
     launched = kind == LAUNCH
-    pairs = np.unique(np.stack((used[launched], steps.lane[step[launched]]), axis=1), axis=0)
+    pairs = np.unique(used[launched] * len(names) + steps.lane[step[launched]]) if by_device else ()
     devices: dict[int, set[str]] = {}
-    for memory, lane in pairs.tolist():
+    for memory, lane in (divmod(int(pair), len(names)) for pair in pairs):
         devices.setdefault(memory, set()).add(names[lane])
         if home[names[lane]] != platform.spaces[int(draft.memory.space[memory])].name:
             crosses[memory] = True
