@@ -72,6 +72,8 @@ def _way_of(runner: Runner, prepared: Prepared, ring: Ring | None, in_flight: in
     """Return how generations go, with memory for them."""
     plan, program = prepared.plan, prepared.program
     nbytes = dict(plan.peak_bytes if prepared.layout is None else prepared.layout.nbytes)
+    for space, taken in plan.resident_bytes.items():  # inputs read in place: each generation has memory for its own
+        nbytes[space] = nbytes.get(space, 0) + taken
     room = room_beside(plan.platform, plan.constant_bytes)
     rounds = None if ring is None or in_flight == 1 else interleaved(program)
     if in_flight is None:

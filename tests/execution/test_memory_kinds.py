@@ -12,11 +12,12 @@ from opened import live_on
 from running import ASSIGN_KERNEL, DTYPE, MIX, plan_by, sequential
 
 from syclsched.devices import open_devices
-from syclsched.errors import ArgumentError, PlanError
+from syclsched.errors import ArgumentError, MemoryLimitError, PlanError
 from syclsched.execution import bind, execute
 from syclsched.execution.inputs import to_numpy
 from syclsched.execution.live.start import run_dynamically
 from syclsched.model.graph import TaskGraph
+from syclsched.model.memory_limit import with_memory_limit
 from syclsched.model.plan import Plan
 from syclsched.model.platform import HOST, Platform
 from syclsched.model.usm import UsmKind
@@ -224,6 +225,26 @@ def test_values_given_in_usm_memory_are_read_in_place_and_others_still_are_right
         assert buffers["x", plan.residents["x"]].address == other._pointer
     with run_dynamically(graph, live, "eager", learn=False) as run:
         np.testing.assert_array_equal(run.result("y"), value(0))
+
+
+def test_memory_for_inputs_that_are_read_in_place_counts_against_limits() -> None:
+    platform, live = live_on(None)
+    nbytes = 8 * SIZE
+    graph = TaskGraph("limited")
+    x, y = graph.array("x", (SIZE,), DTYPE, usm="shared"), graph.array("y", (SIZE,), DTYPE)
+    graph.kernel(ASSIGN_KERNEL, name="y0", x=x, y=y)
+    plan = placed(graph, with_memory_limit(platform, {"cpu": 5 * nbytes}))
+    assert plan.needed_bytes == {"cpu": 2 * nbytes}
+    assert plan.peak_bytes == {"cpu": nbytes}
+    with bind(plan, graph, live) as runner:
+        with pytest.raises(MemoryLimitError, match="3 generations"):
+            runner.stream([{"x": value()}], in_flight=3)
+        with runner.stream([{"x": value(n)} for n in range(4)], in_flight=2) as stream:
+            for n, results in enumerate(stream):
+                np.testing.assert_array_equal(results["y"], value(n))
+    # Where there is room for one of them only at a time, they are not read in place: it cannot be done at all.
+    with pytest.raises(MemoryLimitError):
+        placed(graph, with_memory_limit(platform, {"cpu": nbytes}))
 
 
 def test_an_input_that_tasks_write_is_copied() -> None:
