@@ -3,18 +3,25 @@
 
 ``exp(x) = 2^k exp(r)`` with whole ``k`` and ``|r| <= ln(2) / 2``. The exponential of r is 1 + r + r^2 P(r), P a
 polynomial with the least relative error (3e-9, found by reweighted least squares); rounding included the result is
-right within one unit in the last place. What would be below 2e-38 is 0, as of minus infinity; NaN stays NaN.
+right within one unit in the last place. What would be below the least normal number is 0, as of minus infinity; NaN
+stays NaN. Numbers of up to 89 are taken, too; the result is infinite from 88.4 on.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
+
+from syclsched.kernels import straight_line
+from syclsched.kernels.straight_line import Words
 
 #: The least number whose exponential is not 0.
-LEAST: Final = -87.0
+LEAST: Final = -87.3
+#: Numbers below are taken for this one: its power of two has no exponent, and is 0.
+_NOTHING: Final = -88.0
 LOG2_E: Final = 1.4426950408889634
-#: Added to a number, it leaves the nearest whole one in the last bits: 1.5 * 2^23.
-ROUNDING: Final = 12582912.0
+#: Added to a number, it leaves the nearest whole one, and the bias of an exponent, in the last bits: 1.5 * 2^23 + 127.
+ROUNDING: Final = 12583039.0
 #: ln(2) in two parts: products of the first with whole numbers are exact.
 LN2: Final = (0.693359375, -2.12194440e-4)
 #: P, from the constant term on.
@@ -27,18 +34,21 @@ POLYNOMIAL: Final = (
 )
 
 
+def power(o: Words, x: Any) -> Any:
+    """Write the exponential of a number."""
+    more, scale = powers(o, o.choose("<", x, _NOTHING, _NOTHING, x), LN2)
+    return o.binary("*", o.binary("+", more, 1.0), scale)
+
+
+def powers(o: Words, x: Any, ln2: Sequence[float]) -> tuple[Any, Any]:
+    """Write the exponential of r, less 1, and 2 to the power of k; ln(2) is given in parts."""
+    z = o.fma(x, LOG2_E, ROUNDING)
+    k, r = o.binary("-", z, ROUNDING), x
+    for part in ln2:
+        r = o.fma(k, -part, r)
+    return o.fma(o.polynomial(POLYNOMIAL, r), o.binary("*", r, r), r), o.two_to(z)
+
+
 def opencl(name: str, width: int) -> str:
-    """Return a function in OpenCL C, of vectors of ``width`` floats (1: of numbers)."""
-    suffix = "" if width == 1 else str(width)
-    kind = f"float{suffix}"
-    terms = f"({kind}){POLYNOMIAL[-1]!r}f"
-    for each in POLYNOMIAL[-2::-1]:
-        terms = f"fma({terms}, r, ({kind}){each!r}f)"
-    return f"""inline {kind} {name}({kind} x) {{
-  const {kind} t = x < {LEAST!r}f ? ({kind}){LEAST!r}f : x;
-  const {kind} z = fma(t, ({kind}){LOG2_E!r}f, ({kind}){ROUNDING!r}f), k = z - {ROUNDING!r}f;
-  const {kind} r = fma(k, ({kind}){-LN2[1]!r}f, fma(k, ({kind}){-LN2[0]!r}f, t));
-  const {kind} p = fma({terms}, r * r, r) + 1.0f;
-  return x < {LEAST!r}f ? ({kind})0.0f : p * as_{kind}((as_int{suffix}(z) + 127) << 23);
-}}
-"""
+    """Return `power` in OpenCL C, of vectors of ``width`` floats (1: of numbers)."""
+    return straight_line.opencl(power, name, width)

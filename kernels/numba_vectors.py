@@ -16,13 +16,16 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
-from syclsched.kernels import exponential
 from syclsched.kernels.common import turning
+from syclsched.kernels.error_function import error_function
+from syclsched.kernels.exponential import power
+from syclsched.kernels.straight_line import Words
 from syclsched.kernels.vector_words import (
     LANES,
     choose,
     high,
     largest,
+    load_second,
     load_vector,
     low,
     places,
@@ -31,6 +34,7 @@ from syclsched.kernels.vector_words import (
     store_vector,
     total,
     turn,
+    unordered,
     verf,
     vexp,
     vexpm1,
@@ -53,7 +57,7 @@ _COMPARISONS = {
     operator.ne: "!=",
 }
 _LOGIC = {operator.and_: "and_", operator.or_: "or_"}
-_FUNCTIONS = (vexp, vlog, vsqrt, vfabs, vtanh, verf, vexpm1, vlog1p, vfma)
+_FUNCTIONS = (vexp, vlog, vsqrt, vfabs, vtanh, vexpm1, vlog1p, vfma)
 
 
 @cache
@@ -165,6 +169,20 @@ def functions() -> SimpleNamespace:
 
         of_pairs(symbol, lowered_comparison)
 
+    @type_callable(unordered)
+    def typed_unordered(context: Any) -> Any:
+        def typer(a: Any, b: Any) -> Any:
+            kind = common(a, b)
+            return Vector(types.boolean, kind.lanes) if kind and isinstance(kind.dtype, types.Float) else None
+
+        return typer
+
+    def lowered_unordered(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _, a, b = operands(context, builder, signature, arguments)
+        return builder.fcmp_unordered("uno", a, b)
+
+    of_pairs(unordered, lowered_unordered)
+
     for symbol, word in _LOGIC.items():
 
         @type_callable(symbol)
@@ -189,9 +207,10 @@ def functions() -> SimpleNamespace:
     def called(context: Any, builder: Any, name: str, kind: Any, vectors: list[Any]) -> Any:
         """Call a function of OpenCL."""
         value = context.get_value_type(kind)
-        # As the C++ ABI has it: a type that was named before is a reference to it.
-        mangled = f"_Z{len(name)}{name}Dv{kind.lanes}_{'d' if kind.dtype.bitwidth == 64 else 'f'}"
-        mangled += "S_" * (len(vectors) - 1)
+        letter = "d" if getattr(kind, "dtype", kind).bitwidth == 64 else "f"
+        # As the C++ ABI has it: a type that has a name of some letters and was named before is a reference to it.
+        of_one = [f"Dv{kind.lanes}_{letter}", "S_"] if isinstance(kind, Vector) else [letter, letter]
+        mangled = f"_Z{len(name)}{name}{of_one[0]}" + of_one[1] * (len(vectors) - 1)
         function = cgutils.get_or_insert_function(
             builder.module, ir.FunctionType(value, [value] * len(vectors)), mangled
         )
@@ -200,38 +219,68 @@ def functions() -> SimpleNamespace:
         call.cconv = "spir_func"
         return call
 
-    @type_callable(vpower)
-    def typed_power(context: Any) -> Any:
-        return lambda x: x if isinstance(x, Vector) and isinstance(x.dtype, types.Float) else None
+    class Instructions(Words):
+        """Words that are instructions, of vectors or, of no lanes, of numbers."""
 
-    @lower(vpower, Vector)
-    def lowered_power(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kind, (x,) = signature.return_type, arguments
-        if kind.dtype.bitwidth != 32:
-            return called(context, builder, "exp", kind, [x])
-        value, bits = context.get_value_type(kind), ir.VectorType(ir.IntType(32), kind.lanes)
+        def __init__(self, context: Any, builder: Any, kind: Any) -> None:
+            self.context, self.builder, self.kind = context, builder, kind
+            self.lanes = getattr(kind, "lanes", 0)
 
-        def every(number: float) -> Any:
-            return ir.Constant(value, [number] * kind.lanes)
+        def _of(self, element: Any, number: Any) -> Any:
+            return (
+                ir.Constant(ir.VectorType(element, self.lanes), [number] * self.lanes)
+                if self.lanes
+                else (ir.Constant(element, number))
+            )
 
-        def fma(*operands: Any) -> Any:
-            return called(context, builder, "fma", kind, [*operands])
+        def _given(self, x: Any) -> Any:
+            return self._of(ir.FloatType(), x) if isinstance(x, float) else x
 
-        small = builder.fcmp_ordered("<", x, every(exponential.LEAST))
-        z = fma(
-            builder.select(small, every(exponential.LEAST), x), every(exponential.LOG2_E), every(exponential.ROUNDING)
-        )
-        k = builder.fsub(z, every(exponential.ROUNDING))
-        r = builder.select(small, every(exponential.LEAST), x)
-        for part in exponential.LN2:
-            r = fma(k, every(-part), r)
-        p = every(exponential.POLYNOMIAL[-1])
-        for each in exponential.POLYNOMIAL[-2::-1]:
-            p = fma(p, r, every(each))
-        p = builder.fadd(fma(p, builder.fmul(r, r), r), every(1.0))
-        whole = builder.add(builder.bitcast(z, bits), ir.Constant(bits, [127] * kind.lanes))
-        scale = builder.bitcast(builder.shl(whole, ir.Constant(bits, [23] * kind.lanes)), value)
-        return builder.select(small, every(0.0), builder.fmul(p, scale))
+        def binary(self, symbol: str, a: Any, b: Any) -> Any:
+            instruction = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}[symbol]
+            return getattr(self.builder, instruction)(self._given(a), self._given(b))
+
+        def fma(self, a: Any, b: Any, c: Any) -> Any:
+            return called(self.context, self.builder, "fma", self.kind, [*map(self._given, (a, b, c))])
+
+        def choose(self, symbol: str, a: Any, b: Any, yes: Any, no: Any) -> Any:
+            condition = self.builder.fcmp_ordered(symbol, self._given(a), self._given(b))
+            return self.builder.select(condition, self._given(yes), self._given(no))
+
+        def _bits(self, x: Any) -> Any:
+            whole = ir.IntType(32)
+            return self.builder.bitcast(x, ir.VectorType(whole, self.lanes) if self.lanes else whole)
+
+        def two_to(self, z: Any) -> Any:
+            shifted = self.builder.shl(self._bits(z), self._of(ir.IntType(32), 23))
+            return self.builder.bitcast(shifted, z.type)
+
+        def magnitude(self, x: Any) -> Any:
+            return called(self.context, self.builder, "fabs", self.kind, [x])
+
+        def signed(self, x: Any, sign: Any) -> Any:
+            return called(self.context, self.builder, "copysign", self.kind, [x, sign])
+
+    for symbol, function, name in ((vpower, power, "exp"), (verf, error_function, "erf")):
+
+        @type_callable(symbol)
+        def typed_straight(context: Any) -> Any:
+            def typer(x: Any) -> Any:
+                real = x.dtype if isinstance(x, Vector) else x
+                return x if isinstance(real, types.Float) else None
+
+            return typer
+
+        def lowered_straight(
+            context: Any, builder: Any, signature: Any, arguments: Any, function: Any = function, name: str = name
+        ) -> Any:
+            kind = signature.return_type
+            if getattr(kind, "dtype", kind).bitwidth != 32:
+                return called(context, builder, name, kind, [*arguments])
+            return function(Instructions(context, builder, kind), arguments[0])
+
+        lower(symbol, Vector)(lowered_straight)
+        lower(symbol, types.Float)(lowered_straight)
 
     for function in _FUNCTIONS:
 
@@ -295,14 +344,28 @@ def functions() -> SimpleNamespace:
     def size_of(element: Any) -> int:
         return {"float": 4, "double": 8}.get(str(element)) or max(element.width // 8, 1)
 
-    @type_callable(load_vector)
-    def typed_load(context: Any) -> Any:
-        return lambda array, place: Vector(array.dtype, LANES) if isinstance(place, types.Integer) else None
+    for symbol in (load_vector, load_second):
+
+        @type_callable(symbol)
+        def typed_load(context: Any) -> Any:
+            return lambda array, place: Vector(array.dtype, LANES) if isinstance(place, types.Integer) else None
 
     @lower(load_vector, USMNdArray, types.Integer)
     def lowered_load(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         pointer, element = address(context, builder, arguments[0], signature.args, arguments[1], LANES)
         return builder.load(pointer, align=size_of(element))
+
+    @lower(load_second, USMNdArray, types.Integer)
+    def lowered_second(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        # Two vectors that share an element: what lies behind the last one that is asked for is not touched.
+        pointer, element = address(context, builder, arguments[0], signature.args, arguments[1], LANES)
+        first = builder.bitcast(pointer, element.as_pointer(pointer.type.addrspace))
+        other = builder.gep(first, [ir.Constant(ir.IntType(64), LANES - 1)], inbounds=True)
+        pieces = [
+            builder.load(each, align=size_of(element)) for each in (pointer, builder.bitcast(other, pointer.type))
+        ]
+        taken = [*range(0, LANES, 2), *range(LANES + 1, 2 * LANES, 2)]
+        return builder.shuffle_vector(*pieces, ir.Constant(ir.VectorType(ir.IntType(32), LANES), taken))
 
     @type_callable(store_vector)
     def typed_store(context: Any) -> Any:
@@ -410,14 +473,17 @@ def functions() -> SimpleNamespace:
         splat,
         places,
         load_vector,
+        load_second,
         store_vector,
         choose,
         quotient,
+        unordered,
         total,
         largest,
         low,
         high,
         vpower,
+        verf,
         *_FUNCTIONS,
     )
     return SimpleNamespace(**{each.__name__: each for each in known})

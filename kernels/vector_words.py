@@ -27,6 +27,11 @@ def load_vector(array: Any, place: Any) -> Any:
     return array.ravel()[place : place + LANES]
 
 
+def load_second(array: Any, place: Any) -> Any:
+    """Return every second element from a place on; see `load_vector`."""
+    return array.ravel()[place : place + 2 * LANES - 1 : 2]
+
+
 def store_vector(array: Any, place: Any, vector: Any) -> None:
     """Let a vector's numbers, converted to the array's dtype, be the elements from a place on."""
     array.ravel()[place : place + LANES] = vector
@@ -42,6 +47,11 @@ def turn(y: Any, to: Any, y_apart: Any, x: Any, start: Any, x_apart: Any) -> Non
 def choose(condition: Any, yes: Any, no: Any) -> Any:
     """Return, in each place, one of two numbers."""
     return [a if c else b for c, a, b in zip(condition, yes, no, strict=True)]
+
+
+def unordered(a: Any, b: Any) -> Any:
+    """Return, in each place, whether one of two numbers is NaN."""
+    return [x != x or y != y for x, y in zip(a, b, strict=True)]
 
 
 def quotient(a: Any, b: Any) -> Any:
@@ -75,8 +85,8 @@ def vexp(x: Any) -> Any:
 
 
 def vpower(x: Any) -> Any:
-    """Return exponentials of numbers of at most 0, as `syclsched.kernels.exponential` has them."""
-    return vexp(x)
+    """Return exponentials of numbers of at most 0, or of one; see `syclsched.kernels.exponential`."""
+    return vexp(x) if isinstance(x, list) else math.exp(x)
 
 
 def vlog(x: Any) -> Any:
@@ -100,8 +110,8 @@ def vtanh(x: Any) -> Any:
 
 
 def verf(x: Any) -> Any:
-    """Return the error function's values."""
-    return [math.erf(each) for each in x]
+    """Return the error function's values, or value; see `syclsched.kernels.error_function`."""
+    return [math.erf(each) for each in x] if isinstance(x, list) else math.erf(x)
 
 
 def vexpm1(x: Any) -> Any:

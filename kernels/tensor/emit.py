@@ -155,14 +155,16 @@ def _shift(w: Writer, node: Typed, a: str, b: str) -> str:
 
 
 def _sigmoid(w: Writer, t: str, x: str) -> str:
-    one = w.constant(1, t)
-    return f"({one} / ({one} + {w.call('exp', f'-{x}')}))"
+    # Of a number of at most 0: no other kind of exponential is needed.
+    one, small = w.constant(1, t), w.value(t, w.power(t, w.value(t, f"-{w.call('fabs', x)}")))
+    part = w.value(t, f"{one} / ({one} + {small})")
+    return w.select(f"({x} < {w.constant(0, t)})", f"{small} * {part}", part)
 
 
 def _softplus(w: Writer, t: str, x: str) -> str:
     positive = w.select(f"({x} > {w.constant(0, t)})", x, w.constant(0, t))
     # The sum passes NaN on: the logarithm of it is NaN.
-    return f"({positive} + {w.call('log1p', w.call('exp', '-' + w.call('fabs', x)))})"
+    return f"({positive} + {w.call('log1p', w.power(t, w.value(t, '-' + w.call('fabs', x))))})"
 
 
 def _elu(w: Writer, t: str, x: str, alpha: float, inner: float = 1.0) -> str:
@@ -187,7 +189,7 @@ def _hard_sigmoid(w: Writer, t: str, x: str, alpha: float, beta: float) -> str:
 
 
 def _gelu(w: Writer, t: str, x: str) -> str:
-    erf = w.call("erf", w.value(t, f"{x} * {w.constant(math.sqrt(0.5), t)}"))
+    erf = w.erf(t, w.value(t, f"{x} * {w.constant(math.sqrt(0.5), t)}"))
     return f"({w.constant(0.5, t)} * {x} * ({w.constant(1, t)} + {erf}))"
 
 
@@ -222,8 +224,9 @@ def _scaled_below(w: Writer, t: str, x: str, slope: str) -> str:
 def _table() -> dict[tuple[str, str], Callable[..., str]]:
     words: dict[tuple[str, str], Callable[..., str]] = {}
     functions = ("exp", "log", "log1p", "expm1", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh")
-    for name in (*functions, "tanh", "asinh", "acosh", "atanh", "erf"):
+    for name in (*functions, "tanh", "asinh", "acosh", "atanh"):
         words[name, ""] = _function(name)
+    words["erf", ""] = lambda w, t, x: w.erf(t, x)
     for name in ("floor", "ceil", "trunc"):
         words[name, "float"], words[name, "whole"] = _function(name), lambda w, t, x: x
     symbols = {"add": "+", "sub": "-", "mul": "*", "equal": "==", "not_equal": "!=", "less": "<", "less_equal": "<="}

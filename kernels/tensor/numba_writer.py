@@ -104,8 +104,14 @@ class _NumbaWriter(Writer):
         opposite = {">": "<=", "<": ">="}[symbol]
         return self.both(self.negate(f"({x} {opposite} {best})"), f"({best} == {best})")
 
+    def unordered(self, a: str, b: str) -> str:
+        return f"unordered({a}, {b})"
+
     def power(self, dtype: str, x: str) -> str:
-        return f"vpower({x})" if self._lanes > 1 else self.call("exp", x)
+        return f"vpower({x})" if self._lanes > 1 or dtype == "float32" else self.call("exp", x)
+
+    def erf(self, dtype: str, x: str) -> str:
+        return f"verf({x})" if self._lanes > 1 or dtype == "float32" else self.call("erf", x)
 
     def div(self, a: str, b: str) -> str:
         return f"({a} // {b})"

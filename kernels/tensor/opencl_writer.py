@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from syclsched.kernels import exponential
 from syclsched.kernels.common import C_TYPES, ITEM_BYTES, turning
+from syclsched.kernels.error_function import error_function
+from syclsched.kernels.exponential import power
+from syclsched.kernels.straight_line import Function, opencl
 from syclsched.kernels.tensor.writer import LANES, UNSIGNED, Writer, working
 from syclsched.model.operation import OpenCLSource, Parameter, Signature
 
@@ -33,6 +35,7 @@ class _OpenCLWriter(Writer):
     def __init__(self, signature: Signature, parameters: tuple[Parameter, ...]) -> None:
         super().__init__(signature, parameters)
         self._attribute = ""
+        self._functions: dict[str, tuple[Function, int]] = {}
 
     def _type(self, dtype: str) -> str:
         return "bool" if dtype == "bool" else f"{C_TYPES[working(dtype)]}{self._lanes if self._lanes > 1 else ''}"
@@ -113,8 +116,20 @@ class _OpenCLWriter(Writer):
     def beyond(self, symbol: str, x: str, best: str) -> str:
         return self.either(f"({x} {symbol} {best})", self.both(f"({x} != {x})", f"({best} == {best})"))
 
+    def unordered(self, a: str, b: str) -> str:
+        return f"isunordered({a}, {b})"
+
     def power(self, dtype: str, x: str) -> str:
-        return self.call("power" if self._lanes == LANES and dtype == "float32" else "exp", x)
+        return self._straight_line("power", power, dtype, x) or self.call("exp", x)
+
+    def erf(self, dtype: str, x: str) -> str:
+        return self._straight_line("error_function", error_function, dtype, x) or self.call("erf", x)
+
+    def _straight_line(self, name: str, function: Function, dtype: str, x: str) -> str | None:
+        if dtype != "float32":
+            return None
+        self._functions.setdefault(f"{name}{self._lanes}", (function, self._lanes))
+        return self.call(f"{name}{self._lanes}", x)
 
     def div(self, a: str, b: str) -> str:
         return f"({a} / {b})"
@@ -194,8 +209,8 @@ class _OpenCLWriter(Writer):
             if "float64" in dtypes.values() or "double" in body
             else ""
         )
-        if "power(" in body:
-            head += exponential.opencl("power", LANES)
+        for name, (function, width) in self._functions.items():
+            head += opencl(function, name, width)
         if "half_rounded" in body:
             head += (
                 "static float half_rounded(float x) {\n"

@@ -147,8 +147,16 @@ class Writer(ABC):
         """
 
     @abstractmethod
+    def unordered(self, a: str, b: str) -> str:
+        """Say, in `over_wide`, that one of two floating-point numbers is NaN: one comparison for both."""
+
+    @abstractmethod
     def power(self, dtype: str, x: str) -> str:
         """Call the exponential of a number of at most 0; see `syclsched.kernels.exponential`."""
+
+    @abstractmethod
+    def erf(self, dtype: str, x: str) -> str:
+        """Call the error function; see `syclsched.kernels.error_function`."""
 
     @abstractmethod
     def div(self, a: str, b: str) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,25 @@ def test_every_operator_gives_what_numpy_gives(on_device: Try, device_queue: Any
     for language in languages:
         # Functions without a bound in OpenCL's own table of errors are a few units off in the last place.
         same(on_device(operation, language, **arrays)["y"], expected, 2e-5 if dtype == "float32" else 1e-13)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_functions_of_our_own_are_exact(on_device: Try, device_queue: Any, language: str) -> None:
+    if device_queue.sycl_device.device_type.name != "cpu":
+        return  # the same compiler as the CPU device's
+    x = np.concatenate([np.linspace(-5, 5, 40001), np.logspace(-38, 0, 2001), [-np.inf, np.inf, np.nan, -0.0, 1e30]])
+    x = x.astype("float32")
+    exact = {
+        "erf": np.array([math.erf(each) for each in x.astype("float64")]),
+        "sigmoid": 1 / (1 + np.exp(-x.astype("float64"))),
+    }
+    for name, wanted in exact.items():
+        got = on_device(elementwise((name, 0), 1), language, y=np.zeros_like(x), x0=x)["y"]
+        units = np.abs(got - wanted) / np.spacing(np.abs(wanted).astype("float32"))
+        assert np.nanmax(units) < 2.5, name
+        np.testing.assert_array_equal(np.isnan(got), np.isnan(x))
+        np.testing.assert_array_equal(np.signbit(got[-2]), name == "erf")
 
 
 @pytest.mark.sycl
