@@ -11,9 +11,9 @@ from syclsched.kernels.tensor.blocks import block_launch, block_vectors, rows_la
 from syclsched.kernels.tensor.lines import walk_launch, write_walk
 from syclsched.kernels.tensor.making import array_bytes, axis_error, elements, expect, make, read, written
 from syclsched.kernels.tensor.reduce import reduced_shape
-from syclsched.kernels.tensor.reduction_kernels import Plan, better, reduction_plan
+from syclsched.kernels.tensor.reduction_kernels import Plan, better, extreme_of, reduction_plan, start_of
 from syclsched.kernels.tensor.source import kernels
-from syclsched.kernels.tensor.writer import BLOCK_VECTORS, LANES, ROW_VECTORS, Writer, working
+from syclsched.kernels.tensor.writer import BLOCK_VECTORS, LANES, Writer, working
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split, Work
 
 
@@ -56,7 +56,7 @@ def arg(mode: str, axis: int, keepdims: bool = False, last: bool = False) -> Ope
             parameters,
             partial(_write, mode=mode, axis=axis, last=last),
             partial(_launch, axis=axis),
-            revision="2",
+            revision="3",
         ),
     )
 
@@ -128,6 +128,10 @@ _PLACES = {
 }
 
 
+#: Vectors of a row whose best one is found before it is compared with those of others.
+_TOGETHER = 8
+
+
 def _in_vectors(signature: Signature, plan: Plan) -> bool:
     return signature.dtypes["x"] in _PLACES and LANES <= plan.reduced[0][0] < 1 << 31
 
@@ -143,30 +147,31 @@ def _block_vectors(signature: Signature, plan: Plan) -> int:
 
 
 def _write_row(w: Writer, t: str, extent: int, mode: str, last: bool, row: str) -> None:
-    """Write the search of a row: each lane finds a best one, with the vector it was in, then they are compared."""
-    kind = _PLACES[t]
-    vectors = ROW_VECTORS if extent >= 2 * ROW_VECTORS * LANES else 1
-    base, step = w.index(f"{row} * {extent}"), vectors * LANES
-    best, places = w.wide(t, w.constant(0, t), vectors), w.wide(kind, w.constant(0, kind), vectors)
+    """Write the search of a row: which vectors have the best one is found first, then where in them it is.
 
-    def change(k: str, pick: Any, lane: str) -> None:
-        x = w.value(t, w.load_wide("x", f"{base} + {k} + {lane}"))
-        here = w.value(kind, w.cast(kind, k, "int64"))
+    Of some vectors together, the best one of each lane is compared with the lane's best so far, so that most of the
+    work is one instruction for a vector.
+    """
+    kind = _PLACES[t]
+    vectors = _TOGETHER if extent >= 2 * _TOGETHER * LANES else 1
+    base, step, end = w.index(f"{row} * {extent}"), vectors * LANES, extent // LANES * LANES
+    # A row of nothing but this is found, too: its first vectors, or its last ones.
+    best, begins = w.wide(t, w.constant(start_of(mode, t), t)), w.wide(kind, w.constant(0, kind))
+
+    def compare(k: str, together: int, pick: Any, _: str) -> None:
+        xs = [w.value(t, w.load_wide("x", f"{base} + {k} + {number * LANES}")) for number in range(together)]
+        x = extreme_of(w, t, mode, xs)
         found = _better(w, t, mode, last, x, pick(best))
-        w.assign(pick(places), kind, w.select(found, here, pick(places)))
+        w.assign(pick(begins), kind, w.select(found, w.value(kind, w.cast(kind, k, "int64")), pick(begins)))
         w.assign(pick(best), t, w.select(found, x, pick(best)))
 
-    def place_of_lane(pick: Any, lane: str) -> None:
-        w.assign(pick(places), kind, f"{pick(places)} + ({w.places(kind)} + {w.cast(kind, lane, 'int64')})")
-
-    w.over_wide(vectors, lambda pick, lane: w.assign(pick(best), t, w.load_wide("x", f"{base} + {lane}")))
-    end = extent // step * step
-    with w.loop(str(step), str(end), str(step)) as k:
-        w.over_wide(vectors, partial(change, k))
-    for at in range(end, extent - LANES + 1, LANES):
-        w.over_wide(1, partial(change, str(at)))
-        end = at + LANES
-    w.over_wide(vectors, place_of_lane)
+    at = 0
+    for together in (vectors, 1):
+        stop = end // (together * LANES) * (together * LANES)
+        if at < stop:
+            with w.loop(str(at), str(stop), str(together * LANES)) as k:
+                w.over_wide(1, partial(compare, k, together))
+        at = stop
 
     def combine(a: list[str], b: list[str]) -> list[str]:
         # Of two that are as good, the place decides.
@@ -174,7 +179,24 @@ def _write_row(w: Writer, t: str, extent: int, mode: str, last: bool, row: str) 
         chosen = w.either(better(w, t, mode, b[0], a[0]), other)
         return [w.select(chosen, there, here) for here, there in zip(a, b, strict=True)]
 
-    value, place = w.fold_wide([(best, t), (places, kind)], vectors, combine)
+    value, begin = w.fold_wide([(best, t), (begins, kind)], 1, combine)
+    # The last vectors may be fewer; those before them have nothing as good that would count.
+    begin = w.value(kind, w.select(f"({begin} < {end - step})", begin, w.constant(end - step, kind)))
+
+    def look(pick: Any, _: str) -> None:
+        within = w.places(kind)
+        for number in range(vectors) if last else reversed(range(vectors)):
+            x = w.value(t, w.load_wide("x", f"{base} + {begin} + {number * LANES}"))
+            # Where there is a NaN, the best is one.
+            same = f"({x} == {value})"
+            same = w.either(same, f"({x} != {x})") if t.startswith("float") else same
+            here = w.value(kind, f"{within} + ({begin} + {w.constant(number * LANES, kind)})")
+            w.assign(pick(places), kind, w.select(same, here, pick(places)))
+
+    places = w.wide(kind, w.constant(-1 if last else extent, kind))
+    w.over_wide(1, look)
+    symbol = ">" if last else "<"
+    (place,) = w.fold_wide([(places, kind)], 1, lambda a, b: [w.select(f"({a[0]} {symbol} {b[0]})", *a, *b)])
     if end < extent:
         value, place = w.variable(t, value), w.variable(kind, place)
         with w.loop(str(end), str(extent)) as k:

@@ -9,6 +9,7 @@ one each, and walk through the reduced axes in step.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -16,13 +17,22 @@ from typing import Any
 
 from syclsched.kernels.tensor.blocks import block_launch, block_vectors, rows_launch, write_blocks, write_rows
 from syclsched.kernels.tensor.lines import Walk, walk, walk_launch, write_walk
+from syclsched.kernels.tensor.logarithms import (
+    COLUMN_ROWS,
+    COLUMN_VECTORS,
+    Sums,
+    add_one,
+    greatest,
+    logarithm,
+    write_row_logarithm,
+)
 from syclsched.kernels.tensor.writer import BLOCK_VECTORS, LANES, ROW_VECTORS, Writer, working
 from syclsched.model.operation import DeviceLimits, Launch, Shape, Signature
 
 #: Extents and strides.
 Axes = tuple[tuple[int, int], ...]
-#: Bytes that stay in the cache of a compute unit.
-_CACHED = 1 << 18
+#: Rows whose columns' extremes are found together: their NaNs are, too.
+_ROWS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +135,7 @@ def _block_vectors(plan: Plan, mode: str, dtype: str) -> int:
     count = math.prod(extent for extent, _ in plan.reduced)
     if plan.by_rows or count < LANES:
         return 0
-    # What goes through the elements twice should find them in a cache.
-    most = (
-        BLOCK_VECTORS
-        if mode != "logsumexp"
-        else min(BLOCK_VECTORS, 1 << max(_CACHED // (count * LANES * 4), 1).bit_length() - 1)
-    )
-    return block_vectors(plan.kept, most, dtype)
+    return block_vectors(plan.kept, BLOCK_VECTORS if mode != "logsumexp" else COLUMN_VECTORS, dtype)
 
 
 def _write_block(
@@ -158,35 +162,70 @@ def _write_block(
 def _over_block(w: Writer, mode: str, t: str, reduced: Axes, vectors: int, first: str) -> str:
     start, element, combine = _steps(w, mode, t)
     totals = w.wide(t, w.constant(start, t), vectors)
-    with ExitStack() as loops:
-        place = _place(w, loops, first, reduced)
-        w.update_wide(totals, vectors, t, "x", place, lambda total, x: combine(total, element(x)))
+    rows = _ROWS if mode in ("max", "min") and t.startswith("float") else 1
+
+    def change(places: list[str], pick: Any, lane: str) -> None:
+        xs = [w.value(t, w.load_wide("x", f"{place} + {lane}")) for place in places]
+        total = combine(pick(totals), element(xs[0])) if len(xs) == 1 else extreme_of(w, t, mode, xs, pick(totals))
+        w.assign(pick(totals), t, total)
+
+    for places in _along(w, first, reduced, rows):
+        w.over_wide(vectors, partial(change, places))
     return totals
 
 
+def extreme_of(w: Writer, t: str, mode: str, xs: list[str], best: str | None = None) -> str:
+    """Write, in `Writer.over_wide`, which is best of some vectors; NaN if one is.
+
+    One comparison finds the NaNs of two numbers. Those that pass none on are one instruction each, of which the last
+    keeps a NaN that was found before.
+
+    Parameters
+    ----------
+    w : Writer
+        Where to.
+    t, mode : str
+        The dtype, and "max" or "min".
+    xs : list of str
+        The vectors: one, or an even number of them.
+    best : str, optional
+        The best so far, which may be NaN.
+    """
+    symbol = ">" if mode == "max" else "<"
+    pairs = [*zip(xs[::2], xs[1::2], strict=False)]
+    strange = w.either(*(w.unordered(*pair) for pair in pairs)) if pairs and t.startswith("float") else None
+    while len(xs) > 1:
+        xs = [w.value(t, w.select(f"({a} {symbol} {b})", a, b)) for a, b in zip(xs[::2], xs[1::2], strict=True)]
+    found = xs[0] if best is None else w.value(t, w.select(f"({xs[0]} {symbol} {best})", xs[0], best))
+    return found if strange is None else w.value(t, w.select(strange, w.constant(float("nan"), t), found))
+
+
 def _write_logarithms(w: Writer, t: str, reduced: Axes, vectors: int, at: str, first: str) -> None:
-    largest = _over_block(w, "max", t, reduced, vectors, first)
-    totals = w.wide(t, w.constant(0, t), vectors)
-    with ExitStack() as loops:
-        place = _place(w, loops, first, reduced)
-
-        def add(pick: Any, lane: str) -> None:
-            x = w.value(t, w.load_wide("x", f"{place} + {lane}"))
-            w.assign(pick(totals), t, f"{pick(totals)} + {w.power(t, f'{x} - {pick(largest)}')}")
-
-        w.over_wide(vectors, add)
+    sums = Sums(w, t, vectors)
+    for places in _along(w, first, reduced, COLUMN_ROWS):
+        w.over_wide(
+            vectors, lambda pick, lane, places=places: sums.add([f"{place} + {lane}" for place in places], pick)
+        )
 
     def store(pick: Any, lane: str) -> None:
-        w.store_wide("y", f"{at} + {lane}", _logarithm(w, t, pick(largest), pick(totals)), t)
+        w.store_wide("y", f"{at} + {lane}", logarithm(w, t, pick(sums.top), pick(sums.total)), t)
 
     w.over_wide(vectors, store)
 
 
-def _logarithm(w: Writer, t: str, largest: str, total: str) -> str:
-    """Return the logarithm of a sum of powers, which were all divided by the largest one."""
-    found = w.value(t, f"{w.call('log', total)} + {largest}")
-    # Of nothing but minus infinity, and beside infinity, quotients say nothing.
-    return w.value(t, w.select(f"({largest} - {largest} == {w.constant(0, t)})", found, largest))
+def _along(w: Writer, first: str, reduced: Axes, together: int) -> Iterator[list[str]]:
+    """Open a loop for each reduced axis, over rows that are taken together and then over those that are left.
+
+    Gives where they begin: as many as are together, or one.
+    """
+    *outer, (extent, stride) = reduced
+    with ExitStack() as loops:
+        place = _place(w, loops, first, tuple(outer))
+        whole = extent // together * together
+        for begin, end, step in ((0, whole, together), (whole, extent, 1)):
+            if begin < end:
+                with w.loop(str(begin), str(end), str(step)) as k:
+                    yield [f"{place} + ({k} + {row}) * {stride}" for row in range(step)]
 
 
 def _place(w: Writer, loops: ExitStack, first: str, reduced: tuple[tuple[int, int], ...]) -> str:
@@ -250,6 +289,10 @@ class _Rows:
                 w.assign(total, t, change(total, w.value(t, w.load("x", f"{self._base} + {k}"))))
         return total
 
+    def logarithm(self) -> tuple[str, str]:
+        """Write the sum of exponentials of the row; see `write_row_logarithm`."""
+        return write_row_logarithm(self._w, self._t, self._base, self._count)
+
 
 class _Part(_Rows):
     """Goes through a part of an array; the last part has what is left over, too."""
@@ -267,6 +310,13 @@ class _Part(_Rows):
             w.assign(total, t, combine(total, element(w.value(t, w.load("x", k)))))
         return total
 
+    def logarithm(self) -> tuple[str, str]:
+        """Write the sum of exponentials of the part; see `write_row_logarithm`."""
+        top, total = super().logarithm()
+        with self._w.when(self._last), self._w.loop(*map(str, self._rest)) as k:
+            add_one(self._w, self._t, top, total, self._w.value(self._t, self._w.load("x", k)))
+        return top, total
+
 
 class _Columns:
     """Goes through all reduced axes, one element after another."""
@@ -282,6 +332,14 @@ class _Columns:
             x = w.value(t, w.load("x", _place(w, loops, self._first, self._reduced)))
             w.assign(total, t, combine(total, element(x)))
         return total
+
+    def logarithm(self) -> tuple[str, str]:
+        """Write the sum of exponentials; see `write_row_logarithm`."""
+        w, t = self._w, self._t
+        top, total = (w.variable(t, w.constant(number, t)) for number in (-greatest(t), 0.0))
+        with ExitStack() as loops:
+            add_one(w, t, top, total, w.value(t, w.load("x", _place(w, loops, self._first, self._reduced))))
+        return top, total
 
 
 def _steps(w: Writer, mode: str, t: str) -> tuple[Any, Any, Any]:
@@ -300,10 +358,7 @@ def _reduced(w: Writer, mode: str, t: str, count: int, way: Any) -> str:
     """Write a reduction of what a way goes through and return its result."""
     if mode != "logsumexp":
         return _finished(w, mode, t, count, way.over(*_steps(w, mode, t)))
-    largest = way.over(*_steps(w, "max", t))
-    start, _, plus = _steps(w, "sum", t)
-    total = way.over(start, lambda x: w.power(t, f"{x} - {largest}"), plus)
-    return _logarithm(w, t, largest, total)
+    return logarithm(w, t, *way.logarithm())
 
 
 def _finished(w: Writer, mode: str, t: str, count: int, total: str) -> str:

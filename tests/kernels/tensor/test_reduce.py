@@ -144,6 +144,26 @@ def test_nan_infinity_and_nothing(on_device: Try, language: str) -> None:
 
 
 @pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_logarithms_whose_largest_number_changes(on_device: Try, device_queue: Any, language: str) -> None:
+    if device_queue.sycl_device.device_type.name != "cpu":
+        return  # the same compiler as the CPU device's
+    # Several vectors at once, one by one, and elements besides; in columns, rows at once and one by one.
+    x = np.repeat(np.linspace(-300, 300, 309, dtype="float32")[None], 7, axis=0)
+    x[1] = -x[1]
+    x[2, [3, 200, 308]] = np.inf, -np.inf, np.inf
+    x[3, 300:304], x[4], x[4, 308] = (np.nan, np.inf, -np.inf, 0), -np.inf, -3e38
+    x[5], x[6, 0] = np.finfo("float32").max, np.inf
+    wanted = on_host(reduce("logsumexp", (1,)), y=np.zeros(7, "float32"), x=x)["y"]
+    assert np.isnan(wanted[3])
+    assert wanted[[2, 4, 6]].tolist() == [np.inf, np.float32(-3e38), np.inf]
+    for axis, laid in ((1, x), (0, np.tile(x.T, (1, 40)))):
+        y = np.zeros(laid.shape[1 - axis], "float32")
+        got = on_device(reduce("logsumexp", (axis,)), language, y=y, x=laid)["y"]
+        np.testing.assert_allclose(got, np.tile(wanted, y.size // 7), rtol=1e-6)
+
+
+@pytest.mark.sycl
 @settings(
     max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
