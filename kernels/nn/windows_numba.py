@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from syclsched.kernels.common import Ints, block_launch, ceil_div
-from syclsched.kernels.nn import dpex
+from syclsched.kernels.nn import dpex, pool_lines_numba
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.activation_numba import applied, applied_wide
 from syclsched.kernels.nn.geometry import channels, size, spatial
@@ -193,16 +193,34 @@ def _lowest(dtype: str) -> str:
     return str(np.iinfo(dtype).min)
 
 
+def _way(signature: Signature, window: Window, kernel: Ints, last_: bool) -> str | None:
+    """Return how pooling with channels first is done in vectors: of a whole channel, along lines, or not at all."""
+    sizes = spatial(signature.shapes["x"], last_)
+    whole = kernel == sizes and not any(window.pads) and size(signature.shapes["y"][2:]) == 1
+    if last_ or (whole and not signature.dtypes["y"].startswith("float")):
+        return None
+    return "channels" if whole else "lines" if pool_lines_numba.suits(signature, window, kernel) else None
+
+
 def _pool_load(signature: Signature, *, kernel: Ints, last_: bool, **attributes: Any) -> Any:
     dtype, vectors = signature.dtypes["y"], vectors_of_channels(signature) if last_ else 0
-    if vectors:
+    way = _way(signature, attributes["window"], kernel, last_)
+    if way == "channels":
+        text = pool_lines_numba.channel_text(attributes["mode"], attributes["activation"])
+    elif way == "lines":
+        real = dtype.startswith("float")
+        lowest = "-inf" if real else _lowest(dtype)
+        text = pool_lines_numba.lines_text(len(kernel), kernel=kernel, lowest=lowest, real=real, **attributes)
+    elif vectors:
         text = _pool_lines_text(len(kernel), dtype, vectors, kernel=kernel, **attributes)
     else:
         text = _pool_text(len(kernel), dtype, kernel=kernel, last_=last_, **attributes)
     return dpex.compiled(text, "pool", dtype)
 
 
-def _pool_launch(signature: Signature, limits: DeviceLimits, *, last_: bool) -> Launch:
+def _pool_launch(signature: Signature, limits: DeviceLimits, *, window: Window, kernel: Ints, last_: bool) -> Launch:
+    if _way(signature, window, kernel, last_):
+        return pool_lines_numba.launch(signature, limits)
     vectors = vectors_of_channels(signature) if last_ else 0
     if vectors:
         return lines_launch(signature, vectors)
@@ -228,8 +246,8 @@ def pool(
         dtypes=tuple(name for name in dtypes if name != "float16"),
         refuses=dpex.REQUIRES.refuses,
     )
-    launch = partial(_pool_launch, last_=last_)
-    return Implementation("numba-dpex", "numba-dpex", load, launch, known, efficiency=0.3, revision="2")
+    launch = partial(_pool_launch, window=window, kernel=kernel, last_=last_)
+    return Implementation("numba-dpex", "numba-dpex", load, launch, known, efficiency=0.3, revision="3")
 
 
 # --- windows side by side -----------------------------------------------------------------------------

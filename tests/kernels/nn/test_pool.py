@@ -182,7 +182,32 @@ def test_channels_in_vectors(
     x = (numbers(*shape) * 9).astype(dtype)
     if dtype == "float32":
         x[0, 1, 1, ..., 5:40:7] = np.nan
-    arrays = {"y": unwritten(wanted, dtype), "x": x}
+    in_numba_dpex_as_on_the_host(run, operation, {"y": unwritten(wanted, dtype), "x": x}, dtype)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize(
+    ("operation", "shape", "wanted", "dtype"),
+    [
+        (nn.pool("max", (3, 3), (2, 2), (1,) * 4), (2, 3, 9, 67), (2, 3, 5, 34), "float32"),
+        (nn.pool("max", (2, 3), (1, 1), (0, 2, 1, 2), (1, 2)), (1, 2, 4, 21), (1, 2, 4, 21), "int16"),
+        (nn.pool("average", (2, 3), (1, 2), (1, 1, 0, 2)), (2, 1, 3, 40), (2, 1, 3, 21), "float64"),
+        (nn.pool("average", (3,), (1,), (1, 1), (), True), (3, 2, 18), (3, 2, 18), "float32"),
+        (nn.pool("max", (5, 9)), (2, 3, 5, 9), (2, 3, 1, 1), "float32"),
+        (nn.pool("average", (5, 9)), (2, 3, 5, 9), (2, 3, 1, 1), "float64"),
+    ],
+    ids=["every second", "dilated whole numbers", "64 bits", "pads count", "largest of a channel", "mean of a channel"],
+)
+def test_lines_in_vectors(
+    run: Any, operation: Operation, shape: tuple[int, ...], wanted: tuple[int, ...], dtype: str
+) -> None:
+    x = (numbers(*shape) * 9).astype(dtype)
+    if dtype == "float32":
+        x[0, 1, ..., 5:40:7], x[1, 0] = np.nan, -np.inf
+    in_numba_dpex_as_on_the_host(run, operation, {"y": unwritten(wanted, dtype), "x": x}, dtype)
+
+
+def in_numba_dpex_as_on_the_host(run: Any, operation: Operation, arrays: dict[str, np.ndarray], dtype: str) -> None:
     got, expected = run(operation, "numba-dpex", arrays)["y"], on_host(operation, arrays)
     if dtype.startswith("float"):
         close(got, expected, dtype)
