@@ -9,11 +9,13 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
+from syclsched.kernels.common import ceil_div
 from syclsched.kernels.onednn import movement
+from syclsched.kernels.tensor.blocks import rows_launch, write_rows
 from syclsched.kernels.tensor.lines import Walk, walk_launch, write_walk
 from syclsched.kernels.tensor.making import axis_error, expect, make, moving_work, read, written
 from syclsched.kernels.tensor.source import kernels
-from syclsched.kernels.tensor.writer import Writer
+from syclsched.kernels.tensor.writer import LANES, Writer
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split
 
 
@@ -50,7 +52,12 @@ def concat(axis: int, count: int) -> Operation:
         split=Split(("y", *names)) if axis else None,
         kernels=(
             movement.concat(axis=axis, count=count),
-            *kernels(parameters, partial(_write, axis=axis, names=names), partial(_launch, axis=axis, names=names)),
+            *kernels(
+                parameters,
+                partial(_write, axis=axis, names=names),
+                partial(_launch, axis=axis, names=names),
+                revision="2",
+            ),
         ),
     )
 
@@ -79,26 +86,91 @@ def _widths(signature: Signature, axis: int, names: tuple[str, ...]) -> list[int
     return [math.prod(signature.shapes[name][axis:]) for name in names]
 
 
+#: Elements of an array's line that a work-item moves at most; lines that are shorter together it takes some of.
+_PIECE = 1 << 12
+
+
 def _walk(signature: Signature, axis: int, names: tuple[str, ...]) -> Walk:
     """Return the way through the widest array's lines; beside it run the line's number and the place in it."""
-    rows = math.prod(signature.shapes["y"][:axis])
-    return Walk((rows, max(_widths(signature, axis, names))), ((1, 0), (0, 1)))
+    return Walk((_rows(signature, axis), max(_widths(signature, axis, names))), ((1, 0), (0, 1)))
+
+
+def _rows(signature: Signature, axis: int) -> int:
+    return math.prod(signature.shapes["y"][:axis])
+
+
+def _in_vectors(signature: Signature) -> bool:
+    """Return whether elements are what vectors are read and written of."""
+    return signature.dtypes["y"] not in ("bool", "float16")
+
+
+def _pieces(widths: list[int]) -> list[int]:
+    """Return how many pieces each array's line is moved in, or nothing where a work-item moves whole lines."""
+    return [ceil_div(width, _PIECE) for width in widths] if sum(widths) > _PIECE else []
 
 
 def _write(w: Writer, *, axis: int, names: tuple[str, ...]) -> None:
     widths = _widths(w.signature, axis, names)
+    starts = [sum(widths[:number]) for number in range(len(widths))]
+    if not _in_vectors(w.signature):
+        _write_elements(w, axis, names, widths, starts)
+        return
+    pieces, total, rows = _pieces(widths), sum(widths), _rows(w.signature, axis)
+    if not pieces:
 
+        def line(row: str) -> None:
+            for name, width, start in zip(names, widths, starts, strict=True):
+                _move(w, name, f"{row} * {width}", f"{row} * {total} + {start}", width)
+
+        write_rows(w, rows, line)
+        return
+    item = w.index(w.item)
+    with w.when(f"{item} < {rows * sum(pieces)}"):
+        row = w.index(w.div(item, str(sum(pieces))))
+        piece = w.index(f"{item} - {row} * {sum(pieces)}")
+        for number, (name, width, start) in enumerate(zip(names, widths, starts, strict=True)):
+            first = sum(pieces[:number])
+            with w.when(w.both(f"({piece} >= {first})", f"({piece} < {first + pieces[number]})")):
+                # The last piece is a whole one, too, and moves some elements once more.
+                begin, most = w.index(f"({piece} - {first}) * {_PIECE}"), max(width - _PIECE, 0)
+                begin = w.index(w.select(f"({begin} < {most})", begin, str(most)))
+                source, target = f"{row} * {width} + {begin}", f"{row} * {total} + {start} + {begin}"
+                _move(w, name, source, target, min(width, _PIECE))
+
+
+def _move(w: Writer, name: str, source: str, target: str, count: int) -> None:
+    """Write that neighbours are moved, in vectors of which the last begins where it still fits."""
+    source, target, dtype = w.index(source), w.index(target), w.signature.dtypes["y"]
+    if count < LANES:
+        if count:
+            with w.loop("0", str(count)) as k:
+                w.store("y", f"{target} + {k}", w.load(name, f"{source} + {k}"))
+        return
+
+    def vector(k: str) -> None:
+        found = w.value(dtype, w.load_wide(name, f"{source} + {k}"))
+        w.store_wide("y", f"{target} + {k}", found, dtype)
+
+    with w.loop("0", str(count // LANES * LANES), str(LANES)) as k:
+        w.over_wide(1, lambda pick, _: vector(k))
+    if count % LANES:
+        w.over_wide(1, lambda pick, _: vector(str(count - LANES)))
+
+
+def _write_elements(w: Writer, axis: int, names: tuple[str, ...], widths: list[int], starts: list[int]) -> None:
     def body(_: str, others: list[str]) -> None:
         row, j = others
-        start = 0
-        for name, width in zip(names, widths, strict=True):
+        for name, width, start in zip(names, widths, starts, strict=True):
             source, target = w.index(f"{row} * {width}"), w.index(f"{row} * {sum(widths)} + {start}")
             with w.when(f"{j} < {width}") if width < max(widths) else nullcontext():
                 w.store("y", f"{target} + {j}", w.load(name, f"{source} + {j}"))
-            start += width
 
     write_walk(w, _walk(w.signature, axis, names), body)
 
 
 def _launch(signature: Signature, limits: DeviceLimits, *, axis: int, names: tuple[str, ...]) -> Launch:
-    return walk_launch(_walk(signature, axis, names), limits)
+    if not _in_vectors(signature):
+        return walk_launch(_walk(signature, axis, names), limits)
+    widths, rows = _widths(signature, axis, names), _rows(signature, axis)
+    pieces = _pieces(widths)
+    return Launch((rows * sum(pieces),), (1,)) if pieces else rows_launch(rows, sum(widths), limits)
