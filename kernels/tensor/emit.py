@@ -36,14 +36,28 @@ def emit(writer: Writer, root: Typed, inputs: Mapping[int, str], places: Mapping
     waiting = [root]
     while waiting:
         node = waiting[-1]
-        missing = [each for each in node.operands if id(each) not in done]
+        operands = _of_quotient(node) or node.operands
+        missing = [each for each in operands if id(each) not in done]
         if missing:
             waiting += missing
             continue
         waiting.pop()
         if id(node) not in done:
-            done[id(node)] = _write(writer, node, [done[id(each)] for each in node.operands], inputs, places)
+            done[id(node)] = _write(writer, node, [done[id(each)] for each in operands], inputs, places)
     return done[id(root)]
+
+
+def _of_quotient(node: Typed) -> tuple[Typed, ...] | None:
+    """Return x and c of an error function of x / c, c being constant, in single precision.
+
+    It is one of x times 1 / c: a division takes as long as half of the function, and what it rounds otherwise is no
+    more than the function does. Networks are exported with GELU in this form.
+    """
+    quotient = node.operands[0] if node.operator == "erf" and node.dtype == "float32" else None
+    if quotient is None or quotient.operator != "div" or quotient.operands[1].operator != "const":
+        return None
+    divisor = abs(float(quotient.operands[1].parameters[0]))
+    return quotient.operands if 1e-3 < divisor < 1e3 else None
 
 
 def _write(w: Writer, node: Typed, operands: list[str], inputs: Mapping[int, str], places: Mapping[int, str]) -> str:
@@ -55,6 +69,9 @@ def _write(w: Writer, node: Typed, operands: list[str], inputs: Mapping[int, str
         return w.value("int64", places[node.parameters[0]])
     if node.operator == "cast":
         return w.value(node.dtype, w.cast(node.dtype, operands[0], node.operands[0].dtype))
+    if _of_quotient(node):
+        factor = w.constant(1 / float(node.operands[0].operands[1].parameters[0]), node.dtype)
+        return w.value(node.dtype, w.erf(node.dtype, w.value(node.dtype, f"{operands[0]} * {factor}")))
     if node.operator in ("pow", "shift_left", "shift_right"):
         text = _pow(w, node, *operands) if node.operator == "pow" else _shift(w, node, *operands)
         return w.value(node.dtype, text)
