@@ -173,13 +173,23 @@ def _write_row(w: Writer, t: str, extent: int, mode: str, last: bool, row: str) 
                 w.over_wide(1, partial(compare, k, together))
         at = stop
 
-    def combine(a: list[str], b: list[str]) -> list[str]:
-        # Of two that are as good, the place decides.
-        other = w.both(w.negate(better(w, t, mode, a[0], b[0])), f"({b[1]} {'>' if last else '<'} {a[1]})")
-        chosen = w.either(better(w, t, mode, b[0], a[0]), other)
-        return [w.select(chosen, there, here) for here, there in zip(a, b, strict=True)]
+    value = _best_lane(w, t, mode, best)
+    # Of the lanes that are as good, the place decides. Where there is a NaN, the best is one.
+    symbol, nowhere = (">", -1) if last else ("<", extent)
 
-    value, begin = w.fold_wide([(best, t), (begins, kind)], 1, combine)
+    def nearest(found: str) -> str:
+        (one,) = w.fold_wide([(found, kind)], 1, lambda a, b: [w.select(f"({a[0]} {symbol} {b[0]})", *a, *b)])
+        return one
+
+    def as_good(x: str) -> str:
+        same = f"({x} == {value})"
+        return w.either(same, f"({x} != {x})") if t.startswith("float") else same
+
+    def only_best(pick: Any, _: str) -> None:
+        w.assign(pick(begins), kind, w.select(as_good(pick(best)), pick(begins), w.constant(nowhere, kind)))
+
+    w.over_wide(1, only_best)
+    begin = nearest(begins)
     # The last vectors may be fewer; those before them have nothing as good that would count.
     begin = w.value(kind, w.select(f"({begin} < {end - step})", begin, w.constant(end - step, kind)))
 
@@ -187,16 +197,12 @@ def _write_row(w: Writer, t: str, extent: int, mode: str, last: bool, row: str) 
         within = w.places(kind)
         for number in range(vectors) if last else reversed(range(vectors)):
             x = w.value(t, w.load_wide("x", f"{base} + {begin} + {number * LANES}"))
-            # Where there is a NaN, the best is one.
-            same = f"({x} == {value})"
-            same = w.either(same, f"({x} != {x})") if t.startswith("float") else same
             here = w.value(kind, f"{within} + ({begin} + {w.constant(number * LANES, kind)})")
-            w.assign(pick(places), kind, w.select(same, here, pick(places)))
+            w.assign(pick(places), kind, w.select(as_good(x), here, pick(places)))
 
-    places = w.wide(kind, w.constant(-1 if last else extent, kind))
+    places = w.wide(kind, w.constant(nowhere, kind))
     w.over_wide(1, look)
-    symbol = ">" if last else "<"
-    (place,) = w.fold_wide([(places, kind)], 1, lambda a, b: [w.select(f"({a[0]} {symbol} {b[0]})", *a, *b)])
+    place = nearest(places)
     if end < extent:
         value, place = w.variable(t, value), w.variable(kind, place)
         with w.loop(str(end), str(extent)) as k:
@@ -205,6 +211,25 @@ def _write_row(w: Writer, t: str, extent: int, mode: str, last: bool, row: str) 
                 w.assign(value, t, x)
                 w.assign(place, kind, w.cast(kind, k, "int64"))
     w.store("y", row, place)
+
+
+def _best_lane(w: Writer, t: str, mode: str, best: str) -> str:
+    """Write which of a vector's numbers is best, NaN if one is: two folds of one instruction each, not one of five."""
+    symbol = ">" if mode == "max" else "<"
+    pairs = lambda a, b: [w.select(f"({a[0]} {symbol} {b[0]})", *a, *b)]  # noqa: E731
+    if not t.startswith("float"):
+        (value,) = w.fold_wide([(best, t)], 1, pairs)
+        return value
+    strange = w.wide(t, w.constant(0.0, t))
+    w.over_wide(
+        1,
+        lambda pick, _: w.assign(
+            pick(strange), t, w.select(f"({pick(best)} == {pick(best)})", pick(strange), pick(best))
+        ),
+    )
+    (value,) = w.fold_wide([(best, t)], 1, pairs)
+    (nothing,) = w.fold_wide([(strange, t)], 1, lambda a, b: [f"({a[0]} + {b[0]})"])
+    return w.value(t, w.select(f"({nothing} == {nothing})", value, nothing))
 
 
 def _write_block(
