@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,32 @@ settings.register_profile(
     "ci", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 settings.load_profile("ci")
+
+
+#: How many modules had been imported when the garbage collector was last told what stays.
+_imported = 0
+
+
+def _set_aside_what_stays() -> None:
+    """Have the garbage collector leave alone all there is now, which would make it slower by some hundred times.
+
+    Tests ask for collections to see what they leave behind; modules, compiled kernels and collected tests are none of
+    that, and there are millions of objects of them.
+    """
+    global _imported
+    _imported = len(sys.modules)
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_collection_finish() -> None:
+    _set_aside_what_stays()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    if nextitem is not None and (nextitem.path != item.path or len(sys.modules) > _imported + 50):
+        _set_aside_what_stays()
 
 
 @pytest.fixture(params=["compiled", "python"])
