@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -122,6 +123,43 @@ def with_host(function: Any) -> Operation:
         (Implementation("host", "host", lambda _: function),),
         lambda _: Work(1e3, 1e3),
     )
+
+
+class Gate:
+    """A host function that waits until it is let go, so that tests decide what has happened before."""
+
+    def __init__(self) -> None:
+        self.entered, self.opened = threading.Event(), threading.Event()
+
+    def __call__(self, y: Any) -> None:
+        self.entered.set()
+        assert self.opened.wait(300)
+        y += 1
+
+
+def chain(length: int = 5, size: int = 100) -> TaskGraph:
+    """Kernels that each need the one before, on inputs of every run's own."""
+    graph = TaskGraph("chain")
+    x, y = graph.array("x", (size,), DTYPE), graph.array("y", (size,), DTYPE)
+    for i in range(length):
+        graph.kernel(MIX, name=f"mix{i}", x=x, y=y, a=i)
+    return graph
+
+
+def given_chain(length: int = 5, size: int = 100) -> TaskGraph:
+    """`chain`, with data of its own."""
+    graph = TaskGraph("chain")
+    x = graph.array("x", data=np.arange(size, dtype=DTYPE))
+    y = graph.array("y", data=np.arange(size, dtype=DTYPE) * 7)
+    for i in range(length):
+        graph.kernel(MIX, name=f"mix{i}", x=x, y=y, a=i)
+    return graph
+
+
+def inputs_of(graph: TaskGraph, seed: int) -> dict[str, Any]:
+    """Return values for every array a run has to be given."""
+    rng = np.random.default_rng(seed)
+    return {name: rng.integers(-(2**40), 2**40, graph.arrays[name].shape) for name in graph.inputs()}
 
 
 JUDGE = Operation(

@@ -4,15 +4,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from syclsched import oneapi
 from syclsched.devices import discover, open_devices
 from syclsched.devices.fences import lane_queue
 from syclsched.devices.native_opencl import load_native
 from syclsched.devices.submission_library import load_library
 from syclsched.devices.submission_loop import SubmissionLoop
+
+
+@pytest.fixture
+def cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The CPU device, with a cache of the test's own."""
+    runtime = oneapi.load()  # Before the cache is moved: the emulator's folder stays where it is.
+    assert runtime is not None
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    import dpctl
+
+    return dpctl.SyclDevice("cpu")
 
 
 @pytest.fixture(params=["cpu", "accelerator"])

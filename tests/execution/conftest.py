@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -17,6 +17,15 @@ def live() -> tuple[Platform, Any]:
     from opened import live_on
 
     return live_on(None)
+
+
+@pytest.fixture
+def nothing_is_left_running() -> Iterator[None]:
+    """Asserts that every run has ended or was cancelled."""
+    from syclsched.execution.resources import unfinished
+
+    yield
+    assert not [r for r in unfinished if not r.engine.cancelled]
 
 
 @pytest.fixture

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
-import threading
 import weakref
 from dataclasses import replace
 from typing import Any
@@ -15,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opened import REFUSED, is_usm, live_on
-from running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, plan_by, plan_on, plans, sequential
+from running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, chain, graphs, inputs_of, plan_by, plan_on, plans, sequential
 
 from syclsched.devices import command_list, memory, open_devices
 from syclsched.devices.submission_loop import SubmissionLoop
@@ -27,7 +25,7 @@ from syclsched.errors import (
     TaskFailedError,
     WaitTimeoutError,
 )
-from syclsched.execution import Runner, bind, bound, execute
+from syclsched.execution import bind, bound
 from syclsched.execution.replay import Replay
 from syclsched.execution.resources import unfinished
 from syclsched.model.access import AccessMode
@@ -36,19 +34,6 @@ from syclsched.model.operation import Implementation, Launch, OpenCLSource, Oper
 from syclsched.model.platform import Platform
 
 pytestmark = pytest.mark.sycl
-
-
-def chain(length: int = 5, size: int = 100) -> TaskGraph:
-    graph = TaskGraph("chain")
-    x, y = graph.array("x", (size,), DTYPE), graph.array("y", (size,), DTYPE)
-    for i in range(length):
-        graph.kernel(MIX, name=f"mix{i}", x=x, y=y, a=i)
-    return graph
-
-
-def inputs_of(graph: TaskGraph, seed: int) -> dict[str, Any]:
-    rng = np.random.default_rng(seed)
-    return {name: rng.integers(-(2**40), 2**40, graph.arrays[name].shape) for name in graph.inputs()}
 
 
 @given(data=st.data())
@@ -364,117 +349,6 @@ def test_the_order_through_a_refused_kernel_is_kept(
         spans = {s.task: s for s in run.trace().spans if s.kind == "launch"}
         assert spans["spin"].finish_s <= spans["again"].start_s
         np.testing.assert_array_equal(run.result("y"), np.arange(100))
-
-
-def test_a_cancelled_coroutine_lets_the_others_take_their_turns(live: tuple[Platform, Any]) -> None:
-    platform, devices = live
-    graph = chain(3)
-
-    async def one(runner: Runner, seed: int) -> bool:
-        run = await runner.run_async(inputs_of(graph, seed))
-        return bool(np.array_equal(run.result("y"), sequential(graph, inputs_of(graph, seed))["y"]))
-
-    async def all_of_them(runner: Runner) -> list[Any]:
-        tasks = [asyncio.create_task(one(runner, seed)) for seed in range(4)]
-        await asyncio.sleep(0)
-        tasks[1].cancel()
-        return await asyncio.gather(*tasks, return_exceptions=True)
-
-    with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
-        for _ in range(2):  # each time an event loop of its own
-            found = asyncio.run(all_of_them(runner))
-            assert isinstance(found[1], asyncio.CancelledError)
-            assert [found[0], *found[2:]] == [True] * 3
-
-
-def test_a_dispatched_runner_does_one_run_at_a_time(
-    live: tuple[Platform, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    platform, devices = live
-    monkeypatch.setattr(bound, "load_library", lambda: None)
-    graph = chain(3)
-    with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
-        first = runner.run(inputs_of(graph, 0))
-        second = runner.run(inputs_of(graph, 1))
-        assert first.done()
-    assert second.done()
-    second_trace = second.trace()
-    assert all(s.outcome == "done" for s in second_trace.spans)
-
-
-def test_many_threads_take_turns(live: tuple[Platform, Any]) -> None:
-    platform, devices = live
-    graph = chain(3)
-    wrong: list[str] = []
-    with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
-
-        def work(seed: int) -> None:
-            inputs = inputs_of(graph, seed)
-            expected = sequential(graph, inputs)["y"]
-            wrong.extend(f"seed {seed}" for _ in range(20) if not np.array_equal(runner(inputs)["y"], expected))
-
-        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert not wrong
-
-
-def test_coroutines_take_turns_without_threads_of_their_own(live: tuple[Platform, Any]) -> None:
-    platform, devices = live
-    graph = chain(3)
-
-    async def one(runner: Runner, seed: int, seen: set[int]) -> bool:
-        inputs = inputs_of(graph, seed)
-        for _ in range(5):
-            run = await runner.run_async(inputs)
-            found = run.result("y")
-            seen.add(threading.active_count())
-            if not np.array_equal(found, sequential(graph, inputs)["y"]):
-                return False
-        return True
-
-    async def all_of_them(runner: Runner) -> tuple[list[bool], set[int]]:
-        seen: set[int] = set()
-        return await asyncio.gather(*[one(runner, seed, seen) for seed in range(8)]), seen
-
-    with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
-        runner(inputs_of(graph, 0))
-        before = threading.active_count()
-        right, seen = asyncio.run(all_of_them(runner))
-    assert all(right)
-    assert max(seen) <= before
-
-
-def test_what_a_coroutine_awaits_raises_what_went_wrong(live: tuple[Platform, Any]) -> None:
-    platform, devices = live
-    graph = TaskGraph("judged")
-    x, status = graph.array("x", (4,), "int64"), graph.array("status", (1,), "int32")
-    graph.kernel(JUDGE, name="bad", x=x, status=status)
-
-    async def twice(runner: Runner) -> None:
-        with pytest.raises(TaskFailedError, match="task 'bad'"):
-            await runner.run_async({"x": np.full(4, -1)})
-        await runner.run_async({"x": np.full(4, 1)})
-        with pytest.raises(ArgumentError):
-            await runner.run_async({})
-        await runner.run_async({"x": np.full(4, 1)})
-
-    with bind(plan_on(graph, platform, "cpu"), graph, devices) as runner:
-        asyncio.run(twice(runner))
-
-
-def test_a_dispatched_run_can_be_awaited(live: tuple[Platform, Any]) -> None:
-    platform, devices = live
-    graph = chain(2)
-    inputs = inputs_of(graph, 0)
-
-    async def awaited() -> Any:
-        with execute(plan_on(graph, platform, "cpu"), graph, devices, inputs) as run:
-            return (await run).result("y")
-
-    np.testing.assert_array_equal(asyncio.run(awaited()), sequential(graph, inputs)["y"])
 
 
 def test_nothing_is_left_behind(live: tuple[Platform, Any]) -> None:

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The check in processes of its own: without the cure for unknown processors, and where it kills its process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syclsched.devices import check_guard, probe, trust
+from syclsched.oneapi.cache import cache_root
+from syclsched.oneapi.facts import Probe
+
+# --- the cure taken away: the check and an independent look agree --------------------------------------
+
+CURE_TAKEN_AWAY = """
+import json
+from syclsched import oneapi
+from syclsched.oneapi import processor
+processor.target_arch = lambda flags: None
+runtime = oneapi.load()
+assert "CL_CONFIG_CPU_TARGET_ARCH" not in runtime.boot_environment
+import dpctl, dpctl.program, dpctl.memory, dpnp, numpy as np
+from syclsched.devices import trust
+
+GROUPS = \"\"\"__kernel void group(__global long *out) {
+    out[get_global_id(0)] = get_group_id(0) * 1000 + get_local_size(0);
+}\"\"\"
+
+def truth(device):
+    queue = dpctl.SyclQueue(device)
+    kernel = dpctl.program.create_program_from_source(queue, GROUPS).get_sycl_kernel("group")
+    out = dpctl.memory.MemoryUSMDevice(8 * 48, queue=queue)
+    queue.submit_async(kernel, [out], [48], [16]).wait()
+    if not np.array_equal(out.copy_to_host().view("int64"), np.repeat([16, 1016, 2016], 16)):
+        return False
+    for dtype in ("float32", "float64", "int32", "int64"):
+        numbers = dpnp.arange(1000, dtype=dtype, sycl_queue=queue)
+        right = np.arange(1000, dtype=dtype)
+        if not np.array_equal(numbers.asnumpy(), right):
+            return False
+        if not np.array_equal((numbers + numbers).asnumpy(), right + right):
+            return False
+    return True
+
+result = []
+for device in dpctl.get_devices():
+    verdict = trust.check(device, refresh=True)
+    result.append([device.device_type.name, truth(device), verdict.trusted, verdict.reason])
+print(json.dumps(result))
+"""
+
+
+def run_without_cure(tmp_path: Path, **variables: str) -> list[list[Any]]:
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "PYTHONPATH": os.pathsep.join(each for each in sys.path if each),
+        **variables,
+    }
+    ended = subprocess.run(
+        [sys.executable, "-c", CURE_TAKEN_AWAY], env=environment, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    found: list[list[Any]] = json.loads(ended.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.sycl
+def test_without_the_target_architecture_the_verdict_is_the_truth(tmp_path: Path) -> None:
+    # On a processor the runtime does not know the truth is "wrong"; on one it knows it is "right".
+    found = run_without_cure(tmp_path)
+    assert found
+    for kind, right, trusted, reason in found:
+        assert trusted is right, (kind, reason)
+
+
+@pytest.mark.sycl
+def test_a_runtime_made_to_compute_wrong_is_refused(tmp_path: Path) -> None:
+    # A setting of the runtime's own under which it ignores the work-group size asked for, on any processor.
+    found = run_without_cure(tmp_path, CL_CONFIG_CPU_FORCE_WORK_GROUP_SIZE="1", ONEAPI_DEVICE_SELECTOR="opencl:cpu")
+    assert [(kind, right, trusted) for kind, right, trusted, _ in found] == [("cpu", False, False)]
+    assert "reduction" in found[0][3] and "OpenCL C" in found[0][3]
+
+
+# --- a check that kills its process ---------------------------------------------------------------------
+
+KILLED_BY_ITS_CHECK = """
+import os, signal
+from syclsched import oneapi
+oneapi.load()
+import dpctl
+from syclsched.devices import trust
+
+def crash(queue, dtypes):
+    os.kill(os.getpid(), signal.SIGSEGV)
+    yield
+
+trust.ROUTES = {"x": crash}
+os.environ["XDG_CACHE_HOME"] = os.environ["TEST_CACHE"]
+trust.check(dpctl.SyclDevice("cpu"))
+"""
+
+
+@pytest.fixture
+def killed(cpu: Any) -> Path:
+    """The mark that a process left which died of the CPU's check."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
+    # The emulator's folder is the usual one, the marks are the test's.
+    environment["TEST_CACHE"] = environment.pop("XDG_CACHE_HOME")
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED_BY_ITS_CHECK], env=environment, capture_output=True, check=False
+    )
+    assert ended.returncode == -11, ended.stderr
+    (guard,) = (cache_root() / "trust").glob("*.running")
+    return guard
+
+
+@pytest.mark.sycl
+def test_after_a_death_another_process_is_asked(cpu: Any, killed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+
+    def lives() -> Probe:
+        asked.append(True)
+        return Probe()
+
+    monkeypatch.setattr(probe, "probe", lives)
+    assert trust.check(cpu).trusted
+    assert asked == [True] and not killed.exists()
+    assert trust.check(cpu, refresh=True).trusted
+    assert asked == [True], "the check went well: nobody else need be asked"
+
+
+@pytest.mark.sycl
+def test_a_device_that_kills_again_is_refused_and_stays_so(
+    cpu: Any, killed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "probe", lambda: Probe(died="SIGSEGV"))
+    verdict = trust.check(cpu)
+    assert (verdict.trusted, verdict.reason) == (False, "a process died of it (SIGSEGV)")
+    assert trust.check(cpu).remembered and not killed.exists()
+
+
+def test_a_mark_counts_only_when_its_process_is_gone(tmp_path: Path) -> None:
+    path = tmp_path / "x.running"
+    assert not check_guard.left_behind(path)
+    with check_guard.mark(path):
+        assert path.exists() and not check_guard.left_behind(path)
+        path.write_text(f"{os.getpid()} 1")  # Another process that had this one's number before.
+        assert check_guard.left_behind(path)
+        path.write_text("nonsense")
+        assert not check_guard.left_behind(path)
+    assert not path.exists()
+    with pytest.raises(KeyboardInterrupt), check_guard.mark(path):
+        raise KeyboardInterrupt
+    assert not path.exists()
