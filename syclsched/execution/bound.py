@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import weakref
 from collections.abc import AsyncIterable, Iterable, Mapping
 from types import TracebackType
@@ -29,7 +28,7 @@ from syclsched.execution.straight import why_not_replayed
 from syclsched.execution.work import compile_work
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
-from syclsched.oneapi.forked import check_not_forked, is_forked
+from syclsched.oneapi.forked import LockUnlessForked, check_not_forked, is_forked
 
 if TYPE_CHECKING:
     from syclsched.execution.stream import Stream
@@ -68,7 +67,7 @@ class Runner:
         self._trace, self._exact = bool(trace), trace == "exact"
         self._safeguards = safeguards
         self._owns_devices = owns_devices
-        self._lock = threading.RLock()
+        self._lock = LockUnlessForked(f"plan {plan.name!r}")
         self._last: Run | None = None
         self._closed = False
         self._stream: weakref.ref[Stream] | None = None
@@ -469,6 +468,8 @@ class Runner:
         timeout : float, optional
             Seconds after which the last run is given up in any case.
         """
+        if is_forked():  # what there is to give back is the other process's
+            return
         with self._lock:
             if self._closed:
                 return

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 
 from ..errors import ForkedError
 
@@ -47,6 +48,28 @@ def check_not_forked(where: str) -> None:
 def is_forked() -> bool:
     """Return whether this process was forked after the runtime had been loaded."""
     return _forked
+
+
+class LockUnlessForked:
+    """A reentrant lock, refused in a process that was forked: a thread that held it then did not come along.
+
+    Parameters
+    ----------
+    where : str
+        What is asked for with it.
+    """
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        """Wait for the lock; raises `ForkedError` where it would be for ever."""
+        check_not_forked(self._where)
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
 
 def exit_without_destructors() -> None:
