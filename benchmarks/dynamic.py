@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a task costs under a dynamic policy, beside rivals; and what hybrid scheduling saves when the costs are wrong.
 
-    python benchmarks/dynamic.py [--tasks 2000] [--runs 9] [--part overhead|hybrid] [--width 8] [--size 30]
+    python benchmarks/dynamic.py [--tasks 2000] [--runs 9] [--part overhead|spaces|hybrid] [--width 8] [--size 30]
         [--wrong kernel|task] [--off either|up-to] [--turns 1000000] [--repeats 5]
 
 Overhead: a stencil of empty kernels on two one-core lanes of the CPU device. The engine's share is the processor time
 of its thread from the first task to the last (decisions, dependencies, polls, submission), by task; beside it the time
 of the whole loop. Rivals: a replay of a plan made beforehand, Python's thread pool with futures, and Dask's threads
 where Dask is installed, with functions that do nothing.
+
+Spaces: a stencil of kernels that do nothing, on the CPU device and the FPGA emulator, which are SYCL contexts apart, so
+that each column's neighbours on the other device are copied. Beside it a replay of the plan that the last run has
+left: the same submissions and copies, known beforehand. A device has all cores here (give this part alone).
 
 Hybrid: stages of kernels that spin, each after all of the stage before, on two one-core lanes; the planner believes
 costs that are three times too high or too low (or up to that, log-uniform), at random for each task, or for each
@@ -33,12 +37,11 @@ from typing import Any
 
 import numpy as np
 
-# Read by the OpenCL CPU runtime when it loads: one worker thread makes every queue one core.
-os.environ.setdefault("CL_CONFIG_CPU_TBB_NUM_WORKERS", "1")
-
 WIDTH = 8
 SOURCE = """
 __kernel void nothing(__global double *out, __global const double *before) { }
+__kernel void nothing3(__global double *out, __global const double *l, __global const double *m,
+                       __global const double *r) { }
 __kernel void spin(__global double *out, __global const double *left, __global const double *up, long turns) {
     double x = left[0] + up[0];
     for (long i = 0; i < turns; ++i)
@@ -80,6 +83,64 @@ def empty_graph(before: list[list[int]]) -> Any:
             if other % WIDTH != place:
                 graph.edge(f"t{other}", f"t{task}")
     return graph
+
+
+def spread_graph(tasks: int) -> Any:
+    """Return a stencil of kernels that do nothing, whose tasks read what their neighbours have written."""
+    from syclsched.model.access import AccessMode
+    from syclsched.model.graph import TaskGraph
+    from syclsched.model.operation import Implementation, Launch, OpenCLSource, Operation, Parameter, Work
+
+    operation = Operation(
+        "nothing3",
+        (Parameter("out", AccessMode.WRITE), *(Parameter(name, AccessMode.READ) for name in "lmr")),
+        (Implementation("opencl-c", "opencl-c", lambda _: OpenCLSource(SOURCE, "nothing3"), lambda *_: Launch((1,))),),
+        lambda signature: Work(flops=0.0, bytes=0.0),
+    )
+    graph = TaskGraph("stencil")
+    arrays = [[graph.array(f"a{p}_{k}", data=np.zeros(1)) for k in range(2)] for p in range(WIDTH)]
+    for task in range(tasks):
+        step, place = divmod(task, WIDTH)
+        left, middle, right = (arrays[min(max(place + n, 0), WIDTH - 1)][(step + 1) % 2] for n in (-1, 0, 1))
+        graph.kernel(operation, name=f"t{task}", out=arrays[place][step % 2], l=left, m=middle, r=right)
+    return graph
+
+
+def spaces(live: Any, tasks: int, runs: int) -> None:
+    """Measure and print what an empty task costs where data has to be moved."""
+    from syclsched.costs import CostModel
+    from syclsched.execution import bind
+    from syclsched.execution.live import execute_dynamic, policy_called
+    from syclsched.scheduling import build_problem
+    from syclsched.scheduling.dynamic import Hybrid
+    from syclsched.scheduling.policies.heft import Heft
+
+    graph = spread_graph(tasks)
+    problem = build_problem(graph, live.platform, CostModel(live.platform, None))
+    policies: dict[str, Any] = {name: policy_called(name) for name in ("eager", "priority", "dmdas", "stealing")}
+    policies["hybrid"] = Hybrid(Heft().schedule(problem))
+    print(f"stencil of {tasks} empty tasks on {len(live.platform.spaces) - 1} spaces, microseconds a task:", end=" ")
+    print(f"median (least to most) of {runs}")
+    heads = ("engine, processor", "of it submitting", "first task to last", "its replay")
+    print(" " * 10, *[f"{head:>26s}" for head in heads], f"{'copies a task':>14s}")
+    for name, policy in policies.items():
+        engine_us, submitting_us, whole_us, replay_us, copies = [], [], [], [], []
+        for turn in range(runs + 1):
+            with execute_dynamic(graph, problem, live, policy, trace=False) as run:
+                run.wait()
+                counts, plan = run.counts, run.plan
+            if turn:
+                engine_us.append(counts.dispatch_ns / tasks * 1e-3)
+                submitting_us.append(counts.submission_ns / tasks * 1e-3)
+                whole_us.append(counts.loop_ns / tasks * 1e-3)
+                copies.append(plan.counters.copies / tasks)
+        with bind(plan, graph, live, trace=False) as runner:
+            for turn in range(runs + 1):
+                begun = time.perf_counter()
+                runner.run().wait()
+                replay_us += [(time.perf_counter() - begun) / tasks * 1e6] if turn else []
+        rows = " ".join([f"{_row(each):>26s}" for each in (engine_us, submitting_us, whole_us, replay_us)])
+        print(f"{name:10s} {rows} {statistics.median(copies):14.2f}")
 
 
 def with_threads(before: list[list[int]]) -> float:
@@ -283,13 +344,20 @@ def main() -> None:
     parser.add_argument("--off", choices=("either", "up-to"), default="either", help="Three times, or up to that.")
     parser.add_argument("--turns", type=int, default=2_000_000, help="Of the loop in the hybrid's kernels.")
     parser.add_argument("--repeats", type=int, default=5, help="Runs of each way on each of the hybrid's graphs.")
-    parser.add_argument("--part", choices=("overhead", "hybrid"))
+    parser.add_argument("--part", choices=("overhead", "spaces", "hybrid"))
     given = parser.parse_args()
 
+    if given.part != "spaces":
+        # Read by the OpenCL CPU runtime when it loads: one worker thread makes every queue one core.
+        os.environ.setdefault("CL_CONFIG_CPU_TBB_NUM_WORKERS", "1")
     from syclsched import discover
     from syclsched.api import with_lanes
     from syclsched.devices import open_devices
 
+    if given.part == "spaces":
+        with open_devices(discover()) as live:
+            spaces(live, given.tasks, given.runs)
+        return
     with open_devices(with_lanes(discover("cpu"), 2)) as live:
         if given.part != "hybrid":
             overhead(live, given.tasks, given.runs)

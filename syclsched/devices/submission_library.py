@@ -112,6 +112,7 @@ class Library:
         self.submit_address = _address_in(loaded, "syclsched_submit")
         self.completed_address = _address_in(loaded, "syclsched_completed")
         self.bell_wait_address = _address_in(loaded, "syclsched_bell_wait")
+        self.wait_address = _address_in(loaded, "syclsched_wait")
         # Asked too often to give up the GIL for it.
         self.status = ctypes.PYFUNCTYPE(ctypes.c_int32, pointer)(_address_in(loaded, "syclsched_status"))
 

@@ -195,11 +195,18 @@ def test_several_runners_at_once() -> None:
 
 
 @needs_onednn
-def test_dynamic_runs_know_what_calls_took_where_one_lane_computes() -> None:
-    platform = with_lanes(discover(), 1).select(lambda device: device.kind == "cpu")
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_dynamic_runs_know_what_calls_took(lanes: int) -> None:
+    """Where several lanes compute, by when calls were seen to have ended: they have no times of their own there."""
+    platform = with_lanes(discover(), lanes).select(lambda device: device.kind == "cpu")
     given = np.arange(20_000, dtype=np.float32) % 500
+    learnt: list[float] = []
     with open_devices(platform) as live:
-        run = start(alternating(20, 20_000, linear()), live, "eager", {"y": given})
+        options = {"learn": lambda found: learnt.extend(seconds for _, seconds in found)}
+        policy = "eager" if lanes == 1 else "anywhere"  # which uses both
+        run = start(alternating(20, 20_000, linear()), live, policy, {"y": given}, **options)
         with run:
             assert np.array_equal(run.result("y"), expected(given, 20))
-        assert all(s.finish_s > s.start_s for s in run.trace().spans if s.kind == "launch")
+        spans = [s for s in run.trace().spans if s.kind == "launch"]
+    assert spans and all(s.finish_s > s.start_s for s in spans)
+    assert learnt and all(0.0 < seconds < 1.0 for seconds in learnt)

@@ -5,20 +5,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from syclsched.errors import ExecutionError, MemoryLimitError
+from syclsched.devices.executables import submits_itself
+from syclsched.errors import MemoryLimitError
 from syclsched.execution.buffers import BufferTable
 from syclsched.execution.clock import now_ns
 from syclsched.execution.lanes import Completion, HostLane
 from syclsched.execution.live.bringing import Bringer, Brought
 from syclsched.execution.live.capacity import Block, Capacity
 from syclsched.execution.live.coherence import Directory, Stamp
+from syclsched.execution.live.demand import Demand
+from syclsched.execution.live.given import Ended, Given, measured_s
 from syclsched.execution.live.happened import Entry, Log, instruction_of
 from syclsched.execution.live.layout import Layout
 from syclsched.execution.live.lookahead import InFlight
+from syclsched.execution.live.losses import Losses
+from syclsched.execution.live.observed import Observed
 from syclsched.execution.live.outcomes import Outcomes
+from syclsched.execution.live.stamps import Stamps
 from syclsched.execution.live.submitter import Order, Submitter
 from syclsched.execution.live.tasks import TaskWork
 from syclsched.execution.program import Node
@@ -26,52 +31,9 @@ from syclsched.execution.records import Counts, Outcome, Record
 from syclsched.execution.work import Work
 from syclsched.model.plan import InstructionKind
 from syclsched.scheduling.dynamic.state import State
-from syclsched.scheduling.tables import NOTHING
 
 #: Copies that may be on their way at once.
 COPY_SLOTS = 512
-
-
-@dataclass(slots=True)
-class Given:
-    """Something that was given to a lane.
-
-    Parameters
-    ----------
-    task : int
-        Which, or for whose sake.
-    place : int
-        Its place in what was given to the lane.
-    entry : Entry
-        What the log has of it.
-    order : Order or None
-        How it was submitted; None for what the host does.
-    ended : bool
-        Whether what the host does has ended.
-    """
-
-    task: int
-    place: int
-    entry: Entry
-    order: Order | None = None
-    ended: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A task that has completed.
-
-    Parameters
-    ----------
-    task, processor : int
-        What, where.
-    seconds : float or None
-        How long it took; None if it failed or was left out.
-    """
-
-    task: int
-    processor: int
-    seconds: float | None
 
 
 class Carrier:
@@ -126,6 +88,11 @@ class Carrier:
         self._layout, self._state, self._work, self._buffers = layout, state, work, buffers
         self._submitter, self._queues, self._hosts, self._outcomes = submitter, queues, hosts, outcomes
         self._submitted = submitted
+        lanes = len(layout.lanes)
+        self._stamps = Stamps(lanes)
+        self.is_done = self._stamps.is_done
+        self._demand = Demand(layout)
+        self._observed = Observed(lanes)
         self.log = Log()
         self.counts = counts
         self._lock = lock
@@ -136,33 +103,24 @@ class Carrier:
             limits,
             self.directory,
             self.is_done,
-            self._wanted,
+            self._demand.is_wanted,
             pinned,
         )
+        self.losses = Losses(layout, self.log, self.directory, outcomes)
         self.bringer = Bringer(layout, self.directory, self.capacity, self)
-        lanes, tasks = len(layout.lanes), len(layout.tasks)
+        tasks = len(layout.tasks)
         self.stamp: list[Stamp | None] = [None] * tasks
         self.in_flight: list[InFlight[Given]] = [InFlight() for _ in range(lanes)]
         self.pieces_of_work: dict[int, Work] = {}
-        self._given = [0] * lanes
-        #: Of each lane, how many of those given to it have completed: all before that place.
-        self._done = [0] * lanes
-        self._ordered_after: list[list[int]] = [[0] * lanes for _ in range(lanes)]
         self._contexts = [None if lane not in queues else queues[lane].sycl_context for lane in range(lanes)]
         self._free_slots = list(range(tasks + COPY_SLOTS - 1, tasks - 1, -1))
-        self._slots: dict[Stamp, int] = {}
         self._orders: dict[int, Given] = {}
         self._nodes: dict[int, tuple[Given, Node, Any, Any, Sequence[int]]] = {}
         self._for = 0
-        self._item = _first_items(layout)
-        self._reads_left = [0] * len(layout.pieces)
-        self._uses_left = [0] * len(layout.wholes)
-        for touches in layout.touches:
-            for touch in touches:
-                self._reads_left[touch.piece] += touch.reads
-                self._uses_left[layout.whole_of[touch.piece]] += 1
-        self._kept = [not p.temporary or n in layout.statuses for n, p in enumerate(layout.pieces)]
-        self._dying: list[int] = []
+        self._item = layout.first_items()
+        #: By piece, the tasks that would have touched it and were left out: what comes after them comes after all
+        #: before them.
+        self._gaps: dict[int, list[Stamp]] = {}
         #: How many tasks were cancelled, or failed before they were submitted.
         self.left_out = 0
         for number, piece in enumerate(layout.pieces):
@@ -181,6 +139,8 @@ class Carrier:
             self._leave_out(task, processor, "cancelled")
             return True
         before = [stamp for other in self._layout.after[task] if (stamp := self.stamp[other]) is not None]
+        if self._gaps:
+            before += [stamp for touch in self._layout.touches[task] for stamp in self._gaps.get(touch.piece, ())]
         try:
             brought = self.bringer.bring(task, processor, before)
         except MemoryLimitError as error:
@@ -202,8 +162,8 @@ class Carrier:
         barrier = layout.tasks[task].kind == "barrier"
         seconds = 0.0 if barrier else state.seconds(task, device)
         start_s = max(state.now_s, state.lanes[processor].until_s)
-        waits, slots = self._waits(processor, brought.before)
-        stamp = self._next(processor)
+        waits, slots = self._stamps.waits(processor, brought.before)
+        stamp = self._stamps.next(processor)
         touched = tuple([touch.piece for touch in layout.touches[task]])
         kind: InstructionKind = "barrier" if barrier else "host" if processor in self._hosts else "launch"
         entry = self.log.add(
@@ -258,9 +218,7 @@ class Carrier:
         task, processor, stamp = entry.task, entry.lane, entry.stamp
         assert stamp is not None
         self.log.add(entry)
-        self._given[processor] = stamp[1] + 1
-        for other, place in entry.waits:
-            self._ordered_after[processor][other] = max(self._ordered_after[processor][other], place + 1)
+        self._stamps.adopt(stamp, entry.waits)
         for touch, space in zip(self._layout.touches[task], entry.spaces, strict=True):
             if touch.writes:
                 self.directory.written(touch.piece, space, stamp)
@@ -272,16 +230,33 @@ class Carrier:
         if processor not in self._hosts:
             given.order = Order(task, processor, (), self._work.instruction(task, entry.device, entry.spaces, task))
             given.order.submit_ns = entry.record.submit_ns if entry.record is not None else 0
-            self._orders[task], self._slots[stamp] = given, task
+            self._orders[task], self._stamps.slots[stamp] = given, task
         self.in_flight[processor].add(given, entry.finish_s - entry.start_s)
         self.stamp[task] = stamp
         self._submitted(task, processor)
         return given
 
+    def adopt_copy(self, entry: Entry, slot: int) -> None:
+        """Take over a copy that others have submitted, with its entry, which is not in the log yet."""
+        stamp, lane = entry.stamp, entry.lane
+        assert stamp is not None
+        self.log.add(entry)
+        self._stamps.adopt(stamp, entry.waits)
+        source, destination = entry.spaces
+        for piece in entry.pieces:
+            self.directory.copied(piece, source, destination, stamp)
+            if self._item[piece] >= 0:
+                self._state.where[self._item[piece]][destination] = entry.finish_s
+        given = Given(entry.task, stamp[1], entry)
+        given.order = Order(slot, lane, (), instruction_of(entry, slot, self._layout, self._work.instruction))
+        given.order.submit_ns = entry.record.submit_ns if entry.record is not None else 0
+        self._orders[slot], self._stamps.slots[stamp] = given, slot
+        self.in_flight[lane].add(given, entry.finish_s - entry.start_s)
+
     def _submit(self, given: Given, order: Order, stamp: Stamp) -> None:
         given.order = order
         self._orders[order.slot] = given
-        self._slots[stamp] = order.slot
+        self._stamps.slots[stamp] = order.slot
         self._refused(self._submitter.take(order))
 
     def _start_on_host(self, given: Given, node: Node, work: Any, executable: Any, slots: Sequence[int]) -> None:
@@ -296,8 +271,10 @@ class Carrier:
     def _leave_out(self, task: int, processor: int, outcome: Outcome) -> None:
         """Give a task that does not run its place: what comes after it by an edge of the graph relies on that."""
         layout = self._layout
-        waits, slots = self._waits(processor, {s for o in layout.after[task] if (s := self.stamp[o]) is not None})
-        stamp = self._next(processor)
+        behind = {s for o in layout.after[task] if (s := self.stamp[o]) is not None}
+        behind.update(s for touch in layout.touches[task] for s in self._gaps.get(touch.piece, ()))
+        waits, slots = self._stamps.waits(processor, behind)
+        stamp = self._stamps.next(processor)
         entry = self.log.add(Entry("barrier", processor, task, (), (), stamp, waits))
         entry.record = Record(now_ns(), outcome)
         self.left_out += 1
@@ -306,13 +283,15 @@ class Carrier:
         given = Given(task, stamp[1], entry)
         self.in_flight[processor].add(given, 0.0)
         if processor in self._hosts:
-            given.ended = True
+            given.ended, given.behind = True, tuple(behind)
         else:
             given.order = Order(task, processor, slots, self._work.instruction(task, -1, None, task))
-            self._orders[task], self._slots[stamp] = given, task
+            self._orders[task], self._stamps.slots[stamp] = given, task
             self.flush()
             self._submitter.stand_in(given.order)
         self.stamp[task] = stamp
+        for touch in layout.touches[task]:
+            self._gaps.setdefault(touch.piece, []).append(stamp)
         self._submitted(task, processor)
 
     def _made(self, task: int, spaces: Sequence[int], when_s: float) -> None:
@@ -320,11 +299,7 @@ class Carrier:
         layout, state = self._layout, self._state
         made = iter(layout.makes[task])
         for touch, space in zip(layout.touches[task], spaces, strict=True):
-            self._reads_left[touch.piece] -= touch.reads
-            array = layout.whole_of[touch.piece]
-            self._uses_left[array] -= 1
-            if not self._uses_left[array] and not any(self._kept[piece] for piece in layout.parts[array]):
-                self._dying.append(array)
+            self._demand.touched(touch)
             if touch.writes:
                 item = self._item[touch.piece] = next(made)
                 state.origin[item], state.where[item] = space, {space: when_s}
@@ -375,8 +350,8 @@ class Carrier:
             return False
         layout, state = self._layout, self._state
         slot = self._free_slots.pop()
-        waits, slots = self._waits(lane, before)
-        stamp = self._next(lane)
+        waits, slots = self._stamps.waits(lane, before)
+        stamp = self._stamps.next(lane)
         nbytes = sum(layout.pieces[piece].nbytes for piece in pieces)
         seconds = state.known.latency_s[source][destination] + nbytes * state.known.s_per_byte[source][destination]
         start_s = max(state.now_s, state.now_s + self.in_flight[lane].seconds)
@@ -416,30 +391,31 @@ class Carrier:
             while items:
                 given = items[0][0]
                 if given.order is None:
-                    if not given.ended:
+                    if not given.ended or not all(self.is_done(*stamp) for stamp in given.behind):
                         break
                 else:
                     status = self._submitter.status(given.order.slot)
                     if status == 0:
                         break
                     if status < 0:
-                        self._device_failed(given, status)
+                        self.losses.failed_on_device(given, status)
                     finished.append((lane, given))
                 in_flight.pop()
-                self._done[lane] = given.place + 1
+                self._stamps.end(lane, given.place)
                 if given.order is None:
-                    seconds = _measured_s(given.entry.record)
+                    seconds = measured_s(given.entry.record)
                     ended.append(Ended(given.task, lane, seconds))
         if finished:
             self._note_finished(finished, ended)
-        if self._dying and (ended or finished):
+        if self._demand.dying and (ended or finished):
             self._bury()
         return ended
 
     def _note_finished(self, finished: Sequence[tuple[int, Given]], ended: list[Ended]) -> None:
         orders = [given.order for _, given in finished if given.order is not None]
+        seen_ns, untimed = now_ns(), dict[int, list[Given]]()
         for (lane, given), order, times in zip(finished, orders, self._submitter.times(orders), strict=True):
-            del self._slots[lane, given.place], self._orders[order.slot]
+            del self._stamps.slots[lane, given.place], self._orders[order.slot]
             record = given.entry.record
             if record is None:
                 given.entry.record = Record(order.submit_ns, device_ns=times)
@@ -447,12 +423,22 @@ class Carrier:
                 record.device_ns = times
             if order.slot < len(self._layout.tasks):
                 good = times is not None and given.entry.record is not None and given.entry.record.outcome == "done"
-                # A library's call that was not waited for has no end of its own, and so tells nothing.
                 taken_ns = times[1] - times[0] if good and times else 0
-                ended.append(Ended(given.task, lane, taken_ns * 1e-9 if taken_ns > 0 else None))
+                if good and not taken_ns and order.executable is not None and submits_itself(order.executable):
+                    untimed.setdefault(lane, []).append(given)
+                else:
+                    ended.append(Ended(given.task, lane, taken_ns * 1e-9 if taken_ns > 0 else None))
             else:
                 self._submitter.forget(order.slot)
                 self._free_slots.append(order.slot)
+        for lane in {lane for lane, _ in finished}:
+            here = untimed.get(lane, [])
+            submit_ns = here[0].order.submit_ns if here and here[0].order is not None else 0
+            for given, span_ns in zip(here, self._observed.see(lane, submit_ns, len(here), seen_ns), strict=True):
+                assert given.entry.record is not None
+                given.entry.record.device_ns = None
+                given.entry.record.start_ns, given.entry.record.finish_ns = span_ns
+                ended.append(Ended(given.task, lane, (span_ns[1] - span_ns[0]) * 1e-9))
 
     def handle(self, completion: Completion) -> None:
         """Take note of what a host lane reports."""
@@ -477,14 +463,10 @@ class Carrier:
             self._outcomes.left_out(given.task)
         given.ended = True
 
-    def is_done(self, lane: int, place: int) -> bool:
-        """Return whether what was given to a lane in a place has completed."""
-        return place < self._done[lane]
-
     def _bury(self) -> None:
         """Give the memory of arrays back that nobody will touch any more."""
         left = []
-        for array in self._dying:
+        for array in self._demand.dying:
             blocks = [(array, space) for space in range(len(self._layout.spaces))]
             blocks = [block for block in blocks if self.capacity.has(block) and block not in self.capacity.pinned]
             idle = [block for block in blocks if self.capacity.is_idle(block)]
@@ -492,7 +474,7 @@ class Carrier:
                 self.free(block)
             if len(idle) < len(blocks):
                 left.append(array)
-        self._dying = left
+        self._demand.dying = left
 
     # --- what was refused, or failed --------------------------------------------------------------
 
@@ -504,7 +486,7 @@ class Carrier:
                 given.entry.record = Record(order.submit_ns, "failed")
                 if order.slot < len(self._layout.tasks) and (order.work is None or order.work.implementation.is_kernel):
                     self._outcomes.never_begun.add(given.task)
-                self._lose(given, "could not be submitted:", error)
+                self.losses.lose(given, "could not be submitted:", error)
             for order in self._submitter.gathered:
                 given = self._orders[order.slot]
                 if order.slot >= len(self._layout.tasks):
@@ -515,87 +497,3 @@ class Carrier:
                     self._outcomes.left_out(given.task)
                     self._submitter.drop(order)
             refused = self._submitter.flush()
-
-    def _device_failed(self, given: Given, code: int) -> None:
-        cause = ExecutionError(f"the runtime gives it status {code}")
-        if given.entry.kind == "copy":
-            self._lose(given, "failed on its device:", cause)
-            return
-        for task, outcome in self._outcomes.failed_on_device(given.task, code).items():
-            self.mark(task, outcome)
-
-    def _lose(self, given: Given, verb: str, cause: BaseException) -> None:
-        """Note that something did not run: its task failed, and of a copy all that reads what it was to bring."""
-        self._outcomes.failed(given.task, verb, cause, "copy" if given.entry.kind == "copy" else "submission")
-        entry = given.entry
-        if entry.kind != "copy":
-            return
-        entry.record = entry.record or Record(now_ns())
-        entry.record.outcome = "failed"
-        destination = entry.spaces[1]
-        for piece in entry.pieces:
-            if destination in self.directory.valid[piece]:
-                self.directory.valid[piece].remove(destination)
-        later = self.log.entries[self.log.entries.index(entry) + 1 :]
-        for other in later:
-            if other.kind in ("launch", "host") and any(
-                touch.reads and touch.piece in entry.pieces and space == destination
-                for touch, space in zip(self._layout.touches[other.task], other.spaces, strict=False)
-            ):
-                self._outcomes.failed(other.task, verb, cause, "copy")
-                self.mark(other.task, "failed")
-        if later:  # what has read what these wrote may have been submitted, too
-            for task, outcome in self._outcomes.spoilt().items():
-                self.mark(task, outcome)
-
-    def mark(self, task: int, outcome: Outcome) -> None:
-        """Note in the log what became of a task."""
-        for entry in self.log.entries:
-            if entry.task == task and entry.kind in ("launch", "host", "barrier"):
-                entry.record = entry.record or Record(now_ns())
-                entry.record.outcome = outcome
-
-    # --- stamps -----------------------------------------------------------------------------------
-
-    def _next(self, lane: int) -> Stamp:
-        place = self._given[lane]
-        self._given[lane] = place + 1
-        return lane, place
-
-    def _waits(self, lane: int, stamps: set[Stamp]) -> tuple[tuple[Stamp, ...], tuple[int, ...]]:
-        """Return what something on a lane waits for, of each other lane the last only, and the slots of these.
-
-        What has completed, or what something before it on the lane has waited for, has no slot to wait for.
-        """
-        latest: dict[int, int] = {}
-        for other, place in stamps:
-            if other != lane and place >= self._ordered_after[lane][other] and place > latest.get(other, -1):
-                latest[other] = place
-        slots = []
-        for other, place in latest.items():
-            self._ordered_after[lane][other] = place + 1
-            slot = None if self.is_done(other, place) else self._slots.get((other, place))
-            if slot is not None:
-                slots.append(slot)
-        return tuple(latest.items()), tuple(slots)
-
-    def _wanted(self, piece: int) -> bool:
-        """Return whether the value of a piece may still be asked for."""
-        return self._kept[piece] or self._reads_left[piece] > 0
-
-
-def _first_items(layout: Layout) -> list[int]:
-    """Return the item that each piece is when the run begins, -1 for none."""
-    found = [-1] * len(layout.pieces)
-    problem = layout.problem
-    for item, space in enumerate(problem.tables.item_space.tolist()):
-        if space != NOTHING:
-            found[layout.piece[problem.arrays[int(problem.item_array[item])]]] = item
-    return found
-
-
-def _measured_s(record: Record | None) -> float | None:
-    """Return how long something took that was done; None if that is not known."""
-    if record is None or record.outcome != "done" or record.start_ns is None or record.finish_ns is None:
-        return None
-    return (record.finish_ns - record.start_ns) * 1e-9

@@ -15,7 +15,7 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 #: A lane, and the place of something in what was submitted to it, from 0.
 Stamp = tuple[int, int]
@@ -101,6 +101,20 @@ class Directory:
             self._buffers[piece][space] = None
             if space in self.valid[piece]:
                 self.valid[piece].remove(space)
+
+    def where(self, piece: int, favourite: int, is_done: Callable[[int, int], bool]) -> int | None:
+        """Return a space in which the current value can be read now, a favourite if that is one; None if there is none.
+
+        Parameters
+        ----------
+        piece, favourite : int
+            Of what, and a space.
+        is_done : callable
+            Whether what a stamp stands for, lane and place, has completed.
+        """
+        writers = [(space, self.before_reading(piece, space)) for space in tuple(self.valid[piece])]
+        there = [space for space, writer in writers if writer is None or is_done(*writer)]
+        return next((space for space in there if space == favourite), there[0] if there else None)
 
     def users(self, pieces: Iterable[int], space: int) -> dict[int, int]:
         """Return the latest that touches any of some pieces in a space, by lane."""

@@ -8,18 +8,22 @@ another plan, something refused or failed, the end.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from syclsched.compiled import call_at, lean
 from syclsched.devices.bell import Bell
-from syclsched.devices.command_maker import Event
-from syclsched.devices.commands import CommandStructure
+from syclsched.devices.command_maker import Event, Lane
+from syclsched.devices.commands import COPY, FENCE, CommandStructure
 from syclsched.devices.submission_library import Library
 from syclsched.devices.submission_loop import SubmissionLoop
-from syclsched.scheduling.dynamic.board import BOUND, DEVIATION, Board
+from syclsched.execution.live.lending_loop import BELL as IDLE_BELL
+from syclsched.execution.live.lending_loop import MADE as EVENTS_MADE
+from syclsched.execution.live.lending_loop import SLEEP, Lent
+from syclsched.execution.live.lending_loop import WAIT as WAIT_FOR
+from syclsched.scheduling.dynamic.board import BOUND, DEVIATION, THINGS, Board
 from syclsched.scheduling.dynamic.compiled_policies import (
     CENTRAL,
     HYBRID,
@@ -30,45 +34,57 @@ from syclsched.scheduling.dynamic.compiled_policies import (
     turn_locality,
     turn_stealing,
 )
+from syclsched.scheduling.dynamic.places import COPY_FROM, COPY_PIECE, COPY_TO, FIRST_COPY, NBYTES
 from syclsched.scheduling.tables import Ints
 
 #: Why the loop returns.
 ASKED, HANDED, REFUSED, FAILED, THROUGH, PLAN, _ON = range(7)
 
-#: Places of `Machine.state`: tasks handed on, and of these those submitted to devices; how often nothing has changed
+#: Places of `Machine.state`: things handed on, and of these those submitted to devices; how often nothing has changed
 #: since, and whether something has; whether lanes ring the bell, and how often it has rung; from how many tasks on
-#: another plan is to be made (`NEVER`); whether to return whenever something was submitted; how often that was, and
-#: for how long.
-HANDED_ON, SUBMITTED, IDLE, CHANGED, RUNG, RINGS, PLAN_FROM, BY_BATCH, BATCHES, SUBMISSION_NS = range(10)
+#: another plan is to be made (`NEVER`); whether to return whenever something was submitted; and for how long things
+#: were.
+HANDED_ON, SUBMITTED, IDLE, CHANGED, RUNG, RINGS, PLAN_FROM, BY_BATCH, SUBMISSION_NS = range(9)
 NEVER = 1 << 62
 
 #: Places of `Machine.at`: addresses, and what else functions in C are given.
 (
     CLOCK, SUBMIT, COMPLETED, WAIT, LANES, LANES_COUNT, GIVEN_LANES, POINTERS, EVENTS, SUBMIT_NS, MADE, MADE_COUNT,
-    STOP, FLIGHT, ROOM, DONE, GIVEN, COUNTS, START_NS, END_NS, FAILED_CODE, BELL, COMMANDS, BEGAN_NS,
-) = range(24)  # fmt: skip
+    STOP, FLIGHT, ROOM, DONE, GIVEN, COUNTS, START_NS, END_NS, FAILED_CODE, BELL, COMMANDS, BEGAN_NS, COPY_COMMANDS,
+    WAIT_LISTS,
+) = range(26)  # fmt: skip
 #: How long is slept when there is nothing to do, at least and at most; and where lanes ring.
 _SHORTEST_NAP_NS, _LONGEST_NAP_NS, _SLEEP_NS = 20_000, 500_000, 5_000_000
 
-_COUNT = CommandStructure.waits_count.offset // 8
+WORDS = ctypes.sizeof(CommandStructure) // 8
+_KIND, _LANE, _SLOT, _WAITS, _COUNT, _TO, _SOURCE, _NBYTES = (
+    getattr(CommandStructure, name).offset // 8
+    for name in ("kind", "lane", "slot", "waits", "waits_count", "to", "source", "nbytes")
+)
 _EVENT_BYTES = ctypes.sizeof(Event)
 
 
 class Machine(NamedTuple):
-    """What is driven: T tasks on P lanes for tasks, L lanes in all, and S things to submit.
+    """What is driven: T tasks on P lanes for tasks, L lanes in all, C copies, and S things to submit.
 
     Parameters
     ----------
     words : ndarray of int64, shape (T, P, W)
         The command of each task on each lane, as C has it.
-    pointers : ndarray of int64, shape (T + 1,)
+    copies : ndarray of int64, shape (C, W)
+        Those of copies, filled in when they are made.
+    addresses : ndarray of int64, shape (K, M)
+        Of the pieces of arrays, by space; 0 where there is none.
+    pointers : ndarray of int64, shape (S + 1,)
         To commands, in the order of submission.
     counts : ndarray of int64, shape (L,)
         What has completed of each lane and is not noted on the board yet.
     start_ns, end_ns : ndarray of int64, shape (S,)
         When things that have completed started and ended, on their device's clock.
-    batches : ndarray of int64, shape (T + 1, 2)
+    batches : ndarray of int64, shape (S + 1, 2)
         Of each submission, where its events begin and how many there are.
+    lent : ndarray of int64, shape (2,)
+        How many submissions there were, and whether it is over: see `Lent`.
     made_count, code : ndarray of int64, shape (1,)
         Set by C: events of a submission, and what something failed with.
     asked : ndarray of int64, shape (1,)
@@ -78,11 +94,14 @@ class Machine(NamedTuple):
     """
 
     words: Ints
+    copies: Ints
+    addresses: Ints
     pointers: Ints
     counts: Ints
     start_ns: Ints
     end_ns: Ints
     batches: Ints
+    lent: Ints
     made_count: Ints
     code: Ints
     asked: Ints
@@ -103,6 +122,8 @@ class Driver:
         What submits, and what wakes the loop.
     words : ndarray of int64, shape (T, P, W)
         See `Machine`.
+    addresses : ndarray of int64, shape (K, M)
+        See `Machine`.
     lanes : ctypes array of Lane or None
         From `LaneThreads`, whose lanes ring the bell; None to submit to the loop's own.
 
@@ -110,30 +131,42 @@ class Driver:
     ----------
     machine : Machine
         Changed by every call of `drive`.
-    submit_ns : ndarray of int64, shape (T,)
+    submit_ns : ndarray of int64, shape (S,)
         Host's clock at the submission of each command, in order.
     """
 
     def __init__(
-        self, board: Board, policy: int, library: Library, loop: SubmissionLoop, bell: Bell, words: Ints, lanes: Any
+        self,
+        board: Board,
+        policy: int,
+        library: Library,
+        loop: SubmissionLoop,
+        bell: Bell,
+        words: Ints,
+        addresses: Ints,
+        lanes: Any,
     ) -> None:
-        tasks, things = len(board.waiting), len(board.lane)
+        things = len(board.lane)
         self._board, self._drive, self._loop, self._lanes = board, _DRIVE[policy], loop, lanes
-        self._made = loop.room_for_events(2 * (tasks + 1))
-        self.submit_ns = np.zeros(tasks + 1, np.int64)
+        self._library = library
+        self._made = loop.room_for_events(2 * (things + 1))
+        self.submit_ns = np.zeros(things + 1, np.int64)
         lanes_at, lanes_count, events, stop = loop.addresses
         machine = self.machine = Machine(
             words=words,
-            pointers=np.zeros(tasks + 1, np.int64),
+            copies=np.zeros((len(board.places.copies), WORDS), np.int64),
+            addresses=addresses,
+            pointers=np.zeros(things + 1, np.int64),
             counts=np.zeros(len(board.done), np.int64),
             start_ns=np.zeros(things, np.int64),
             end_ns=np.zeros(things, np.int64),
-            batches=np.zeros((tasks + 1, 2), np.int64),
+            batches=np.zeros((things + 1, 2), np.int64),
+            lent=np.zeros(2, np.int64),
             made_count=np.zeros(1, np.int64),
             code=np.zeros(1, np.int64),
             asked=np.zeros(1, np.int64),
-            state=np.zeros(10, np.int64),
-            at=np.zeros(24, np.int64),
+            state=np.zeros(9, np.int64),
+            at=np.zeros(26, np.int64),
         )
         machine.state[CHANGED], machine.state[PLAN_FROM], machine.state[RUNG] = 1, NEVER, lanes is not None
         places = {
@@ -146,22 +179,39 @@ class Driver:
             GIVEN: board.given.ctypes.data, GIVEN_LANES: len(board.done), COUNTS: machine.counts.ctypes.data,
             START_NS: machine.start_ns.ctypes.data, END_NS: machine.end_ns.ctypes.data,
             FAILED_CODE: machine.code.ctypes.data, COMMANDS: words.ctypes.data,
+            COPY_COMMANDS: machine.copies.ctypes.data, WAIT_LISTS: board.waits.ctypes.data,
         }  # fmt: skip
         machine.at[list(places)] = list(places.values())
 
     def drive(self) -> int:
         """Go on until there is something for Python to do; return what: `ASKED` and the like."""
-        first = int(self.machine.state[BATCHES])
+        first = int(self.machine.lent[0])
         try:
             return self._drive(self._board, self.machine)
         finally:
-            for begin, count in self.machine.batches[first : self.machine.state[BATCHES]].tolist():
+            for begin, count in self.machine.batches[first : self.machine.lent[0]].tolist():
                 self._loop.keep(self._made, 2 * begin, ctypes.c_int64(count), self._lanes)
 
-    def last_batch(self) -> tuple[Any, int, int]:
-        """Return the events of the last submission: an array of them, where they begin in it, and how many."""
-        begin, count = self.machine.batches[self.machine.state[BATCHES] - 1].tolist()
-        return self._made, 2 * begin, count
+    def lent(self, quiet: Bell) -> Lent:
+        """Return what is submitted, for threads that wait for it and sleep by a bell that never rings.
+
+        They are told to end by `end_lending`.
+        """
+        machine, at = self.machine, np.zeros(4, np.int64)
+        at[[WAIT_FOR, SLEEP, IDLE_BELL, EVENTS_MADE]] = (
+            self._library.wait_address, self._library.bell_wait_address, quiet.address, machine.at[MADE],
+        )  # fmt: skip
+        events = np.frombuffer(self._made, np.int64).reshape(-1, _EVENT_BYTES // 8)
+        return Lent(events, machine.batches, machine.lent, at)
+
+    def lane_addresses(self, lanes: Sequence[int]) -> Ints:
+        """Return where some lanes are."""
+        first, step = int(self.machine.at[LANES]), ctypes.sizeof(Lane)
+        return np.array([first + lane * step for lane in lanes], np.int64)
+
+    def end_lending(self) -> None:
+        """Let threads that wait for what is submitted end once they have waited for all."""
+        self.machine.lent[1] = 1
 
 
 @lean
@@ -190,22 +240,43 @@ def _look(machine: Machine) -> int:
 
 
 @lean
+def _copy_command(board: Board, machine: Machine, thing: int) -> int:
+    """Make the command of a copy; return its address."""
+    places, at = board.places, machine.at
+    number = thing - places.counters[FIRST_COPY]
+    piece, row = places.copies[number, COPY_PIECE], machine.copies[number]
+    row[_KIND] = COPY if places.pieces[piece, NBYTES] else FENCE
+    row[_LANE], row[_SLOT] = board.lane[thing], thing
+    row[_WAITS] = at[WAIT_LISTS] + thing * board.waits.shape[1] * 8
+    row[_COUNT] = board.waits_count[thing]
+    row[_TO] = machine.addresses[piece, places.copies[number, COPY_TO]]
+    row[_SOURCE] = machine.addresses[piece, places.copies[number, COPY_FROM]]
+    row[_NBYTES] = places.pieces[piece, NBYTES]
+    return int(at[COPY_COMMANDS] + number * WORDS * 8)
+
+
+@lean
 def _hand_on(board: Board, machine: Machine, started: int) -> int:
     """Submit what was started since the last time."""
     state, at, words = machine.state, machine.at, machine.words
     machine.counts[:] = 0
-    if started > state[HANDED_ON]:
+    things = board.counters[THINGS]
+    if things > state[HANDED_ON]:
         state[CHANGED] = 1
         first, count, hosts = state[SUBMITTED], 0, 0
-        for task in board.started[state[HANDED_ON] : started]:
+        for task in board.started[state[HANDED_ON] : things]:
             lane = board.lane[task]
+            if task >= len(board.waiting):
+                machine.pointers[first + count] = _copy_command(board, machine, task)
+                count += 1
+                continue
             if board.is_host[lane]:
                 hosts += 1
                 continue
             words[task, lane, _COUNT] = board.waits_count[task]
             machine.pointers[first + count] = at[COMMANDS] + (task * words.shape[1] + lane) * words.shape[2] * 8
             count += 1
-        state[HANDED_ON] = started
+        state[HANDED_ON] = things
         if count:
             begun_ns = call_at(at[CLOCK], (0,))
             events = at[MADE] + 2 * first * _EVENT_BYTES
@@ -217,14 +288,14 @@ def _hand_on(board: Board, machine: Machine, started: int) -> int:
                 ),
             )  # fmt: skip
             state[SUBMISSION_NS] += call_at(at[CLOCK], (0,)) - begun_ns
-            machine.batches[state[BATCHES], 0], machine.batches[state[BATCHES], 1] = first, machine.made_count[0]
-            state[BATCHES] += 1
+            machine.batches[machine.lent[0], 0], machine.batches[machine.lent[0], 1] = first, machine.made_count[0]
+            machine.lent[0] += 1
             state[SUBMITTED] += done
             if done < count:
                 return REFUSED
         if hosts or (count and state[BY_BATCH]):
             return HANDED
-    if started == len(board.started):
+    if started == len(board.waiting):
         for lane in range(len(board.done)):
             if board.done[lane] < board.given[lane]:
                 return _ON

@@ -14,7 +14,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 from syclsched.devices.constants import uploaded_bytes
@@ -24,23 +23,26 @@ from syclsched.execution.clock import ClockMap, moved_on, now_ns, read_anchors
 from syclsched.execution.lanes import Completion, HostLane
 from syclsched.execution.live.capacity import Block, beside_constants
 from syclsched.execution.live.carrier import COPY_SLOTS, Carrier
+from syclsched.execution.live.deciding import Decider
+from syclsched.execution.live.eligible import roof_for
 from syclsched.execution.live.ended import EndedRun
-from syclsched.execution.live.express import Express, one_space
+from syclsched.execution.live.express import Express
 from syclsched.execution.live.happened import Log, plan_of
 from syclsched.execution.live.layout import Layout
 from syclsched.execution.live.learning import Learn, learnt
 from syclsched.execution.live.lookahead import Lookahead
-from syclsched.execution.live.outcomes import SOMEWHERE, Outcomes
+from syclsched.execution.live.outcomes import Outcomes
+from syclsched.execution.live.positions import positions_of
 from syclsched.execution.live.results import LiveBuffers, LiveProgram
 from syclsched.execution.live.submitter import Submitter
-from syclsched.execution.live.tasks import TaskWork
+from syclsched.execution.live.tasks import TaskWork, found_again
 from syclsched.execution.records import Counts, Record
 from syclsched.execution.statuses import failed_status
 from syclsched.execution.stuck import Position
 from syclsched.execution.thread_pool import THREADS, Lease
 from syclsched.execution.waiting import wait_flag
 from syclsched.execution.work import Work
-from syclsched.model.plan import Instruction, Plan
+from syclsched.model.plan import Plan
 from syclsched.scheduling.dynamic.book import Book
 from syclsched.scheduling.dynamic.hybrid import Hybrid
 from syclsched.scheduling.dynamic.state import DynamicPolicy
@@ -108,7 +110,7 @@ class LiveEngine:
         self._learn = learn
         self._book = Book(layout.problem, policy.prepare(layout.problem), policy.sorts_queues)
         self._state = self._book.state
-        self._outcomes = Outcomes(self.program.tasks, self._somewhere)
+        self._outcomes = Outcomes(self.program.tasks, work.somewhere)
         self.failures = self._outcomes.failures
         self._inbox: queue.SimpleQueue[_Message] = queue.SimpleQueue()
         self._watched: dict[int, threading.Event] = {}
@@ -120,8 +122,9 @@ class LiveEngine:
         self._lock = threading.RLock()  # garbage that is collected under it may hold this run
         self._pinned: set[Block] = set()
         self.buffers = LiveBuffers(buffers, layout, self._where, self._pinned.add, self._lock)
-        self._held: list[tuple[int, int]] = []
-        self._left = len(layout.tasks)
+        self._decider = Decider(
+            policy, self._book, self._lookahead, self._hosts, len(layout.tasks), lambda: self._ending
+        )
         self._began_ns = 0
         self._thread: Lease | None = None
 
@@ -180,7 +183,7 @@ class LiveEngine:
     @property
     def through(self) -> bool:
         """Whether everything was done: nothing was cancelled."""
-        return self._left == 0 and (self._carrier is None or not self._carrier.left_out)
+        return self._decider.left == 0 and (self._carrier is None or not self._carrier.left_out)
 
     @property
     def records(self) -> dict[int, Record]:
@@ -224,23 +227,13 @@ class LiveEngine:
             return []
         behind = self.program.ancestors(self._layout.tasks[writer].name)
         found = sorted(self._carrier.pieces_of_work.items(), key=lambda each: self._layout.submission[each[0]])
-        return [self._found_again(piece) for _, piece in found if piece.task.name in behind]
+        return [found_again(piece) for _, piece in found if piece.task.name in behind]
 
     def positions(self) -> list[Position]:
         """Return what the lanes that are not done are at; on any thread. Tasks have their index for a number."""
         if self._express is not None:
             return self._express.positions()
-        found = []
-        in_flight = () if self._carrier is None else self._carrier.in_flight
-        for lane, given in zip(self._layout.lanes, in_flight, strict=False):
-            first = next(iter(tuple(given.items)), None)
-            if first is not None:
-                task, entry = self._layout.tasks[first[0].task].name, first[0].entry
-                copied = entry.kind == "copy"
-                name = f"a copy for task {task!r}" if copied else f"task {task!r}"
-                number = len(self._layout.tasks) + first[0].place if copied else first[0].task
-                found.append(Position(lane.name, lane.device, number, name, task, 1, len(given), None, True, 0.0))
-        return found
+        return [] if self._carrier is None else positions_of(self._layout, self._carrier.in_flight)
 
     def overdue(self, number: int, error: DeadlineError) -> None:
         """Let something that runs fail, because it is past its deadline, and cancel what depends on it."""
@@ -250,19 +243,10 @@ class LiveEngine:
         """Return what lanes are at, in words."""
         if self._carrier is None:
             return "nothing has been submitted yet"
-        if self._express is not None:
-            at = [f"lane {p.lane} is at {p.name}, the first of {p.of} given to it" for p in self._express.positions()]
-            return "; ".join(at) or "everything is done but the end"
-        found = []
-        for lane, in_flight in zip(self._layout.lanes, self._carrier.in_flight, strict=True):
-            first = next(iter(tuple(in_flight.items)), None)
-            if first is not None:
-                name = self._layout.tasks[first[0].task].name
-                what = f"a copy for task {name!r}" if first[0].entry.kind == "copy" else f"task {name!r}"
-                found.append(f"lane {lane.name} is at {what}, the first of {len(in_flight)} given to it")
-        if self._left:
-            found.append(f"{self._left} of {len(self._layout.tasks)} tasks are yet to be submitted")
-        return "; ".join(found) or "everything is done but the end"
+        at = [f"lane {p.lane} is at {p.name}, the first of {p.of} given to it" for p in self.positions()]
+        if self._express is None and self._decider.left:
+            at.append(f"{self._decider.left} of {len(self._layout.tasks)} tasks are yet to be submitted")
+        return "; ".join(at) or "everything is done but the end"
 
     # --- the thread -------------------------------------------------------------------------------
 
@@ -306,7 +290,7 @@ class LiveEngine:
         self._submitter = Submitter(
             layout.lanes,
             self._queues,
-            len(layout.tasks) + COPY_SLOTS,
+            len(layout.tasks) + COPY_SLOTS + layout.most_copies,
             self._table,
             self.counts,
             native=not self._work.needs_python,
@@ -329,21 +313,21 @@ class LiveEngine:
         self._began_ns = now_ns()
 
     def _make_express(self, carrier: Carrier) -> Express | None:
-        """Return what runs it all in one memory space, if that can be done."""
+        """Return what decides and submits it by compiled code, if that can be done."""
         policy, submitter = self._policy, self._submitter
         assert submitter is not None
-        space = one_space(self._layout, self._work, self._limits, policy, submitter)
-        if space is None:
+        roof = roof_for(self._layout, self._work, self._limits, policy, submitter)
+        if roof is None:
             return None
         bound = policy.bound if isinstance(policy, Hybrid) else math.inf
         express = Express(
             self._layout, self._work, self._table, submitter, self._hosts, carrier, self._lookahead,
-            self._state.known, policy.name, bound, space, self._inbox,
+            self._state.known, policy.name, bound, roof, self._inbox,
         )  # fmt: skip
         return express if express.prepare() else None
 
     def _go_express(self, express: Express, carrier: Carrier) -> bool:
-        """Run it all in one space; return False after something went wrong, with all that was done taken over."""
+        """Run it all by compiled code; return False after something went wrong, with all that was done taken over."""
 
         def watched() -> bool:
             for number in tuple(self._watched) if self._watched else ():
@@ -352,10 +336,13 @@ class LiveEngine:
             return bool(self._watched)
 
         if express.run(self._began_ns, lambda: self.cancelled, watched):
-            self._left = 0
+            self._decider.left = 0
             return True
         express.settle(lambda: self.cancelled)
         for entry in express.entries():
+            if entry.kind == "copy":
+                carrier.adopt_copy(entry, express.slot_of(entry))
+                continue
             task, processor = entry.task, entry.lane
             while task not in self._state.ready:
                 self._poll(carrier)  # it comes after one of the host's that has ended
@@ -363,7 +350,7 @@ class LiveEngine:
             given = carrier.adopt(entry, ended=express.has_ended(task))
             if task in express.given_to_host and not express.has_ended(task):
                 carrier.expect(given, *express.given_to_host[task])
-            self._note_ahead(carrier, processor)
+            self._decider.note_ahead(carrier, processor)
         self._express = None
         self._poll(carrier)
         if express.troubled is not None:
@@ -404,18 +391,18 @@ class LiveEngine:
         if self._express is not None and self._go_express(self._express, carrier):
             return
         nap_s = SHORTEST_NAP_S
-        while (self._left or not carrier.idle()) and not self._ending:
+        while (self._decider.left or not carrier.idle()) and not self._ending:
             progress = self._poll(carrier)
-            progress |= self._retry(carrier)
-            progress |= self._decide(carrier)
+            progress |= self._decider.retry(carrier)
+            progress |= self._decider.decide(carrier)
             carrier.flush()
             if not self._inbox.empty():
                 self._handle(carrier, self._inbox.get())
             elif progress:
                 nap_s = SHORTEST_NAP_S
-            elif carrier.idle() and not self._held:
+            elif carrier.idle() and not self._decider.held:
                 raise PolicyError(
-                    f"{self._left} tasks are left undone: no device that can run them can get their data",
+                    f"{self._decider.left} tasks are left undone: no device that can run them can get their data",
                     where=f"policy {self._policy.name!r}",
                 )
             else:
@@ -441,86 +428,19 @@ class LiveEngine:
             number, error = message
             if number < len(self._layout.tasks):
                 for task, outcome in self._outcomes.late(number, error).items():
-                    carrier.mark(task, outcome)
+                    carrier.losses.mark(task, outcome)
             else:
                 self.error = self.error or error
 
     def _poll(self, carrier: Carrier) -> bool:
-        """Note what has completed: how long it took, and what it held up."""
-        ended = carrier.poll()
-        self._state.now_s = (now_ns() - self._began_ns) * 1e-9
-        for each in ended:
-            if each.seconds is not None:
-                self._book.measure(each.task, each.processor, each.seconds)
-            if each.processor in self._hosts:
-                self._release(each.task, each.processor)
-        for processor in {each.processor for each in ended}:
-            self._note_ahead(carrier, processor)
-        return bool(ended)
+        return self._decider.poll(carrier, lambda: (now_ns() - self._began_ns) * 1e-9)
 
     def _submitted(self, task: int, processor: int) -> None:
-        """Note that a task was submitted: what comes after it on device queues need not wait for its end."""
+        """Tell who waits for it that a task was submitted."""
         flag = self._watched.pop(task, None) if self._watched else None
         if flag is not None:
             flag.set()
-        if processor not in self._hosts:
-            self._release(task, processor)
-
-    def _release(self, task: int, processor: int) -> None:
-        self._left -= 1
-        for after in self._book.release(task, processor):
-            self._book.arrive(after)
-
-    def _decide(self, carrier: Carrier) -> bool:
-        """Carry out what the policy wants, until it wants nothing more."""
-        progress = False
-        while not (self._ending or self._stuck(carrier)) and (decisions := self._policy.decide(self._state)):
-            progress = True
-            for task, processor, start in decisions:
-                if not start:
-                    self._book.bind(task, processor)
-                    continue
-                self._book.begin(task, processor, self._state.now_s)
-                if self._stuck(carrier) or not carrier.attempt(task, processor):
-                    self._held.append((task, processor))
-                self._note_ahead(carrier, processor)
-        return progress
-
-    def _stuck(self, carrier: Carrier) -> bool:
-        """Return whether a task that is held back lacks memory: others must not take it meanwhile."""
-        return bool(self._held) and carrier.bringer.lacks_memory
-
-    def _retry(self, carrier: Carrier) -> bool:
-        """Try again what was held back, in order; nobody overtakes one that lacks memory."""
-        if not self._held:
-            return False
-        held, self._held = self._held, []
-        carrier.bringer.lacks_memory = False
-        for number, (task, processor) in enumerate(held):
-            if carrier.attempt(task, processor):
-                self._note_ahead(carrier, processor)
-                continue
-            self._held.append((task, processor))
-            if carrier.bringer.lacks_memory:
-                self._held += held[number + 1 :]
-                break
-        return len(self._held) < len(held)
-
-    def _note_ahead(self, carrier: Carrier, processor: int) -> None:
-        """Tell the policy what a lane has, and whether it has enough."""
-        state = self._state
-        held = [task for task, lane in self._held if lane == processor] if self._held else []
-        in_flight = carrier.in_flight[processor]
-        seconds, count = in_flight.seconds, len(in_flight) + len(held)
-        if held:
-            device = state.known.device_of[processor]
-            seconds += sum(s for task in held if (s := state.seconds(task, device)) < math.inf)
-        if not count:
-            self._book.ahead(processor, 0.0, NOTHING)
-            return
-        last = held[-1] if held else in_flight.items[-1][0].task
-        enough = self._lookahead.enough(count, seconds)
-        self._book.ahead(processor, state.now_s + seconds, last if enough else NOTHING)
+        self._decider.submitted(task, processor)
 
     # --- the end ----------------------------------------------------------------------------------
 
@@ -560,16 +480,11 @@ class LiveEngine:
         for task, piece in sorted(carrier.pieces_of_work.items()):
             if self._outcomes.failures.lost_task(piece.task.name):
                 continue
-            error = failed_status(self._found_again(piece), self.buffers)
+            error = failed_status(found_again(piece), self.buffers)
             if error is not None:
                 self._whole_log(carrier)
                 self._outcomes.note(task, error)
-                carrier.mark(task, "failed")
-
-    def _found_again(self, piece: Work) -> Work:
-        """Return the work of a task with a status, which is read wherever it is now."""
-        assert piece.status is not None and piece.operation.status is not None
-        return replace(piece, buffers={**piece.buffers, piece.operation.status: (piece.status[0], SOMEWHERE)})
+                carrier.losses.mark(task, "failed")
 
     def _where(self, piece: int) -> int | None:
         """Return a space in which the current value of a piece can be read now: the host's, if that is one."""
@@ -578,13 +493,4 @@ class LiveEngine:
             return None
         if self._express is not None:
             return self._express.where(piece)
-        there = [s for s in tuple(carrier.directory.valid[piece]) if self._is_there(carrier, piece, s)]
-        return next((s for s in there if s == layout.host_space), there[0] if there else None)
-
-    def _is_there(self, carrier: Carrier, piece: int, space: int) -> bool:
-        writer = carrier.directory.before_reading(piece, space)
-        return writer is None or carrier.is_done(*writer)
-
-    def _somewhere(self, task: int) -> Instruction:
-        """Return a task as failures know it."""
-        return self._work.instruction(task, -1, None, self._layout.submission[task])
+        return carrier.directory.where(piece, layout.host_space, carrier.is_done)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs whose data fits into one memory space that all their lanes share: decided and submitted by compiled code.
+"""Runs whose data fits into the memory spaces of their lanes: decided and submitted by compiled code.
 
-There nothing has to be moved but inputs, so that what a kernel is given is known before the run starts, and what it
-waits for are the graph's dependencies. A turn polls, decides and submits for all lanes in a few calls. When anything is
-refused or fails, the engine goes on by itself, from where this has come to.
+There memory is got once, so that what a kernel is given on each lane is known before the run starts. In one space what
+a task waits for are the graph's dependencies; over several a directory says so, and what has to be copied. A turn
+polls, decides and submits for all lanes in a few calls. When anything is refused or fails, the engine goes on by
+itself, from where this has come to.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from syclsched.devices import faultpoints
 from syclsched.devices.commands import Command, CommandSequence, CommandStructure
 from syclsched.devices.executables import KernelSubmission
 from syclsched.execution.batches import command_of
@@ -24,7 +24,6 @@ from syclsched.execution.buffers import BufferTable
 from syclsched.execution.clock import now_ns
 from syclsched.execution.lanes import Completion, HostLane
 from syclsched.execution.live.carrier import COPY_SLOTS, Carrier
-from syclsched.execution.live.coherence import Stamp
 from syclsched.execution.live.driving import (
     ASKED,
     BEGAN_NS,
@@ -38,26 +37,24 @@ from syclsched.execution.live.driving import (
     SUBMISSION_NS,
     SUBMITTED,
     THROUGH,
+    WORDS,
     Driver,
 )
+from syclsched.execution.live.eligible import Roof
+from syclsched.execution.live.express_log import ExpressLog
 from syclsched.execution.live.happened import Entry
 from syclsched.execution.live.layout import Layout
+from syclsched.execution.live.lending_loop import wait_until_over
 from syclsched.execution.live.lookahead import Lookahead
 from syclsched.execution.live.replanner import Replanner
 from syclsched.execution.live.submitter import Submitter
 from syclsched.execution.live.tasks import TaskWork
 from syclsched.execution.program import Node
-from syclsched.execution.records import Record
 from syclsched.execution.stuck import Position
 from syclsched.scheduling.dynamic.board import new_board as make_board
 from syclsched.scheduling.dynamic.compiled_policies import CENTRAL, HYBRID, LOCALITY, STEALING
-from syclsched.scheduling.dynamic.family import DYNAMIC_POLICIES
-from syclsched.scheduling.dynamic.hybrid import Hybrid
 from syclsched.scheduling.dynamic.moves import begin, complete
-from syclsched.scheduling.dynamic.state import DynamicPolicy, Known
-
-#: Spaces of unknown size are believed to hold this much, and others this share of what they hold.
-_UNKNOWN_BYTES, _SHARE = 1 << 30, 0.25
+from syclsched.scheduling.dynamic.state import Known
 
 #: The compiled form of each policy.
 _COMPILED = {"eager": CENTRAL, "priority": CENTRAL, "dmdas": LOCALITY, "stealing": STEALING, "hybrid": HYBRID}
@@ -65,44 +62,13 @@ _COMPILED = {"eager": CENTRAL, "priority": CENTRAL, "dmdas": LOCALITY, "stealing
 #: How often threads of our own are looked at that have something to end.
 _LOOK_EVERY_S = 1e-3
 
-_WORDS = ctypes.sizeof(CommandStructure) // 8
 _LANE, _WAITS, _COUNT, _KERNEL = (
     getattr(CommandStructure, name).offset // 8 for name in ("lane", "waits", "waits_count", "kernel")
 )
 
 
-def one_space(
-    layout: Layout, work: TaskWork, limits: Sequence[int], policy: DynamicPolicy, submitter: Submitter
-) -> int | None:
-    """Return the space in which all of a run can be done; None if it cannot be done in one, or not by compiled code.
-
-    Parameters
-    ----------
-    layout, work, limits, submitter
-        Of the run.
-    policy : DynamicPolicy
-        Who decides.
-    """
-    if not any(policy == known for known in DYNAMIC_POLICIES) and not isinstance(policy, Hybrid):
-        return None
-    if submitter.loop is None or faultpoints.active is not None:
-        return None
-    seconds = layout.problem.tables.seconds
-    used = [d for d in range(len(layout.devices)) if np.isfinite(seconds[:, d]).any()]
-    homes = {layout.home[d] for d in used if not layout.devices[d].is_host}
-    if len(homes) != 1 or len(layout.pieces) > COPY_SLOTS:
-        return None
-    space = homes.pop()
-    known = limits[space] * _SHARE if limits[space] else _UNKNOWN_BYTES
-    if any(space not in layout.reaches[d] for d in used) or sum(a.nbytes for a in layout.wholes) > known:
-        return None
-    if len({submitter.context(lane) for lane, each in enumerate(layout.lanes) if each.number in used} - {None}) != 1:
-        return None
-    return None if work.has_libraries else space
-
-
 class Express:
-    """Decides and submits a run in one space, as long as nothing goes wrong.
+    """Decides and submits a run, as long as nothing goes wrong.
 
     Parameters
     ----------
@@ -114,8 +80,8 @@ class Express:
         Its name.
     bound : float
         From which deviation a plan is left.
-    space : int
-        From `one_space`.
+    roof : Roof
+        Where its data is to lie.
     inbox : queue.SimpleQueue
         Where the host's thread reports.
     """
@@ -132,25 +98,30 @@ class Express:
         known: Known,
         policy: str,
         bound: float,
-        space: int,
+        roof: Roof,
         inbox: queue.SimpleQueue[Any],
     ) -> None:
         assert submitter.loop is not None
         self._layout, self._work, self._table, self._submitter = layout, work, table, submitter
-        self._hosts, self._carrier, self._space, self._inbox = hosts, carrier, space, inbox
+        self._hosts, self._carrier, self._roof, self._inbox = hosts, carrier, roof, inbox
         self._loop = submitter.loop
         self._policy = _COMPILED[policy]
         self.tasks = len(layout.tasks)
         self._processors = len(known.device_of)
-        self._copied = [n for n, piece in enumerate(layout.pieces) if piece.is_input and space != layout.given_in[n]]
+        space = roof.only
+        inputs = [n for n, piece in enumerate(layout.pieces) if piece.is_input]
+        self._copied = [] if space is None else [n for n in inputs if layout.given_in[n] != space]
+        spread = layout.spread if space is None else None
+        copies_from = self.tasks + COPY_SLOTS
         self.board = make_board(
             layout.problem, known,
-            lanes=len(layout.lanes), things=self.tasks + COPY_SLOTS,
+            lanes=len(layout.lanes), things=copies_from + (0 if spread is None else spread.most_copies),
             is_host=[lane.kind == "host" for lane in layout.lanes[: self._processors]],
             bound=bound, lookahead=(lookahead.fewest, lookahead.most, lookahead.seconds),
-            before=self._copies_before(),
+            before=self._copies_before(), contexts=roof.contexts, spread=spread,
+            after=None if spread is None else layout.after, copies_from=copies_from,
         )  # fmt: skip
-        self._commands = np.zeros((self.tasks, self._processors, _WORDS), np.int64)
+        self._commands = np.zeros((self.tasks, self._processors, WORDS), np.int64)
         self._kept: list[Any] = []
         self._reports: dict[int, Completion] = {}
         #: What the host's thread was given, by task.
@@ -162,8 +133,9 @@ class Express:
         self._driver: Driver
         #: By lane: that one more of its tasks has completed.
         self._one = np.eye(len(layout.lanes), dtype=np.int64)
+        self._log = ExpressLog(layout, self.board, roof.only)
         replans = self._policy == HYBRID and bound < math.inf
-        self._replanner = Replanner(self.board, carrier.counts) if replans else None
+        self._replanner = Replanner(self.board, layout.problem, carrier.counts) if replans else None
 
     def _copies_before(self) -> list[list[int]]:
         """Return for each task the copies that it waits for: those of inputs that it reads as they were given."""
@@ -179,18 +151,18 @@ class Express:
 
     def prepare(self) -> bool:
         """Get memory and make all commands; return whether all work can be submitted like this."""
-        layout, carrier, space = self._layout, self._carrier, self._space
-        for array in range(len(layout.wholes)):
-            if not carrier.capacity.has((array, space)):
-                carrier.allocate((array, space), 0)
-        address, step = self._commands.ctypes.data, 8 * _WORDS
+        layout, carrier = self._layout, self._carrier
+        for block in self._roof.blocks:
+            if not carrier.capacity.has(block):
+                carrier.allocate(block, 0)
+        address, step = self._commands.ctypes.data, 8 * WORDS
         waits = self.board.waits
         submitter = self._submitter
         submitter.begin_threads()
         threads, bell = submitter.threads, submitter.bell
         assert bell is not None
         self._driver = Driver(
-            self.board, self._policy, submitter.library, self._loop, bell, self._commands,
+            self.board, self._policy, submitter.library, self._loop, bell, self._commands, self._addresses(),
             None if threads is None else threads.lanes,
         )  # fmt: skip
         for task in range(self.tasks):
@@ -212,9 +184,24 @@ class Express:
         self._commands[:, :, _WAITS] = waits.ctypes.data + np.arange(self.tasks)[:, None] * waits.strides[0]
         return True
 
+    def _addresses(self) -> Any:
+        """Return where each piece is in each space, 0 if it is not there."""
+        layout, capacity = self._layout, self._carrier.capacity
+        found = np.zeros((len(layout.pieces), len(layout.spaces)), np.int64)
+        for piece, array in enumerate(layout.whole_of) if self._roof.only is None else ():
+            for space, name in enumerate(layout.spaces):
+                if capacity.has((array, space)):
+                    found[piece, space] = self._table[layout.pieces[piece].name, name].address
+        return found
+
+    def _spaces(self, task: int, device: int) -> tuple[int, ...]:
+        """Return where what a task touches is on a device."""
+        space = self._layout.home[device] if self._roof.only is None else self._roof.only
+        return (space,) * len(self._layout.touches[task])
+
     def _command(self, task: int, lane: int, device: int) -> tuple[Command, Any] | None:
         """Return the command of a task, and its kernel if it has one; None if it is not one command."""
-        work = self._work.work(task, device, (self._space,) * len(self._layout.touches[task]))
+        work = self._work.work(task, device, self._spaces(task, device))
         executable = self._work.executable(task, device)
         kernel = None
         if work is None or executable is None or work.writes_nothing:
@@ -249,9 +236,11 @@ class Express:
         machine.at[BEGAN_NS] = began_ns
         self._copy_inputs()
         begin(self.board)
+        driver = self._driver
         try:
+            self._lend()
             while not cancelled():
-                machine.state[BY_BATCH] = watched() or self._submitter.lends
+                machine.state[BY_BATCH] = watched()
                 machine.state[PLAN_FROM] = NEVER if self._replanner is None else self._replanner.turn(machine.asked)
                 why = self._driver.drive()
                 if why == THROUGH:
@@ -262,11 +251,24 @@ class Express:
                     return False
             return False
         finally:
+            driver.end_lending()
             counts = self._carrier.counts
             counts.submission_ns += int(machine.state[SUBMISSION_NS])
             counts.submissions += int(machine.state[SUBMITTED])
             if self._replanner is not None:
                 self._replanner.stop()
+
+    def _lend(self) -> None:
+        """Lend threads to the devices that want some, for as long as the loop submits."""
+        driver, quiet = self._driver, self._submitter.quiet
+        if self._submitter.lends:
+            assert quiet is not None
+            lent = driver.lent(quiet)
+
+            def work(lanes: Sequence[int]) -> None:
+                wait_until_over(lent, driver.lane_addresses(lanes))
+
+            self._submitter.lend(work)
 
     def ask(self) -> None:
         """Have the loop look at what was said; for any thread."""
@@ -285,14 +287,12 @@ class Express:
         return True
 
     def _after_batch(self) -> None:
-        """Give the host its part of what was started, and lend threads for the rest."""
+        """Give the host its part of what was started."""
         board, handed = self.board, int(self._driver.machine.state[HANDED_ON])
         for task in board.started[self._looked_at : handed].tolist() if self._hosts else ():
-            if board.is_host[board.lane[task]]:
+            if task < self.tasks and board.is_host[board.lane[task]]:
                 self._give_to_host(task, int(board.lane[task]))
         self._looked_at = handed
-        if self._submitter.lends:
-            self._submitter.lend(*self._driver.last_batch())
 
     def settle(self, given_up: Callable[[], bool]) -> None:
         """Wait until our own threads have done all they were handed: what others submit is not ordered behind that."""
@@ -306,9 +306,10 @@ class Express:
     def _copy_inputs(self) -> None:
         layout, carrier, board = self._layout, self._carrier, self.board
         for n, piece in enumerate(self._copied):
+            assert self._roof.only is not None
             given = layout.given_in[piece]
-            lane = layout.lane_of_copy(given, self._space, 0)
-            carrier.copy([piece], given, self._space, lane, set())
+            lane = layout.lane_of_copy(given, self._roof.only, 0)
+            carrier.copy([piece], given, self._roof.only, lane, set())
             slot, place = self.tasks + n, int(board.given[lane])
             board.lane[slot], board.place[slot], board.flight[lane, place] = lane, place, slot
             board.given[lane] += 1
@@ -316,7 +317,7 @@ class Express:
 
     def _give_to_host(self, task: int, lane: int) -> None:
         board, device = self.board, self._layout.lanes[lane].number
-        spaces = (self._space,) * len(self._layout.touches[task])
+        spaces = self._log.spaces(task)
         waits = board.waits[task, : board.waits_count[task]].tolist()
         events = [event for slot in waits if (event := self._submitter.event(slot)) is not None]
         node = Node(self._work.instruction(task, device, spaces, task), lane, True)
@@ -341,8 +342,7 @@ class Express:
 
     def is_done(self, task: int) -> bool:
         """Return whether a task has completed."""
-        board = self.board
-        return bool(board.place[task] >= 0 and board.place[task] < board.done[board.lane[task]])
+        return self._log.is_done(task)
 
     def is_submitted(self, task: int) -> bool:
         """Return whether a task was submitted."""
@@ -351,9 +351,16 @@ class Express:
     def where(self, piece: int) -> int | None:
         """Return the space in which a value is; None if there is none."""
         layout = self._layout
+        if self._roof.only is None:
+            return self._log.where(piece)
         if layout.last_writer[piece] >= 0:
-            return self._space
+            return self._roof.only
         return layout.given_in[piece] if layout.pieces[piece].is_input else None
+
+    def slot_of(self, entry: Entry) -> int:
+        """Return the slot of something in the log."""
+        assert entry.stamp is not None
+        return int(self.board.flight[entry.stamp])
 
     def has_ended(self, task: int) -> bool:
         """Return whether the host's thread has ended a task."""
@@ -361,72 +368,8 @@ class Express:
 
     def positions(self) -> list[Position]:
         """Return what each lane is at that is not done; on any thread."""
-        board, layout, found = self.board, self._layout, []
-        for lane, each in enumerate(layout.lanes):
-            done, given = int(board.done[lane]), int(board.given[lane])
-            thing = int(board.flight[lane, done]) if given > done else self.tasks
-            if thing < self.tasks:
-                task = layout.tasks[thing].name
-                found.append(
-                    Position(each.name, each.device, thing, f"task {task!r}", task, 1, given - done, None, True, 0.0)
-                )
-        return found
-
-    @property
-    def started(self) -> list[int]:
-        """The tasks that were started and given to their lanes, in order."""
-        there = set(self._given_to_devices.tolist()) | self.given_to_host.keys()
-        return [task for task in self.board.started[: self._handed].tolist() if task in there]
-
-    @property
-    def _handed(self) -> int:
-        return int(self._driver.machine.state[HANDED_ON])
-
-    @property
-    def _given_to_devices(self) -> Any:
-        """The tasks that were submitted, in order."""
-        handed = self.board.started[: self._handed]
-        return handed[~self.board.is_host[self.board.lane[handed]]][: self._driver.machine.state[SUBMITTED]]
+        return self._log.positions()
 
     def entries(self) -> list[Entry]:
         """Return what was done after the inputs had been copied, for the log; once the run is over."""
-        board, layout = self.board, self._layout
-        ordered = [[0] * len(layout.lanes) for _ in layout.lanes]
-        submit_ns = dict(zip(self._given_to_devices.tolist(), self._driver.submit_ns.tolist(), strict=False))
-        found = []
-        for task in self.started:
-            lane = int(board.lane[task])
-            latest: dict[int, int] = {}
-            for before in board.pred_task[board.pred_start[task] : board.pred_start[task + 1]].tolist():
-                other, place = int(board.lane[before]), int(board.place[before])
-                if other != lane and place >= ordered[lane][other] and place > latest.get(other, -1):
-                    latest[other] = place
-            for other, place in latest.items():
-                ordered[lane][other] = place + 1
-            found.append(self._entry(task, lane, tuple(latest.items()), submit_ns))
-        return found
-
-    def _entry(self, task: int, lane: int, waits: tuple[Stamp, ...], submit_ns: Mapping[int, int]) -> Entry:
-        board, layout, machine = self.board, self._layout, self._driver.machine
-        report = self._reports.get(task)
-        if report is None:
-            times = (int(machine.start_ns[task]), int(machine.end_ns[task]))
-            record = Record(submit_ns.get(task, 0), device_ns=times if self.is_done(task) else None)
-        else:
-            start_ns = report.start_ns or 0
-            record = Record(start_ns, start_ns=start_ns, finish_ns=report.finish_ns)
-        barrier = layout.tasks[task].kind == "barrier"
-        start_s = float(board.start_s[task])
-        return Entry(
-            "barrier" if barrier else "host" if lane in self._hosts else "launch",
-            lane,
-            task,
-            tuple([touch.piece for touch in layout.touches[task]]),
-            (self._space,) * len(layout.touches[task]),
-            (lane, int(board.place[task])),
-            waits,
-            start_s,
-            start_s + float(board.estimate_s[task]),
-            record,
-            layout.lanes[lane].number,
-        )
+        return self._log.entries(self._driver, self._reports, self.given_to_host.keys())

@@ -142,7 +142,10 @@ def plan_of(
 
 
 def _place_allocations(log: Log, layout: Layout) -> None:
-    """Let each allocation stand on the lane of what touches it first, or where nothing did, its free on its lane."""
+    """Let each allocation stand on the lane of what touches it first; leave out those that nothing touches.
+
+    Where it was given back nevertheless, that stands on its lane.
+    """
     fresh: dict[tuple[int, int], Entry] = {}
     for entry in log.entries:
         if entry.kind == "alloc":
@@ -156,6 +159,9 @@ def _place_allocations(log: Log, layout: Layout) -> None:
                 found = fresh.pop((layout.whole_of[piece], space), None)
                 if found is not None:
                     found.lane = entry.lane
+    if fresh:  # got for tasks that could have run there
+        nobodys = {id(each) for each in fresh.values()}
+        log.entries = [each for each in log.entries if id(each) not in nobodys]
 
 
 def instruction_of(

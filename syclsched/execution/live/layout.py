@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
@@ -12,6 +14,7 @@ from syclsched.model.platform import HOST, Device, Platform
 from syclsched.planning.memory_kinds import kinds_without_plan
 from syclsched.planning.record import GraphRecord, record
 from syclsched.scheduling.dynamic.known import rows
+from syclsched.scheduling.dynamic.places import Spread
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.tables import NOTHING
 
@@ -146,6 +149,45 @@ class Layout:
             if d.copy_lane and not d.is_host:
                 self.copy_lane[d.name] = len(self.lanes)
                 self.lanes.append(LiveLane(f"{d.name}:copy", d.name, "copy", number))
+
+    def first_items(self) -> list[int]:
+        """Return the item that each piece is when the run begins, -1 for none."""
+        found = [-1] * len(self.pieces)
+        for item, space in enumerate(self.problem.tables.item_space.tolist()):
+            if space != NOTHING:
+                found[self.piece[self.problem.arrays[int(self.problem.item_array[item])]]] = item
+        return found
+
+    @cached_property
+    def spread(self) -> Spread:
+        """The data as compiled code follows it over several spaces."""
+        spaces, processors = range(len(self.spaces)), range(len(self.problem.processors))
+        homes = {self.home[n] for n, d in enumerate(self.devices) if not d.is_host} | {self.host_space}
+
+        def direct_s(source: int, destination: int) -> float:
+            found = self.link_s(source, destination)
+            return 0.0 if source == destination else math.inf if found is None else found
+
+        def lane(source: int, destination: int, consumer: int) -> int:
+            if source == destination or not {source, destination} <= homes:
+                return 0
+            return self.lane_of_copy(source, destination, consumer)
+
+        return Spread(
+            touches=[[(t.piece, t.reads, t.writes) for t in listed] for listed in self.touches],
+            array_of=self.whole_of,
+            nbytes=[piece.nbytes for piece in self.pieces],
+            given_in=[self.given_in[n] if piece.is_input else NOTHING for n, piece in enumerate(self.pieces)],
+            host_space=self.host_space,
+            direct_s=[[direct_s(a, b) for b in spaces] for a in spaces],
+            copy_lane=[[[lane(a, b, p) for p in processors] for b in spaces] for a in spaces],
+        )
+
+    @property
+    def most_copies(self) -> int:
+        """How many copies compiled code may make; it makes none where all devices that compute have one home."""
+        homes = {self.home[n] for n, d in enumerate(self.devices) if not d.is_host}
+        return self.spread.most_copies if len(homes) > 1 else 0
 
     def link_s(self, source: int, destination: int) -> float | None:
         """Return the seconds of a small copy between two spaces by a direct link; None if there is none."""

@@ -8,8 +8,9 @@ from typing import Final
 from syclsched.execution.live.driving import NEVER
 from syclsched.execution.records import Counts
 from syclsched.execution.worker import Worker
-from syclsched.scheduling.dynamic.board import BOUND, DEVIATION, STARTED, Board
+from syclsched.scheduling.dynamic.board import BOUND, DEVIATION, STARTED, Board, bytes_between
 from syclsched.scheduling.dynamic.replanning import Frontier, follow, frontier_of, plan_frontier
+from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.tables import Ints
 
 #: Another plan is made when so much more of the tasks has been started, and no fewer than so many.
@@ -23,12 +24,15 @@ class Replanner:
     ----------
     board : Board
         The run; only the thread that calls `turn` touches it.
+    problem : Problem
+        Of which it is.
     counts : Counts
         The run's.
     """
 
-    def __init__(self, board: Board, counts: Counts) -> None:
+    def __init__(self, board: Board, problem: Problem, counts: Counts) -> None:
         self._board = board
+        self._succ_bytes = bytes_between(problem)
         self._counts = counts
         self._worker = Worker("syclsched replanning")
         self._step: Final = max(FEWEST, int(SHARE * len(board.waiting)))
@@ -61,7 +65,7 @@ class Replanner:
         if started < self._next or board.scalars[DEVIATION] <= board.scalars[BOUND]:
             return self._next
         self._next, self._planning = started + self._step, True
-        frontier = frontier_of(board)
+        frontier = frontier_of(board, self._succ_bytes)
         self._worker.post(lambda: self._plan(frontier, asked))
         return NEVER
 

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 from typing import Any
 
@@ -100,6 +101,8 @@ class Submitter:
         self.threads: LaneThreads | None = None
         #: What wakes the thread that decides, if somebody does.
         self.bell: Bell | None = None
+        #: What never rings, to sleep by: for threads that are lent.
+        self.quiet: Bell | None = None
         self.loop = (
             None
             if library is None
@@ -117,6 +120,7 @@ class Submitter:
         # What a library's call points to is needed until its work has ended. By slot.
         self._under_way: dict[int, Command] = {}
         self._lenders: dict[str, Lender] = {}
+        self._device_of = [lane.device for lane in lanes]
         self._lanes: dict[int, DeviceLane] = {}
         for index, queue in queues.items():
             device = lanes[index].device
@@ -214,7 +218,7 @@ class Submitter:
         What goes to the devices' queues must come before, or after all of that has completed.
         """
         assert self.loop is not None and self._library is not None
-        self.bell = Bell(self._library)
+        self.bell, self.quiet = Bell(self._library), Bell(self._library)
         queues = local_queues(self._queues) if self.loop.native else None
         if queues is not None:
             try:
@@ -233,12 +237,11 @@ class Submitter:
         assert self._library is not None
         return self._library
 
-    def lend(self, made: Any, begin: int, count: int) -> None:
-        """Lend a thread to the devices for what the loop has submitted: as many of its events, from one on."""
-        loop = self.loop
-        assert loop is not None
-        for lender in self._lenders.values():
-            lender.lend_until(lambda: loop.wait_for(made, begin, count))
+    def lend(self, work: Callable[[Sequence[int]], None]) -> None:
+        """Lend a thread to each device for some work, which is told the device's lanes."""
+        for device, lender in self._lenders.items():
+            lanes = [index for index in self._queues if self._device_of[index] == device]
+            lender.lend_until(partial(work, lanes))
 
     def context(self, lane: int) -> Any:
         """Return the SYCL context of a lane; None for one of the host's."""
@@ -300,9 +303,10 @@ class Submitter:
         """Give events back; everything has completed."""
         if self.threads is not None:
             self.threads.close()
-        if self.bell is not None:
-            self.bell.close()
-            self.bell = None
+        for bell in (self.bell, self.quiet):
+            if bell is not None:
+                bell.close()
+        self.bell = self.quiet = None
         self._events.close()
         for lane in self._lanes.values():
             lane.release()

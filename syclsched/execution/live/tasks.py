@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from syclsched.devices.compiler import compile_task, signature_key
@@ -165,6 +166,16 @@ class TaskWork:
             None if implementation is None else implementation.name,
             uses,
         )
+
+    def somewhere(self, task: int) -> Instruction:
+        """Return a task as failures know it: wherever it runs, numbered by its place in the order of submission."""
+        return self.instruction(task, -1, None, self._layout.submission[task])
+
+
+def found_again(piece: Work) -> Work:
+    """Return the work of a task with a status, which is read wherever it is now."""
+    assert piece.status is not None and piece.operation.status is not None
+    return replace(piece, buffers={**piece.buffers, piece.operation.status: (piece.status[0], SOMEWHERE)})
 
 
 def _writes_nothing(task: Task) -> bool:

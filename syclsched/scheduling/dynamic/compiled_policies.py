@@ -7,12 +7,14 @@ import numpy as np
 
 from syclsched.compiled import lean
 from syclsched.scheduling.dynamic.board import BOUND, DEVIATION, NOW, READY, STARTED, Board
+from syclsched.scheduling.dynamic.fetches import arrival_s, resident_bytes, shares, transfer_s
 from syclsched.scheduling.dynamic.moves import (
     bind,
     busy_s,
     complete,
     free_s,
     is_open,
+    retry,
     seconds,
     start,
     take_queued,
@@ -89,7 +91,7 @@ def _by_locality(board: Board) -> bool:
         for lane in range(len(board.device_of)):
             device = board.device_of[lane]
             if board.seconds[task, device] < np.inf:
-                end_s = free_s(board, lane) + seconds(board, task, device)
+                end_s = free_s(board, lane) + seconds(board, task, device) + transfer_s(board.places, task, device)
                 if end_s < best_s:
                     best, best_s = lane, end_s
         if best == NOTHING:
@@ -105,10 +107,25 @@ def _start_first(board: Board) -> bool:
     progress = False
     for lane in range(len(board.device_of)):
         if is_open(board, lane) and board.queued[lane]:
-            task = take_queued(board, lane, 0)
+            task = take_queued(board, lane, _most_resident(board, lane))
             start(board, task, lane)
             progress = True
     return progress
+
+
+@lean
+def _most_resident(board: Board, lane: int) -> int:
+    """Return the place in a lane's queue of the one, of the most urgent, with most data there."""
+    device, now_s = board.device_of[lane], board.scalars[NOW]
+    best, most = 0, -1.0
+    for position in range(board.queued[lane]):
+        task = board.queue[lane, position]
+        if board.level[task] != board.level[board.queue[lane, 0]]:
+            break
+        resident = resident_bytes(board.places, task, device, now_s)
+        if resident > most:
+            best, most = position, resident
+    return best
 
 
 @lean
@@ -156,7 +173,7 @@ def _take_out(board: Board, task: int) -> None:
 
 @lean
 def _loot(board: Board, thief: int) -> int:
-    """Return a task of the longest queue that has one for a lane, not chosen yet; all share memory here."""
+    """Return a task of the longest queue that has one for a lane, not chosen yet."""
     device = board.device_of[thief]
     best, looted = NOTHING, NOTHING
     for lane in range(len(board.device_of)):
@@ -174,7 +191,10 @@ def _loot(board: Board, thief: int) -> int:
 def _is_better(board: Board, lane: int, other: int, device: int) -> bool:
     if board.queued[lane] != board.queued[other]:
         return bool(board.queued[lane] > board.queued[other])
-    return bool(board.device_of[lane] == device and board.device_of[other] != device)
+    mine, its = board.device_of[lane], board.device_of[other]
+    if (mine == device) != (its == device):
+        return bool(mine == device)
+    return shares(board.places, device, mine) and not shares(board.places, device, its)
 
 
 @lean
@@ -188,7 +208,7 @@ def _by_plan(board: Board) -> bool:
     for lane in range(len(board.device_of)):
         if not is_open(board, lane) or not board.queued[lane]:
             continue
-        while board.order_at[lane] < board.order_end[lane] and board.place[board.order[board.order_at[lane]]] >= 0:
+        while board.order_at[lane] < board.order_end[lane] and board.lane[board.order[board.order_at[lane]]] >= 0:
             board.order_at[lane] += 1
         if left or board.queue[lane, 0] == board.order[board.order_at[lane]]:
             task = take_queued(board, lane, 0)
@@ -221,7 +241,8 @@ def _first_to_take(board: Board, thief: int) -> tuple[int, int]:
             if board.seconds[task, device] == np.inf:
                 continue
             # The thief has less than enough, but may have something.
-            if busy_s(board, thief) + seconds(board, task, device) < end_s:
+            begin_s = max(busy_s(board, thief), arrival_s(board.places, task, device, board.scalars[NOW]))
+            if begin_s + seconds(board, task, device) < end_s:
                 best, best_position, first = victim, position, task
                 break
     return best, best_position
@@ -232,6 +253,7 @@ def turn_central(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_s
     """Do what `turn` does, by one policy; for compiled callers."""
     complete(board, counts, start_ns, end_ns, now_s)
     board.scalars[NOW] = now_s
+    retry(board)
     while _from_central_queue(board):
         pass
     return int(board.counters[STARTED])
@@ -242,6 +264,7 @@ def turn_locality(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_
     """Do what `turn` does, by one policy; for compiled callers."""
     complete(board, counts, start_ns, end_ns, now_s)
     board.scalars[NOW] = now_s
+    retry(board)
     while _by_locality(board):
         pass
     return int(board.counters[STARTED])
@@ -252,6 +275,7 @@ def turn_stealing(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_
     """Do what `turn` does, by one policy; for compiled callers."""
     complete(board, counts, start_ns, end_ns, now_s)
     board.scalars[NOW] = now_s
+    retry(board)
     while _by_stealing(board):
         pass
     return int(board.counters[STARTED])
@@ -262,6 +286,7 @@ def turn_hybrid(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_s:
     """Do what `turn` does, by one policy; for compiled callers."""
     complete(board, counts, start_ns, end_ns, now_s)
     board.scalars[NOW] = now_s
+    retry(board)
     while _by_plan(board):
         pass
     return int(board.counters[STARTED])

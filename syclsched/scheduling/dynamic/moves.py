@@ -6,7 +6,9 @@ from __future__ import annotations
 from syclsched.compiled import lean
 from syclsched.scheduling.dynamic.board import AHEAD_S, DEVIATION, FEWEST, MOST, NOW, READY, STARTED, Board
 from syclsched.scheduling.dynamic.drift import note
-from syclsched.scheduling.tables import Ints
+from syclsched.scheduling.dynamic.fetches import attempt
+from syclsched.scheduling.dynamic.places import HELD, HELD_ON, LAST
+from syclsched.scheduling.tables import NOTHING, Ints
 
 #: A task that has run longer than it should is expected to take this share of its estimate more.
 _OVERDUE = 0.5
@@ -42,7 +44,7 @@ def complete(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_s: fl
                 board.done[lane] += 1
                 if thing < len(board.waiting):
                     _end(board, thing, lane, (end_ns[thing] - start_ns[thing]) * 1e-9)
-            if board.done[lane] == board.given[lane]:
+            if board.done[lane] == board.given[lane] and not board.places.lanes[lane, HELD_ON]:
                 board.ahead_s[lane] = 0.0
             board.until_s[lane] = now_s + board.ahead_s[lane] if board.ahead_s[lane] > 0.0 else 0.0
 
@@ -69,7 +71,7 @@ def seconds(board: Board, task: int, device: int) -> float:
 @lean
 def is_open(board: Board, lane: int) -> bool:
     """Return whether a lane can be given more."""
-    count = board.given[lane] - board.done[lane]
+    count = board.given[lane] - board.done[lane] + board.places.lanes[lane, HELD_ON]
     if count >= board.scalars[MOST]:
         return False
     return bool(count < board.scalars[FEWEST] or board.ahead_s[lane] < board.scalars[AHEAD_S])
@@ -83,8 +85,8 @@ def busy_s(board: Board, lane: int) -> float:
         return float(board.until_s[lane])
     if is_open(board, lane):
         return float(now_s)
-    last = board.flight[lane, board.given[lane] - 1]
-    if last >= len(board.waiting):
+    last = board.places.lanes[lane, LAST]
+    if last == NOTHING:
         return float(now_s)
     return float(now_s + _OVERDUE * seconds(board, last, board.device_of[lane]))
 
@@ -165,43 +167,45 @@ def take_queued(board: Board, lane: int, position: int) -> int:
 
 @lean
 def start(board: Board, task: int, lane: int) -> None:
-    """Give a task to a lane, work out what it waits for, and let those be ready that came after it."""
-    device = board.device_of[lane]
-    place = board.given[lane]
-    board.lane[task], board.place[task] = lane, place
-    board.flight[lane, place] = task
-    board.given[lane] = place + 1
+    """Give a task to a lane and let those be ready that came after it; or hold it back until it can be submitted."""
+    places, device = board.places, board.device_of[lane]
     estimate_s = seconds(board, task, device) if board.seconds[task, device] > 0.0 else 0.0
+    board.lane[task] = lane
     board.estimate_s[task] = estimate_s
     board.start_s[task] = max(board.scalars[NOW], board.until_s[lane])
     board.until_s[lane] = board.start_s[task] + estimate_s
     board.ahead_s[lane] += estimate_s
-    _wait(board, task, lane)
-    board.started[board.counters[STARTED]] = task
-    board.counters[STARTED] += 1
-    if not board.is_host[lane]:
-        _release(board, task)
+    places.lanes[lane, LAST] = task
+    if attempt(board, task, lane):
+        _submitted(board, task, lane)
+    else:
+        places.held[places.counters[HELD]] = task
+        places.counters[HELD] += 1
+        places.lanes[lane, HELD_ON] += 1
 
 
 @lean
-def _wait(board: Board, task: int, lane: int) -> None:
-    """Work out what a task waits for: of each other lane the last, unless that is done, or was waited for before."""
-    count = 0
-    for n in range(board.pred_start[task], board.pred_start[task + 1]):
-        before = board.pred_task[n]
-        other, place = board.lane[before], board.place[before]
-        if other == lane or place < board.ordered[lane, other] or place < board.done[other]:
-            continue
-        k = 0
-        while k < count and board.lane[board.waits[task, k]] != other:
-            k += 1
-        if k == count or board.place[board.waits[task, k]] < place:
-            board.waits[task, k] = before
-            count = max(count, k + 1)
-    for k in range(count):
-        before = board.waits[task, k]
-        board.ordered[lane, board.lane[before]] = board.place[before] + 1
-    board.waits_count[task] = count
+def retry(board: Board) -> None:
+    """Try again what was held back, in order."""
+    places = board.places
+    count, kept = places.counters[HELD], 0
+    for n in range(count):
+        task = places.held[n]
+        lane = board.lane[task]
+        if attempt(board, task, lane):
+            places.lanes[lane, HELD_ON] -= 1
+            _submitted(board, task, lane)
+        else:
+            places.held[kept] = task
+            kept += 1
+    places.counters[HELD] = kept
+
+
+@lean
+def _submitted(board: Board, task: int, lane: int) -> None:
+    board.counters[STARTED] += 1
+    if not board.is_host[lane]:
+        _release(board, task)
 
 
 @lean

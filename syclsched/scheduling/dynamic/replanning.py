@@ -19,6 +19,7 @@ import numpy as np
 from syclsched.compiled import lean
 from syclsched.scheduling.dynamic.board import NOW, Board
 from syclsched.scheduling.dynamic.moves import bind_anew
+from syclsched.scheduling.dynamic.places import LATENCY_S, S_PER_BYTE
 from syclsched.scheduling.tables import NOTHING, Floats, Ints
 
 #: A task changes its lane for no less than this share of what it takes: estimates are wrong still.
@@ -40,7 +41,11 @@ class Frontier(NamedTuple):
         The lane of each task by the plan that is followed.
     lane : ndarray of int64, shape (T,)
         Where each task was started; `NOTHING` if it was not.
-    ready_s : ndarray of float64, shape (T,)
+    succ_bytes : ndarray of float64
+        What is read across each dependency.
+    latency_s, s_per_byte : ndarray of float64, shape (P, P)
+        What that takes from one lane (first index) to another.
+    end_s : ndarray of float64, shape (T,)
         Of tasks that were started, when they should end.
     free_s : ndarray of float64, shape (P,)
         When each lane should have done what it was given.
@@ -52,18 +57,33 @@ class Frontier(NamedTuple):
     succ_task: Ints
     planned: Ints
     lane: Ints
-    ready_s: Floats
+    succ_bytes: Floats
+    latency_s: Floats
+    s_per_byte: Floats
+    end_s: Floats
     free_s: Floats
 
 
-def frontier_of(board: Board) -> Frontier:
-    """Return where a run is now."""
+def frontier_of(board: Board, succ_bytes: Floats) -> Frontier:
+    """Return where a run is now.
+
+    Parameters
+    ----------
+    board : Board
+        The run.
+    succ_bytes : ndarray of float64
+        From `bytes_between`.
+    """
     tasks, processors = len(board.waiting), len(board.device_of)
     now_s = float(board.scalars[NOW])
     factors = board.drift.of_kind[board.kind]
     lane = board.lane[:tasks].copy()
     ends_s = np.where(lane == NOTHING, 0.0, np.maximum(now_s, board.start_s + board.estimate_s))
-    done = board.place[:tasks] < board.done[np.maximum(lane, 0)]
+    done = (board.place[:tasks] != NOTHING) & (board.place[:tasks] < board.done[np.maximum(lane, 0)])
+    places, device_of = board.places, board.device_of
+    home = places.reaches[device_of, -1]
+    apart = places.reaches[device_of][:, home].T == 0  # from one lane to another: whether that must be copied
+    links = places.links[np.ix_(home, home)]
     return Frontier(
         board.seconds * np.where(factors == 0.0, board.drift.of_device, factors),
         board.device_of,
@@ -71,6 +91,9 @@ def frontier_of(board: Board) -> Frontier:
         board.succ_task,
         board.planned.copy(),
         lane,
+        succ_bytes,
+        np.where(apart, links[:, :, LATENCY_S], 0.0),
+        np.where(apart, links[:, :, S_PER_BYTE], 0.0),
         np.where(done & (lane != NOTHING), 0.0, ends_s),
         np.maximum(now_s, board.until_s[:processors]),
     )
@@ -98,7 +121,8 @@ def plan_frontier(frontier: Frontier, stay: float = STAY) -> tuple[Ints, Ints]:
     _rank(frontier, mean_s, rank)
     order = np.lexsort((np.arange(len(seconds)), -rank)).astype(np.int64)
     lane, start_s = frontier.lane.copy(), np.zeros(len(seconds))
-    _place(frontier, order, lane, start_s, frontier.ready_s.copy(), frontier.free_s.copy(), stay)
+    ready_s = np.zeros((len(seconds), len(frontier.free_s)))
+    _place(frontier, order, lane, start_s, ready_s, frontier.free_s.copy(), stay)
     level = np.empty(len(seconds), np.int64)
     level[np.lexsort((-rank, start_s))] = np.arange(len(seconds))
     return lane, level
@@ -115,7 +139,7 @@ def follow(board: Board, planned: Ints, level: Ints) -> None:
         From `plan_frontier`, of a moment that may have passed.
     """
     tasks, processors = len(board.waiting), len(board.device_of)
-    left = board.place[:tasks] == NOTHING
+    left = board.lane[:tasks] == NOTHING
     board.planned[left] = planned[left]
     board.level[left] = level[left]
     order = np.lexsort((np.arange(tasks), board.level, board.planned)).astype(np.int64)
@@ -138,7 +162,7 @@ def _rank(frontier: Frontier, mean_s: Floats, rank: Floats) -> None:
 def _place(
     frontier: Frontier, order: Ints, lane: Ints, start_s: Floats, ready_s: Floats, free_s: Floats, stay: float
 ) -> None:
-    """Place tasks where they end first; ``ready_s`` is when all before them has ended, of those started their end."""
+    """Place tasks where they end first; ``ready_s`` is by lane when what they read from those before is there."""
     for task in order:
         if frontier.lane[task] == NOTHING:
             # What takes no time stays: it would go to the host's lane, which has nothing to do.
@@ -146,18 +170,23 @@ def _place(
             best, best_end = frontier.planned[task] if stays else 0, np.inf
             for p in range(0 if stays else len(free_s)):
                 seconds = frontier.seconds[task, frontier.device_of[p]]
-                end = max(free_s[p], ready_s[task]) + seconds
+                end = max(free_s[p], ready_s[task, p]) + seconds
                 if p != frontier.planned[task]:
                     end += stay * seconds
                 if end < best_end:
                     best, best_end = p, end
             lane[task] = best
-            start_s[task] = max(free_s[best], ready_s[task])
+            start_s[task] = max(free_s[best], ready_s[task, best])
             end_s = start_s[task] + frontier.seconds[task, frontier.device_of[best]]
             free_s[best] = end_s
         else:
-            end_s = ready_s[task]
+            end_s = frontier.end_s[task]
         for n in range(frontier.succ_start[task], frontier.succ_start[task + 1]):
             after = frontier.succ_task[n]
             if frontier.lane[after] == NOTHING:
-                ready_s[after] = max(ready_s[after], end_s)
+                nbytes, here = frontier.succ_bytes[n], lane[task]
+                for p in range(len(free_s)):
+                    moved_s = 0.0
+                    if nbytes > 0.0:
+                        moved_s = frontier.latency_s[here, p] + nbytes * frontier.s_per_byte[here, p]
+                    ready_s[after, p] = max(ready_s[after, p], end_s + moved_s)

@@ -8,25 +8,30 @@ import ctypes
 import threading
 import weakref
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pytest
-from execution.live.starting import POLICIES, live_called, start
+from execution.live.starting import POLICIES, Anywhere, live_called, start
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opened import REFUSED
 from running import ASSIGN, DTYPE, JUDGE, MIX, SPIN, graphs, sequential, with_host
 
+from syclsched.costs import CostModel
 from syclsched.errors import RunCancelledError, TaskFailedError, WaitTimeoutError
 from syclsched.execution.lanes import HostLane
 from syclsched.execution.live.lookahead import Lookahead
+from syclsched.execution.live.start import execute_dynamic
 from syclsched.execution.resources import unfinished
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, NativeCall
-from syclsched.model.platform import Platform
+from syclsched.model.platform import HOST, Platform
 from syclsched.planning import verify
+from syclsched.scheduling import build_problem
+from syclsched.scheduling.dynamic import Decision, State
+from syclsched.scheduling.tables import NOTHING
 from syclsched.testing import faults
 
 pytestmark = pytest.mark.sycl
@@ -143,6 +148,48 @@ def test_a_host_function_that_raises_cancels_what_depends_on_it_and_nothing_else
         assert np.array_equal(run.result("w"), 3 * np.arange(50) + 3 + np.arange(50))
         outcomes = {s.task: s.outcome for s in run.trace().spans if s.kind != "copy"}
     assert outcomes["bad"] == "failed" and outcomes["after"] == "cancelled" and outcomes["apart"] == "done"
+
+
+@dataclass
+class Placed(Anywhere):
+    """Gives each task to the lane it is told, as soon as that is free."""
+
+    lanes: dict[int, int] = field(default_factory=dict)
+
+    def decide(self, state: State) -> list[Decision]:
+        free = [task for task in state.ready if state.lanes[self.lanes[task]].running == NOTHING]
+        return [Decision(free[0], self.lanes[free[0]], start=True)] if free else []
+
+
+@pytest.mark.parametrize("where", ["host", "device"])
+def test_what_comes_after_a_task_that_is_left_out_comes_after_all_before_it(
+    live: tuple[Platform, Any], where: str
+) -> None:
+    """By an edge of the graph: nothing that it touches says so, and it had nothing to wait for any more."""
+
+    def bad(y: Any) -> None:
+        raise ValueError("no good")
+
+    graph = TaskGraph("through")
+    w, x, y, z = (graph.array(n, data=np.arange(4, dtype=DTYPE)) for n in "wxyz")
+    graph.kernel(SPIN, name="before", y=x, turns=20_000_000)
+    graph.kernel(with_host(bad), name="bad", y=y)
+    graph.kernel(MIX, name="left_out", x=z, y=y, a=1)
+    graph.kernel(ASSIGN, name="behind", x=w, y=z)
+    graph.edge("before", "left_out")
+    problem = build_problem(graph, live[1].platform, CostModel(live[1].platform, None))
+    hosts = [n for n, (device, _) in enumerate(problem.processors) if problem.devices[device] == HOST]
+    others = [n for n in range(len(problem.processors)) if n not in hosts]
+    left_out = hosts[0] if where == "host" else others[0]
+    at = {"before": others[0], "bad": hosts[0], "left_out": left_out, "behind": others[-1]}
+    policy = Placed(lanes={n: at[name] for n, name in enumerate(problem.names)})
+    with execute_dynamic(graph, problem, live[1], policy) as run:
+        with pytest.raises(TaskFailedError, match="no good"):
+            run.wait(60)
+        span = {s.task: s for s in run.trace().spans if s.kind in ("launch", "host")}
+        assert np.array_equal(run.result("z"), np.arange(4))
+    assert "left_out" not in span or span["left_out"].outcome == "cancelled"
+    assert span["behind"].start_s > span["before"].finish_s - 1e-3
 
 
 def test_a_kernel_that_the_runtime_refuses_fails_by_name(live: tuple[Platform, Any], submission: None) -> None:

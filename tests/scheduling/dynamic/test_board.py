@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled policies decide what the policies themselves decide, where no data has to be moved."""
+"""The compiled policies decide what the policies themselves decide, in one memory space and over several."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scheduling.random_problems import problems
 
 from syclsched.scheduling.dynamic import Eager, Hybrid, Locality, Priority, WorkStealing
-from syclsched.scheduling.dynamic.board import STARTED, new_board
+from syclsched.scheduling.dynamic.board import STARTED, THINGS, new_board
 from syclsched.scheduling.dynamic.book import Book
 from syclsched.scheduling.dynamic.compiled_policies import CENTRAL, HYBRID, LOCALITY, STEALING, advance, turn
 from syclsched.scheduling.dynamic.drift import KEPT, new_drift, note
+from syclsched.scheduling.dynamic.known import rows
 from syclsched.scheduling.dynamic.moves import begin, complete
+from syclsched.scheduling.dynamic.places import Spread
 from syclsched.scheduling.policies.heft import Heft
 from syclsched.scheduling.problem import Problem
 from syclsched.scheduling.tables import NOTHING
@@ -33,15 +35,33 @@ def enough(count: int, seconds: float) -> bool:
 class ByHand:
     """The run as the engine keeps it, with the policies' own decisions; tasks are released when they are started."""
 
-    def __init__(self, problem: Problem, policy: object) -> None:
-        self.policy = policy
-        known = replace(policy.prepare(problem), reads=((),) * len(problem))  # type: ignore[attr-defined]
+    def __init__(self, problem: Problem, policy: object, *, spread: bool = False) -> None:
+        self.policy, self.spread = policy, spread
+        known = policy.prepare(problem)  # type: ignore[attr-defined]
+        if not spread:
+            known = replace(known, reads=((),) * len(problem))
         self.known = known
         self.book = Book(problem, known, policy.sorts_queues)  # type: ignore[attr-defined]
         self.flight: list[list[tuple[int, float]]] = [[] for _ in known.device_of]
         self.started: list[tuple[int, int]] = []
+        self.makes = rows(problem.tables.make_start, problem.tables.make_item)
+        for item, space in enumerate(problem.tables.item_space.tolist()):
+            if space != NOTHING:
+                self.book.state.where[item][space], self.book.state.origin[item] = 0.0, space
         for task in self.book.sources():
             self.book.arrive(task)
+
+    def move(self, task: int, lane: int, end_s: float) -> None:
+        """Bring what a task reads to its device, and leave there what it makes."""
+        state, reached = self.book.state, self.known.reaches[self.known.device_of[lane]]
+        for item in dict.fromkeys(self.known.reads[task]):
+            there = state.where[item]
+            if not any(space in there for space in reached):
+                source = min(there)
+                begin_s = max(state.now_s, there[source])
+                there[reached[0]] = begin_s + self.known.copy_s(item, source, reached[0])
+        for item in self.makes[task] if self.spread else ():
+            state.where[item], state.origin[item] = {reached[0]: end_s}, reached[0]
 
     def note(self, lane: int) -> None:
         seconds = sum(s for _, s in self.flight[lane])
@@ -65,6 +85,7 @@ class ByHand:
                 self.book.begin(task, lane, now_s)
                 self.flight[lane].append((task, seconds))
                 self.started.append((task, lane))
+                self.move(task, lane, until_s)
                 count, ahead_s = len(self.flight[lane]), sum(s for _, s in self.flight[lane])
                 self.book.ahead(lane, until_s, task if enough(count, ahead_s) else NOTHING)
                 for after in self.book.release(task, lane):
@@ -80,31 +101,36 @@ class ByHand:
 
 @settings(max_examples=25)
 @given(problem=problems(channels=False), data=st.data())
+@pytest.mark.parametrize("spread", [False, True], ids=["one", "several"])
 @pytest.mark.parametrize("which", ["eager", "priority", "dmdas", "stealing", "hybrid"])
-def test_decides_what_the_policy_decides(which: str, problem: Problem, data: st.DataObject) -> None:
-    # In one space nothing is moved.
-    problem = replace(problem, tables=problem.tables._replace(seconds=problem.tables.seconds + 0.01))
+def test_decides_what_the_policy_decides(which: str, spread: bool, problem: Problem, data: st.DataObject) -> None:
+    assume(not spread or np.isfinite(problem.tables.latency_s).all())
+    tables = problem.tables
+    item_bytes = np.round(tables.item_bytes)
+    problem = replace(problem, tables=tables._replace(seconds=tables.seconds + 0.01, item_bytes=item_bytes))
     policies = {
         "eager": (Eager(), CENTRAL), "priority": (Priority(), CENTRAL), "dmdas": (Locality(), LOCALITY),
         "stealing": (WorkStealing(), STEALING), "hybrid": (Hybrid(Heft().schedule(problem)), HYBRID),
     }  # fmt: skip
     policy, code = policies[which]
-    hand = ByHand(problem, policy)
-    # All devices share one space.
-    hand.book.state.known = hand.known = replace(hand.known, reaches=((0,),) * len(problem.devices))
+    hand = ByHand(problem, policy, spread=spread)
+    if not spread:  # all devices share one space
+        hand.book.state.known = hand.known = replace(hand.known, reaches=((0,),) * len(problem.devices))
     lanes, tasks = len(hand.known.device_of), len(problem)
     bound = policy.bound if isinstance(policy, Hybrid) else math.inf
+    items = data_of(problem, hand) if spread else None
+    things = tasks if items is None else tasks + items.most_copies
     board = new_board(
-        problem, hand.known, lanes=lanes, things=tasks, is_host=[False] * lanes, bound=bound, lookahead=LOOKAHEAD,
-        before=[()] * tasks,
+        problem, hand.known, lanes=lanes + 1, things=things, is_host=[False] * lanes, bound=bound, lookahead=LOOKAHEAD,
+        before=[()] * tasks, spread=items, after=None if items is None else [()] * tasks, copies_from=tasks,
     )  # fmt: skip
     begin(board)
     now_s = 0.0
     while True:
         hand.advance(now_s)
         started = advance(board, code, now_s)
-        mine = [(int(task), int(board.lane[task])) for task in board.started[:started]]
-        assert mine == hand.started
+        mine = [(int(n), int(board.lane[n])) for n in board.started[: board.counters[THINGS]] if n < tasks]
+        assert mine == hand.started and len(mine) == started
         busy = [lane for lane in range(lanes) if hand.flight[lane]]
         if not busy:
             break
@@ -113,14 +139,34 @@ def test_decides_what_the_policy_decides(which: str, problem: Problem, data: st.
         measured = [data.draw(st.sampled_from([0.25, 0.5, 1.0, 8.0])) for _ in range(count)]
         now_s += data.draw(st.sampled_from([0.0, 0.5, 2.0]))
         hand.complete(lane, count, measured, now_s)
-        counts, end_ns = np.zeros(lanes, np.int64), np.zeros(tasks, np.int64)
+        counts, end_ns = np.zeros(lanes + 1, np.int64), np.zeros(things, np.int64)
         counts[lane] = count
         end_ns[board.flight[lane, board.done[lane] :][:count]] = np.array(measured) * 1e9
         if data.draw(st.booleans()):  # at once with the next decisions
-            turn(board, code, counts, np.zeros(tasks, np.int64), end_ns, now_s)
+            turn(board, code, counts, np.zeros(things, np.int64), end_ns, now_s)
         else:
-            complete(board, counts, np.zeros(tasks, np.int64), end_ns, now_s)
+            complete(board, counts, np.zeros(things, np.int64), end_ns, now_s)
     assert int(board.counters[STARTED]) == tasks == len({task for task, _ in hand.started})
+
+
+def data_of(problem: Problem, hand: ByHand) -> Spread:
+    """The items of a problem as pieces, which are read, or made; copies have a lane of their own, behind the others."""
+    spaces, lanes = len(problem.tables.latency_s), len(hand.known.device_of)
+    touches = [
+        [*((item, True, False) for item in dict.fromkeys(reads)), *((item, False, True) for item in makes)]
+        for reads, makes in zip(hand.known.reads, hand.makes, strict=True)
+    ]
+    items = len(hand.known.nbytes)
+    copy_lane = [[[lanes] * lanes] * spaces] * spaces
+    return Spread(
+        touches,
+        range(items),
+        hand.known.nbytes,
+        problem.tables.item_space.tolist(),
+        0,
+        np.zeros((spaces, spaces)).tolist(),
+        copy_lane,
+    )
 
 
 def test_a_task_waits_for_the_last_of_each_other_lane_that_it_has_not_waited_for() -> None:

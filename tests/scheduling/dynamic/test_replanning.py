@@ -7,13 +7,14 @@ import heapq
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduling.random_problems import problems
 
 from syclsched.scheduling import problem_from_matrices
 from syclsched.scheduling.dynamic import Hybrid
-from syclsched.scheduling.dynamic.board import BOUND, DEVIATION, STARTED, Board
+from syclsched.scheduling.dynamic.board import BOUND, DEVIATION, STARTED, Board, bytes_between
 from syclsched.scheduling.dynamic.board import new_board as make_board
 from syclsched.scheduling.dynamic.compiled_policies import HYBRID, advance
 from syclsched.scheduling.dynamic.moves import begin, complete
@@ -51,7 +52,7 @@ def test_every_task_is_started_once_where_it_can_run_whenever_plans_change(
     while True:
         started = advance(board, HYBRID, now_s)
         if data.draw(st.booleans()):
-            late.append(plan_frontier(frontier_of(board)))
+            late.append(plan_frontier(frontier_of(board, bytes_between(problem))))
         if late and data.draw(st.booleans()):
             follow(board, *late.pop(0))
         busy = [lane for lane in range(lanes) if board.given[lane] > board.done[lane]]
@@ -78,7 +79,7 @@ def test_what_was_started_stays_and_the_rest_is_placed_where_it_can_run(problem:
     board = board_of(problem, Heft().schedule(problem))
     begin(board)
     advance(board, HYBRID, 0.0)
-    planned, level = plan_frontier(frontier_of(board))
+    planned, level = plan_frontier(frontier_of(board, bytes_between(problem)))
     there = board.place[: len(problem)] != NOTHING
     np.testing.assert_array_equal(planned[there], board.lane[: len(problem)][there])
     assert sorted(level.tolist()) == list(range(len(problem)))
@@ -95,11 +96,33 @@ def test_what_takes_no_time_stays_on_its_lane() -> None:
         succ_task=np.array([1]),
         planned=np.array([1, 1]),
         lane=np.array([1, NOTHING]),
-        ready_s=np.zeros(2),
+        succ_bytes=np.zeros(1),
+        latency_s=np.zeros((3, 3)),
+        s_per_byte=np.zeros((3, 3)),
+        end_s=np.zeros(2),
         free_s=np.array([5.0, 5.0, 0.0]),
     )
     lane, _ = plan_frontier(frontier)
     assert lane.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(("nbytes", "lane"), [(0.0, 0), (1e6, 1)])
+def test_a_task_stays_with_its_data_where_a_copy_takes_longer_than_waiting(nbytes: float, lane: int) -> None:
+    apart = 1.0 - np.eye(2)
+    frontier = Frontier(
+        seconds=np.ones((2, 2)),
+        device_of=np.arange(2),
+        succ_start=np.array([0, 1, 1]),
+        succ_task=np.array([1]),
+        planned=np.array([1, 1]),
+        lane=np.array([1, NOTHING]),
+        succ_bytes=np.array([nbytes]),
+        latency_s=0.1 * apart,
+        s_per_byte=3e-6 * apart,
+        end_s=np.array([1.0, 0.0]),
+        free_s=np.array([1.0, 3.0]),
+    )
+    assert plan_frontier(frontier)[0].tolist() == [1, lane]
 
 
 def makespan(problem: Problem, true_s: Any, *, anew: bool) -> float:
@@ -128,7 +151,7 @@ def makespan(problem: Problem, true_s: Any, *, anew: bool) -> float:
         now_s, lane, task = heapq.heappop(ends)
         end(board, lane, true_s[task, board.device_of[lane]], now_s)
         if anew and board.scalars[DEVIATION] > board.scalars[BOUND]:
-            follow(board, *plan_frontier(frontier_of(board)))
+            follow(board, *plan_frontier(frontier_of(board, bytes_between(problem))))
 
 
 def stages(seed: int, width: int = 4, count: int = 30) -> tuple[Problem, Any]:

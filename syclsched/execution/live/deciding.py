@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asks the policy and carries its decisions out, one task at a time: where compiled code cannot do it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+
+from syclsched.execution.live.carrier import Carrier
+from syclsched.execution.live.lookahead import Lookahead
+from syclsched.scheduling.dynamic.book import Book
+from syclsched.scheduling.dynamic.state import DynamicPolicy
+from syclsched.scheduling.tables import NOTHING
+
+
+class Decider:
+    """The decisions of one run.
+
+    Parameters
+    ----------
+    policy : DynamicPolicy
+        Who decides.
+    book : Book
+        The state of the run.
+    lookahead : Lookahead
+        How much lanes are given ahead.
+    hosts : collection of int
+        Lanes of the host's: what comes after their tasks waits for their end.
+    tasks : int
+        How many there are.
+    ending : callable
+        Whether nothing more is to be begun.
+
+    Attributes
+    ----------
+    held : list of (int, int)
+        Tasks and lanes that were decided and cannot be submitted yet.
+    left : int
+        How many tasks others have to wait for.
+    """
+
+    def __init__(
+        self,
+        policy: DynamicPolicy,
+        book: Book,
+        lookahead: Lookahead,
+        hosts: Collection[int],
+        tasks: int,
+        ending: Callable[[], bool],
+    ) -> None:
+        self._policy, self._book, self._state, self._lookahead = policy, book, book.state, lookahead
+        self._hosts, self._ending = hosts, ending
+        self.held: list[tuple[int, int]] = []
+        self.left = tasks
+
+    def poll(self, carrier: Carrier, now_s: Callable[[], float]) -> bool:
+        """Note what has completed: how long it took, and what it held up."""
+        ended = carrier.poll()
+        self._state.now_s = now_s()
+        for each in ended:
+            if each.seconds is not None:
+                self._book.measure(each.task, each.processor, each.seconds)
+            if each.processor in self._hosts:
+                self._release(each.task, each.processor)
+        for processor in {each.processor for each in ended}:
+            self.note_ahead(carrier, processor)
+        return bool(ended)
+
+    def submitted(self, task: int, processor: int) -> None:
+        """Note that a task was submitted: what comes after it on device queues need not wait for its end."""
+        if processor not in self._hosts:
+            self._release(task, processor)
+
+    def _release(self, task: int, processor: int) -> None:
+        self.left -= 1
+        for after in self._book.release(task, processor):
+            self._book.arrive(after)
+
+    def decide(self, carrier: Carrier) -> bool:
+        """Carry out what the policy wants, until it wants nothing more."""
+        progress = False
+        while not (self._ending() or self._stuck(carrier)) and (decisions := self._policy.decide(self._state)):
+            progress = True
+            for task, processor, start in decisions:
+                if not start:
+                    self._book.bind(task, processor)
+                    continue
+                self._book.begin(task, processor, self._state.now_s)
+                if self._stuck(carrier) or not carrier.attempt(task, processor):
+                    self.held.append((task, processor))
+                self.note_ahead(carrier, processor)
+        return progress
+
+    def _stuck(self, carrier: Carrier) -> bool:
+        """Return whether a task that is held back lacks memory: others must not take it meanwhile."""
+        return bool(self.held) and carrier.bringer.lacks_memory
+
+    def retry(self, carrier: Carrier) -> bool:
+        """Try again what was held back, in order; nobody overtakes one that lacks memory."""
+        if not self.held:
+            return False
+        held, self.held = self.held, []
+        carrier.bringer.lacks_memory = False
+        for number, (task, processor) in enumerate(held):
+            if carrier.attempt(task, processor):
+                self.note_ahead(carrier, processor)
+                continue
+            self.held.append((task, processor))
+            if carrier.bringer.lacks_memory:
+                self.held += held[number + 1 :]
+                break
+        return len(self.held) < len(held)
+
+    def note_ahead(self, carrier: Carrier, processor: int) -> None:
+        """Tell the policy what a lane has, and whether it has enough."""
+        state = self._state
+        held = [task for task, lane in self.held if lane == processor] if self.held else []
+        in_flight = carrier.in_flight[processor]
+        seconds, count = in_flight.seconds, len(in_flight) + len(held)
+        if held:
+            device = state.known.device_of[processor]
+            seconds += sum(s for task in held if (s := state.seconds(task, device)) < math.inf)
+        if not count:
+            self._book.ahead(processor, 0.0, NOTHING)
+            return
+        last = held[-1] if held else in_flight.items[-1][0].task
+        enough = self._lookahead.enough(count, seconds)
+        self._book.ahead(processor, state.now_s + seconds, last if enough else NOTHING)

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What compiled code has done in a run: as entries of its log, and as questions asked while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from syclsched.execution.lanes import Completion
+from syclsched.execution.live.coherence import Stamp
+from syclsched.execution.live.driving import HANDED_ON, SUBMITTED, Driver
+from syclsched.execution.live.happened import Entry
+from syclsched.execution.live.layout import Layout
+from syclsched.execution.records import Record
+from syclsched.execution.stuck import Position
+from syclsched.scheduling.dynamic.board import Board
+from syclsched.scheduling.dynamic.places import COPY_FOR, COPY_FROM, COPY_PIECE, COPY_TO, FIRST_COPY, READERS, SPACE
+
+
+class ExpressLog:
+    """Reads a board.
+
+    Parameters
+    ----------
+    layout : Layout
+        The graph.
+    board : Board
+        The run.
+    only : int or None
+        The space in which all data lies, if it is one.
+    """
+
+    def __init__(self, layout: Layout, board: Board, only: int | None) -> None:
+        self._layout, self._board, self._only = layout, board, only
+        self._tasks = len(layout.tasks)
+
+    def is_done(self, thing: int) -> bool:
+        """Return whether a task or a copy has completed."""
+        board = self._board
+        return bool(board.place[thing] >= 0 and board.place[thing] < board.done[board.lane[thing]])
+
+    def spaces(self, task: int) -> tuple[int, ...]:
+        """Return where what a task touches is, by touch; it was submitted."""
+        places = self._board.places
+        if self._only is not None:
+            return (self._only,) * len(self._layout.touches[task])
+        return tuple(places.touches[places.touch_start[task] : places.touch_start[task + 1], SPACE].tolist())
+
+    def where(self, piece: int) -> int | None:
+        """Return a space in which the current value of a piece can be read now: the host's, if that is one."""
+        board, places = self._board, self._board.places
+        found = None
+        for space in range(len(places.links)):
+            valid, lane, place = places.directory[piece, space, :READERS].tolist()
+            if valid and (lane < 0 or place < board.done[lane]):
+                found = space if found is None or space == self._layout.host_space else found
+        return found
+
+    def positions(self) -> list[Position]:
+        """Return what each lane is at that is not done; on any thread."""
+        board, layout, found = self._board, self._layout, []
+        for lane, each in enumerate(layout.lanes):
+            done, given = int(board.done[lane]), int(board.given[lane])
+            thing = int(board.flight[lane, done]) if given > done else self._tasks
+            if thing < self._tasks:
+                task = layout.tasks[thing].name
+                found.append(
+                    Position(each.name, each.device, thing, f"task {task!r}", task, 1, given - done, None, True, 0.0)
+                )
+        return found
+
+    def entries(self, driver: Driver, reports: Mapping[int, Completion], on_host: Collection[int]) -> list[Entry]:
+        """Return what was done after the inputs had been copied, in the order of submission.
+
+        Parameters
+        ----------
+        driver : Driver
+            Knows what was handed on, and when.
+        reports : Mapping[int, Completion]
+            What the host's thread has ended, by task.
+        on_host : collection of int
+            The tasks that it was given.
+        """
+        board = self._board
+        machine = driver.machine
+        handed = board.started[: machine.state[HANDED_ON]]
+        submitted = handed[~board.is_host[board.lane[handed]]][: machine.state[SUBMITTED]]
+        submit_ns = dict(zip(submitted.tolist(), driver.submit_ns.tolist(), strict=False))
+        ordered = [[0] * len(self._layout.lanes) for _ in self._layout.lanes]
+        found = []
+        for thing in handed.tolist():
+            if thing not in submit_ns and thing not in on_host:
+                continue
+            lane = int(board.lane[thing])
+            waits = []
+            for other, place in enumerate(board.waits[thing, len(ordered) :].tolist()):
+                if other != lane and place >= ordered[lane][other]:
+                    ordered[lane][other] = place + 1
+                    waits.append((other, place))
+            record = self._record(thing, machine, reports.get(thing), submit_ns)
+            entry = self._entry if thing < self._tasks else self._copy
+            found.append(entry(thing, lane, tuple(waits), record))
+        return found
+
+    def _record(self, thing: int, machine: Any, report: Completion | None, submit_ns: Mapping[int, int]) -> Record:
+        if report is not None:
+            return Record(report.start_ns or 0, start_ns=report.start_ns or 0, finish_ns=report.finish_ns)
+        times = (int(machine.start_ns[thing]), int(machine.end_ns[thing]))
+        return Record(submit_ns.get(thing, 0), device_ns=times if self.is_done(thing) else None)
+
+    def _entry(self, task: int, lane: int, waits: tuple[Stamp, ...], record: Record) -> Entry:
+        board, layout = self._board, self._layout
+        barrier, start_s = layout.tasks[task].kind == "barrier", float(board.start_s[task])
+        return Entry(
+            "barrier" if barrier else "host" if board.is_host[lane] else "launch",
+            lane,
+            task,
+            tuple([touch.piece for touch in layout.touches[task]]),
+            self.spaces(task),
+            (lane, int(board.place[task])),
+            waits,
+            start_s,
+            start_s + float(board.estimate_s[task]),
+            record,
+            layout.lanes[lane].number,
+        )
+
+    def _copy(self, thing: int, lane: int, waits: tuple[Stamp, ...], record: Record) -> Entry:
+        places = self._board.places
+        number = thing - int(places.counters[FIRST_COPY])
+        return Entry(
+            "copy",
+            lane,
+            int(places.copies[number, COPY_FOR]),
+            (int(places.copies[number, COPY_PIECE]),),
+            (int(places.copies[number, COPY_FROM]), int(places.copies[number, COPY_TO])),
+            (lane, int(self._board.place[thing])),
+            waits,
+            float(places.copy_s[number, 0]),
+            float(places.copy_s[number, 1]),
+            record,
+        )

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was given to a lane, and what has completed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from syclsched.execution.live.coherence import Stamp
+from syclsched.execution.live.happened import Entry
+from syclsched.execution.live.submitter import Order
+from syclsched.execution.records import Record
+
+
+@dataclass(slots=True)
+class Given:
+    """Something that was given to a lane.
+
+    Parameters
+    ----------
+    task : int
+        Which, or for whose sake.
+    place : int
+        Its place in what was given to the lane.
+    entry : Entry
+        What the log has of it.
+    order : Order or None
+        How it was submitted; None for what the host does.
+    ended : bool
+        Whether what the host does has ended.
+    behind : tuple of Stamp
+        Of what the host is not to do, as it was left out: what must have completed before it counts as done.
+    """
+
+    task: int
+    place: int
+    entry: Entry
+    order: Order | None = None
+    ended: bool = False
+    behind: tuple[Stamp, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A task that has completed.
+
+    Parameters
+    ----------
+    task, processor : int
+        What, where.
+    seconds : float or None
+        How long it took; None if it failed or was left out.
+    """
+
+    task: int
+    processor: int
+    seconds: float | None
+
+
+def measured_s(record: Record | None) -> float | None:
+    """Return how long something took that was done; None if that is not known."""
+    if record is None or record.outcome != "done" or record.start_ns is None or record.finish_ns is None:
+        return None
+    return (record.finish_ns - record.start_ns) * 1e-9

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What refusals and failures of what was submitted mean for the run: which tasks failed or are spoilt, in its log."""
+
+from __future__ import annotations
+
+from syclsched.errors import ExecutionError
+from syclsched.execution.clock import now_ns
+from syclsched.execution.live.coherence import Directory
+from syclsched.execution.live.given import Given
+from syclsched.execution.live.happened import Log
+from syclsched.execution.live.layout import Layout
+from syclsched.execution.live.outcomes import Outcomes
+from syclsched.execution.records import Outcome, Record
+
+
+class Losses:
+    """Notes what was lost.
+
+    Parameters
+    ----------
+    layout : Layout
+        The graph.
+    log : Log
+        What was submitted.
+    directory : Directory
+        Where values are.
+    outcomes : Outcomes
+        What failed.
+    """
+
+    def __init__(self, layout: Layout, log: Log, directory: Directory, outcomes: Outcomes) -> None:
+        self._layout, self._log, self._directory, self._outcomes = layout, log, directory, outcomes
+
+    def failed_on_device(self, given: Given, code: int) -> None:
+        """Note that something failed after it had been submitted, with the runtime's code."""
+        cause = ExecutionError(f"the runtime gives it status {code}")
+        if given.entry.kind == "copy":
+            self.lose(given, "failed on its device:", cause)
+            return
+        for task, outcome in self._outcomes.failed_on_device(given.task, code).items():
+            self.mark(task, outcome)
+
+    def lose(self, given: Given, verb: str, cause: BaseException) -> None:
+        """Note that something did not run: its task failed, and of a copy all that reads what it was to bring."""
+        self._outcomes.failed(given.task, verb, cause, "copy" if given.entry.kind == "copy" else "submission")
+        entry = given.entry
+        if entry.kind != "copy":
+            return
+        entry.record = entry.record or Record(now_ns())
+        entry.record.outcome = "failed"
+        destination = entry.spaces[1]
+        for piece in entry.pieces:
+            if destination in self._directory.valid[piece]:
+                self._directory.valid[piece].remove(destination)
+        later = self._log.entries[self._log.entries.index(entry) + 1 :]
+        for other in later:
+            if other.kind in ("launch", "host") and any(
+                touch.reads and touch.piece in entry.pieces and space == destination
+                for touch, space in zip(self._layout.touches[other.task], other.spaces, strict=False)
+            ):
+                self._outcomes.failed(other.task, verb, cause, "copy")
+                self.mark(other.task, "failed")
+        if later:  # what has read what these wrote may have been submitted, too
+            for task, outcome in self._outcomes.spoilt().items():
+                self.mark(task, outcome)
+
+    def mark(self, task: int, outcome: Outcome) -> None:
+        """Note in the log what became of a task."""
+        for entry in self._log.entries:
+            if entry.task == task and entry.kind in ("launch", "host", "barrier"):
+                entry.record = entry.record or Record(now_ns())
+                entry.record.outcome = outcome

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the lanes of a run are at, for watchdogs and messages; on any thread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from syclsched.execution.live.given import Given
+from syclsched.execution.live.layout import Layout
+from syclsched.execution.live.lookahead import InFlight
+from syclsched.execution.stuck import Position
+
+
+def positions_of(layout: Layout, in_flight: Sequence[InFlight[Given]]) -> list[Position]:
+    """Return what the lanes that are not done are at. Tasks have their index for a number."""
+    found = []
+    for lane, given in zip(layout.lanes, in_flight, strict=False):
+        first = next(iter(tuple(given.items)), None)
+        if first is not None:
+            task, entry = layout.tasks[first[0].task].name, first[0].entry
+            copied = entry.kind == "copy"
+            name = f"a copy for task {task!r}" if copied else f"task {task!r}"
+            number = len(layout.tasks) + first[0].place if copied else first[0].task
+            found.append(Position(lane.name, lane.device, number, name, task, 1, len(given), None, True, 0.0))
+    return found
