@@ -4,21 +4,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
-from syclsched.errors import ModelError, SyclschedError, ValueNeededError
+from syclsched.errors import SyclschedError
 from syclsched.frontends.onnx.evaluating import evaluate_node
+from syclsched.frontends.onnx.importing.known import Known, Shape
 from syclsched.frontends.onnx.limits import ModelLimits
 from syclsched.frontends.onnx.network import Network, Node, Value
 from syclsched.frontends.onnx.shapes import Made, broadcast, infer, nbytes
 from syclsched.kernels.tensor.expression import result_dtype
-
-Array = np.ndarray[Any, Any]
-Shape = tuple[int, ...]
 
 #: Kinds that are done while importing if all they need is known. The others are as well done on a device.
 _FOLDED: Final = frozenset(
@@ -29,7 +27,7 @@ _FOLDED: Final = frozenset(
 )
 
 
-class Builder:
+class Builder(Known):
     """A network that grows.
 
     Parameters
@@ -45,22 +43,13 @@ class Builder:
     """
 
     def __init__(self, where: str, opset: int, opsets: Mapping[str, int], limits: ModelLimits) -> None:
-        self.where = where
-        self.opset = opset
-        self.opsets = tuple(sorted(opsets.items()))
-        self.limits = limits
-        self.values: dict[str, Value] = {}
-        self.constants: dict[str, Array] = {}
-        self._inputs: list[str] = []
-        self._nodes: list[Node] = []
-        self._label: str = ""
+        super().__init__(where, opset, opsets, limits)
         self._node_name: str = ""
-        self._fresh: list[Node] = []
         self._made_now: set[str] = set()
         self._number = 0
         self._node_names: set[str] = set()
 
-    # --- what there is --------------------------------------------------------------------------------
+    # --- adding ---------------------------------------------------------------------------------------
 
     def add_input(self, name: str, shape: Shape, dtype: str) -> str:
         """Declare an input of the network."""
@@ -68,109 +57,6 @@ class Builder:
         self.values[name] = Value(name, shape, dtype)
         self._inputs.append(name)
         return name
-
-    def shape(self, name: str) -> Shape:
-        """Return a value's shape."""
-        return self.values[name].shape
-
-    def dtype(self, name: str) -> str:
-        """Return a value's dtype."""
-        return self.values[name].dtype
-
-    def known(self, name: str) -> Array | None:
-        """Return a value if it is known before the network runs."""
-        return self.constants.get(name)
-
-    def require(self, name: str, what: str) -> Array:
-        """Return a value that has to be known.
-
-        Parameters
-        ----------
-        name : str
-            The value.
-        what : str
-            What it says, for the error: "the axes".
-
-        Raises
-        ------
-        ValueNeededError
-            If it follows from the inputs' values.
-        """
-        found = self.constants.get(name)
-        if found is None:
-            inputs = self.sources(name)
-            raise ValueNeededError(
-                f"{what} must be known before anything runs, but {name!r} is computed from the values of "
-                f"{', '.join(map(repr, inputs)) or 'what is not known'}",
-                inputs=inputs,
-                where=self.place(),
-                hint="Give these inputs' values when the model is loaded (known=), or export it with constant shapes",
-            )
-        return found
-
-    def integers(self, name: str, what: str) -> Shape:
-        """Return a known value as a tuple of integers; see `require`.
-
-        Raises
-        ------
-        ModelError
-            If it has more than one axis.
-        """
-        array = self.require(name, what)
-        if array.ndim > 1 or array.dtype.kind not in "iu":
-            raise self.wrong(f"{what} are {array.dtype} of shape {array.shape}, expected a list of integers")
-        return tuple(int(n) for n in array.reshape(-1))
-
-    def sources(self, name: str) -> tuple[str, ...]:
-        """Return the inputs of the network that a value is computed from."""
-        producer = {made: node for node in (*self._nodes, *self._fresh) for made in node.outputs if made is not None}
-        seen: set[str] = set()
-        waiting = [name]
-        while waiting:
-            each = waiting.pop()
-            if each in seen:
-                continue
-            seen.add(each)
-            if each in producer:
-                waiting += [source for source in producer[each].inputs if source is not None]
-        return tuple(each for each in self._inputs if each in seen)
-
-    # --- errors ---------------------------------------------------------------------------------------
-
-    def place(self) -> str:
-        """Return what errors call the node that is being imported."""
-        return f"{self.where}, node {self._label}" if self._label else self.where
-
-    def wrong(self, what: str, *, hint: str | None = None) -> ModelError:
-        """Return an error about the node that is being imported."""
-        return ModelError(what, where=self.place(), hint=hint)
-
-    def axis(self, axis: int, rank: int) -> int:
-        """Return an axis counted from the front.
-
-        Raises
-        ------
-        ModelError
-            If there is none such.
-        """
-        if not -rank <= axis < max(rank, 1):
-            raise self.wrong(f"there is no axis {axis} in {rank} dimensions")
-        return axis + rank if axis < 0 else axis
-
-    def axes(self, axes: Iterable[int], rank: int) -> Shape:
-        """Return axes counted from the front, ascending.
-
-        Raises
-        ------
-        ModelError
-            If one is not there or stands twice.
-        """
-        found = sorted(self.axis(axis, rank) for axis in axes)
-        if len(set(found)) < len(found):
-            raise self.wrong(f"an axis stands twice in {found}")
-        return tuple(found)
-
-    # --- adding ---------------------------------------------------------------------------------------
 
     def begin(self, name: str, label: str) -> None:
         """Start to import an ONNX node."""

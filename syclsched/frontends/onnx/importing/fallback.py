@@ -10,7 +10,8 @@ import numpy as np
 
 from syclsched.errors import ValueNeededError
 from syclsched.frontends.onnx.dtypes import DTYPES, NUMBERS, described
-from syclsched.frontends.onnx.importing.builder import Array, Builder
+from syclsched.frontends.onnx.importing.builder import Builder
+from syclsched.frontends.onnx.importing.known import Array
 from syclsched.frontends.onnx.model import ModelGraph, ModelNode
 from syclsched.frontends.onnx.reference import RANDOM, evaluate_reference
 from syclsched.frontends.onnx.shapes import Made
