@@ -1,34 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run as its caller sees it: results, waiting, cancelling, trace, and giving everything back."""
+"""A run as its caller sees it: waiting, cancelling, trace, and giving everything back; with its results."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 import weakref
 from collections.abc import Callable, Generator, Mapping
-from functools import cached_property, partial
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from syclsched.errors import ArgumentError, ExecutionError, RunCancelledError, UnknownArrayError, WaitTimeoutError
-from syclsched.execution.buffers import LiveBuffer, NumpyArray
+from syclsched.errors import ExecutionError, WaitTimeoutError
+from syclsched.execution.answers import Answers
+from syclsched.execution.buffers import NumpyArray
 from syclsched.execution.engine import Engine
-from syclsched.execution.reading import Like, assemble, covers, read
 from syclsched.execution.records import Counts, make_trace
 from syclsched.execution.resources import Resources, Waits
 from syclsched.execution.safeguards import USUAL, Safeguards
-from syclsched.execution.statuses import failed_status
-from syclsched.execution.waiting import SLICE_S, after, wait_flag
+from syclsched.execution.waiting import after, wait_flag
 from syclsched.execution.watchdog import WATCHDOG, Watch
-from syclsched.model.access import RowRange
-from syclsched.model.binding import existing
-from syclsched.model.plan import Plan, PlannedRows
-from syclsched.model.recovery import Recovery
-from syclsched.model.task import ArrayRows
 from syclsched.model.trace import Trace
 from syclsched.oneapi.forked import check_not_forked
 
@@ -36,23 +27,13 @@ if TYPE_CHECKING:
     from syclsched.execution.recorder import Recorder
     from syclsched.execution.recovery.recovering import Recovering
 
-_SHORTEST_NAP_S, _LONGEST_NAP_S = 20e-6, 2e-3
-
 
 def _record(resources: Resources, recorder: Recorder, generation: int) -> None:
     if resources.hung is None:
         recorder.add(resources.engine, generation)
 
 
-def _not_kept(array: str) -> UnknownArrayError:
-    return UnknownArrayError(
-        "it is temporary, its value is not kept",
-        where=f"array {array!r}",
-        hint="Declare it without temporary=True and do not free() it",
-    )
-
-
-class Run:
+class Run(Answers):
     """A plan on its way. Made by `execute`; use it in a ``with`` statement, or call `close`.
 
     Leaving the ``with`` block waits for the run (cancels it, if by an exception) and gives its memory back. A run
@@ -93,15 +74,9 @@ class Run:
         deadlines_s: Mapping[int, float] | None = None,
         recovering: Recovering | None = None,
     ) -> None:
-        self._dispatcher = dispatcher
-        self._recovering = recovering
-        self._live = live
-        self._values = values
-        self._joined = joined or {}
-        self._resources = Resources(dispatcher, live, owns_devices=owns_devices)
+        resources = Resources(dispatcher, live, owns_devices=owns_devices)
+        super().__init__(dispatcher, live, values, joined, recovering, resources)
         self._trace: Trace | None = None
-        self._closed = False
-        self._reported = False
         self._keep = keep
         self._finalizer = weakref.finalize(self, self._resources.abandon)
         self._finalizer.atexit = False  # at the exit all runs are ended, and waited for
@@ -112,11 +87,6 @@ class Run:
     def constant_bytes(self) -> dict[str, int]:
         """Bytes of constants in device memory by memory space, in the form in which implementations take them."""
         return dict(self.counts.constant_bytes)
-
-    @property
-    def plan(self) -> Plan:
-        """What is run; of a run that decides as it goes what has happened, once it is over."""
-        return self._dispatcher.program.plan if self._recovering is None else self._recovering.plan
 
     # --- waiting ----------------------------------------------------------------------------------
 
@@ -136,10 +106,6 @@ class Run:
     def waits(self) -> Waits:
         """Return what somebody who waits for the run in his own way looks with, whether it still goes on."""
         return Waits(self._resources)
-
-    def done(self) -> bool:
-        """Return whether the run has ended, well or not."""
-        return self._resources.finished.is_set()
 
     @property
     def left_behind(self) -> ExecutionError | None:
@@ -223,67 +189,6 @@ class Run:
         yield from self.wait_async().__await__()
         return self
 
-    def result(self, array: Any, like: Like = "numpy", timeout: float | None = None) -> Any:
-        """Return an array's last value; waits only for the tasks that write it.
-
-        Parameters
-        ----------
-        array : LogicalArray, ArrayRows or str
-            An array of the graph, not a temporary one; or some rows of it, ``a[0:100]``.
-        like : str, optional
-            ``numpy`` (a copy), ``dpnp`` or ``usm_ndarray`` (the run's own memory once the run has ended, which then
-            lives as long as the array).
-        timeout : float, optional
-            Seconds; no limit if not given.
-
-        Returns
-        -------
-        numpy.ndarray, dpnp.ndarray or dpctl.tensor.usm_ndarray
-            The value.
-
-        Raises
-        ------
-        ArgumentError
-            If there are no such rows.
-        UnknownArrayError
-            If the graph has no such array, or its value is not kept.
-        TaskFailedError, RunCancelledError
-            If the value was never made because a task failed, or the run was cancelled.
-        WaitTimeoutError
-            If the time was up; the run goes on.
-        ExecutionError
-            If the run is closed.
-        """
-        if like not in ("numpy", "dpnp", "usm_ndarray"):
-            raise ArgumentError(f"like={like!r} is none of 'numpy', 'dpnp', 'usm_ndarray'", where="result()")
-        check_not_forked(self._where)
-        whole = array.array if isinstance(array, ArrayRows) else array
-        name = whole if isinstance(whole, str) else whole.name
-        rows = existing(array.rows, array.array, "result()") if isinstance(array, ArrayRows) else None
-        if self._closed:
-            raise ExecutionError("the run is closed, its memory is given back", where=f"array {name!r}")
-        if self._recovering is None:
-            return self._found(self._dispatcher, name, rows, like, timeout)
-        return self._recovering.ask(lambda engine, left_s: self._found(engine, name, rows, like, left_s), timeout)
-
-    def _found(self, engine: Engine, name: str, rows: RowRange | None, like: Like, timeout: float | None) -> Any:
-        """Return an array's last value, or that of some rows, from an engine that has it."""
-        if self._recovering is not None:
-            self._recovering.check_not_lost(name, rows)
-        if name in engine.program.segments:
-            live = self._rows(engine, name, rows, timeout)
-        elif rows is not None:
-            return self._found(engine, name, None, like, timeout)[rows[0] : rows[1]]
-        elif name in self._joined:
-            return self._together(name, like, timeout)
-        elif name in engine.program.final_buffers:
-            live = self._value(engine, name, timeout)
-        else:
-            return self._untouched(name, like)
-        if isinstance(live, np.ndarray):
-            return self._given_out(live, like)
-        return read(live, like, self._any_queue() if like != "numpy" else None, share=self.done() and engine.lasting)
-
     def trace(self) -> Trace:
         """Wait for the run to end, well or not, and return what happened.
 
@@ -334,11 +239,6 @@ class Run:
         from syclsched.tracing.story import tell_story
 
         return tell_story(self.trace(), task)
-
-    @property
-    def recoveries(self) -> tuple[Recovery, ...]:
-        """What broke so far and was recovered from, in order."""
-        return () if self._recovering is None else self._recovering.recoveries
 
     @property
     def counts(self) -> Counts:
@@ -393,136 +293,6 @@ class Run:
 
     def _timed_out(self, timeout: float | None) -> WaitTimeoutError:
         return WaitTimeoutError(f"not done {after(timeout)}: {self._what_is_left()}", where=self._where)
-
-    def _wait_instruction(self, engine: Engine, number: int, array: str, timeout: float | None) -> None:
-        """Wait until an instruction has completed, without holding up the dispatcher or any lane."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        if not self.done():
-            engine.counts.host_waits += 1
-        while not engine.wait_submitted(number, SLICE_S):
-            self._check_time(array, timeout, deadline)
-        # An event's own wait can neither be timed nor interrupted.
-        begun = time.monotonic()
-        while not engine.is_complete(number):
-            self._check_time(array, timeout, deadline)
-            time.sleep(min(_LONGEST_NAP_S, max(_SHORTEST_NAP_S, (time.monotonic() - begun) / 16)))
-        if engine.any_failed():  # what depends on it ran all the same, and is noted at the end
-            wait_flag(self._resources.finished if self._recovering is None else engine.finished, None)
-
-    def _check_time(self, array: str, timeout: float | None, deadline: float | None) -> None:
-        """Raise if the time is up, or the run was given up."""
-        if deadline is not None and time.monotonic() >= deadline:
-            raise WaitTimeoutError(f"not there {after(timeout)}: {self._what_is_left()}", where=f"array {array!r}")
-        if self._resources.hung is not None:
-            self._raise_failure()
-
-    def _what_is_left(self) -> str:
-        return self._dispatcher.what_is_left()
-
-    def _check_value(self, dispatcher: Engine, array: str, writer: int) -> None:
-        """Raise if an array's last value was never made, or was made from what a failed task left."""
-        buffer, _ = dispatcher.program.final_buffers[array]
-        if dispatcher.event(writer) is None and dispatcher.error is not None:
-            self._raise_failure()
-        never = not dispatcher.passed(writer)
-        if never or dispatcher.failures.is_lost(buffer):
-            self._raise_failure()
-            raise RunCancelledError("its value was never made", where=f"array {array!r}")
-        for piece in dispatcher.statuses_behind(array):
-            error = failed_status(piece, dispatcher.buffers)
-            if error is not None:
-                self._reported = True
-                raise error
-
-    def _raise_failure(self) -> None:
-        dispatcher = self._dispatcher
-        error = dispatcher.error or dispatcher.failures.first or self._resources.hung
-        if error is not None:
-            self._reported = True
-            raise error
-        if dispatcher.cancelled and not dispatcher.through:
-            self._reported = True
-            raise RunCancelledError("the run was cancelled", where=f"plan {self.plan.name!r}")
-
-    def _value(self, engine: Engine, name: str, timeout: float | None) -> LiveBuffer:
-        """Wait for the last value of an array or a segment, and return where it is."""
-        finals = engine.program.final_buffers
-        writer = finals[name][1]
-        if writer is not None:
-            try:
-                self._wait_instruction(engine, writer, name, timeout)
-            except KeyboardInterrupt:
-                self._interrupted()
-                raise
-            self._check_value(engine, name, writer)
-        live = engine.buffers.get(finals[name][0])
-        if live is None:
-            raise ExecutionError("its memory is gone", where=f"array {name!r}")
-        return live
-
-    def _rows(self, engine: Engine, name: str, rows: RowRange | None, timeout: float | None) -> LiveBuffer | NumpyArray:
-        """Wait for rows of an array that has segments; return the buffer they lie in, or put them together.
-
-        Rows that no task touches have the value that was given for them.
-        """
-        deadline = None if timeout is None else time.monotonic() + timeout
-        program = engine.program
-        whole = next(a for a in self.plan.arrays if a.name == name)
-        if whole.temporary:
-            raise _not_kept(name)
-        start, stop = rows or (0, whole.shape[0])
-        pieces: list[tuple[PlannedRows, LiveBuffer]] = []
-        spaces = set()
-        for segment in program.segments[name]:
-            assert segment.rows is not None
-            if segment.rows.start < stop and start < segment.rows.stop:
-                left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
-                pieces.append((segment.rows, self._value(engine, segment.name, left_s)))
-                spaces.add(program.final_buffers[segment.name][0][1])
-        if len(spaces) == 1 and covers([each for each, _ in pieces], start, stop):
-            live = engine.buffers[name, spaces.pop()]
-            return live if rows is None else live.part(start, stop)
-        return assemble(whole, (start, stop), pieces, self._values.get(name))
-
-    def _untouched(self, name: str, like: Like) -> Any:
-        """Return the value of an array that no task touches, or say why there is none."""
-        planned = next((a for a in self.plan.arrays if a.name == name), None)
-        # What is planned and touched by nothing that is left was rescued, if something broke.
-        if planned is not None and (planned.temporary or not self.recoveries or name not in self._values):
-            raise _not_kept(name)
-        if name not in self._values:
-            raise UnknownArrayError("no task writes it, and no value was given for it", where=f"array {name!r}")
-        return self._given_out(self._values[name].copy(), like)
-
-    def _together(self, name: str, like: Like, timeout: float | None) -> Any:
-        """Return the value of an array that is held in parts, one after another along axis 0."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        if any(array.temporary for array in self.plan.arrays if array.name in self._joined[name]):
-            raise _not_kept(name)
-        parts = [
-            self.result(part, timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
-            for part in self._joined[name]
-        ]
-        return self._given_out(np.concatenate(parts), like)
-
-    def _given_out(self, value: NumpyArray, like: Like) -> Any:
-        if like == "numpy":
-            return value
-        from dpctl import tensor
-
-        array = tensor.asarray(value, sycl_queue=self._any_queue())
-        if like == "usm_ndarray":
-            return array
-        import dpnp
-
-        return dpnp.asarray(array)
-
-    @cached_property
-    def _where(self) -> str:
-        return f"plan {self.plan.name!r}"
-
-    def _any_queue(self) -> Any:
-        return self._live.allocator_queue(self.plan.platform.compute_devices[0].space)
 
     def _interrupted(self) -> None:
         """Ctrl-C: end what runs and give the memory back before the exception goes on its way."""
