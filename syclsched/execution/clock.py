@@ -149,21 +149,24 @@ def read_anchors(
 
 
 def moved_on(
-    clocks: Mapping[str, ClockMap], devices: Iterable[tuple[str, str]], anchors: Mapping[str, Anchor]
+    clocks: Mapping[str, ClockMap],
+    lanes: Iterable[tuple[int, str, str, Any]],
+    stamp: Callable[[int], tuple[int, int]] | None = None,
 ) -> dict[str, ClockMap]:
-    """Return clock maps that end with later readings.
+    """Return clock maps that end now.
 
     Parameters
     ----------
     clocks : Mapping[str, ClockMap]
         By lane, of earlier readings.
-    devices : iterable of (str, str)
-        Names of lanes, and of their devices.
-    anchors : Mapping[str, Anchor]
-        The readings, by device.
+    lanes : iterable of (int, str, str, dpctl.SyclQueue)
+        Number, name, device and queue of each.
+    stamp : callable, optional
+        As for `read_anchors`.
     """
-    found = dict(clocks)
-    for lane, device in devices:
+    lanes, found = list(lanes), dict(clocks)
+    anchors = read_anchors([(number, device, queue) for number, _, device, queue in lanes], stamp)
+    for _, lane, device, _ in lanes:
         if device in anchors:
             known = clocks.get(lane)
             found[lane] = ClockMap(anchors[device] if known is None else known.first, anchors[device])

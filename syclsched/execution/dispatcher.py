@@ -4,58 +4,38 @@
 from __future__ import annotations
 
 import queue
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from syclsched.devices.commands import Command
-from syclsched.devices.constants import uploaded_bytes
 from syclsched.devices.executables import Executable, needs_python
 from syclsched.devices.submission_library import load_library
 from syclsched.devices.submission_loop import SubmissionLoop
-from syclsched.errors import DeadlineError, ExecutionError, MemoryLimitError, SyclschedError, TaskFailedError
+from syclsched.errors import DeadlineError, MemoryLimitError
 from syclsched.execution.batches import Commands, Gathered
 from syclsched.execution.buffers import BufferTable
-from syclsched.execution.clock import ClockMap, moved_on, now_ns, read_anchors
+from syclsched.execution.clock import moved_on, now_ns
 from syclsched.execution.events import EventTable
-from syclsched.execution.failures import Failures, Reason, task_failed
-from syclsched.execution.lane_set import LaneSet
+from syclsched.execution.failures import Reason, task_failed
 from syclsched.execution.lanes import Completion, DeviceLane, HostLane, by_index, device_names
 from syclsched.execution.outcomes import read_device_failures, read_statuses
 from syclsched.execution.program import Buffer, Node, Program
+from syclsched.execution.program_engine import ProgramEngine
 from syclsched.execution.readiness import Readiness
-from syclsched.execution.records import Counts, Outcome, Record
+from syclsched.execution.records import Outcome, Record
 from syclsched.execution.room import Room
-from syclsched.execution.statuses import statuses_behind
-from syclsched.execution.stuck import Followed
-from syclsched.execution.thread_pool import THREADS, Lease
-from syclsched.execution.waiting import wait_flag
-from syclsched.execution.work import Work, compile_work
+from syclsched.execution.work import Work
 
 #: What else the dispatcher is woken for: memory may have come free, a lane has room again, the run was cancelled,
 #: a task is past its deadline.
 Wake = Literal["memory", "room", "cancel", "overdue"]
 
 
-class Dispatcher(Followed):
-    """Runs one program, once.
+class Dispatcher(ProgramEngine):
+    """Runs one program, once, in the order in which its instructions become ready; see `ProgramEngine`."""
 
-    Parameters
-    ----------
-    program : Program
-        What to do.
-    work : Mapping[int, Work]
-        By instruction number.
-    buffers : BufferTable
-        With the inputs in it.
-    queues : Mapping[str, dpctl.SyclQueue]
-        By name of device lane.
-    record : bool
-        Whether to keep what a trace needs.
-    executables : Mapping[int, Executable], optional
-        The work compiled, if it is; by instruction number.
-    """
+    failing = "the dispatcher failed"
 
     def __init__(
         self,
@@ -67,23 +47,7 @@ class Dispatcher(Followed):
         record: bool,
         executables: Mapping[int, Executable] | None = None,
     ) -> None:
-        self.program = program
-        self.buffers = buffers
-        self.counts = Counts()
-        self.failures = Failures(program.tasks)
-        self.records: dict[int, Record] = {}
-        self.clocks: dict[str, ClockMap] = {}
-        self.finished = threading.Event()
-        self.error: SyclschedError | None = None
-        self.cancelled = False
-        self.recording = record
-        self.lasting = True
-        self.given_up = False
-        #: Called on the thread, last of all.
-        self.when_finished: Callable[[], None] | None = None
-        self._work = work
-        self._queues = queues
-        self._executables: dict[int, Executable] = dict(executables or {})
+        super().__init__(program, work, buffers, queues, record=record, executables=executables)
         self._readiness = Readiness(program.lanes)
         self._pinned = {buffers.memory_of(piece.status) for piece in work.values() if piece.status is not None}
         library, lanes = load_library(), by_index(program.plan, queues)
@@ -94,8 +58,6 @@ class Dispatcher(Followed):
         self._gathered = Gathered()
         self._events = EventTable(self._loop_in_c)
         self._inbox: queue.SimpleQueue[Completion | Wake] = queue.SimpleQueue()
-        self._watched: dict[int, threading.Event] = {}
-        self._overdue: dict[int, DeadlineError] = {}
         self._room = Room(
             program,
             buffers,
@@ -106,43 +68,8 @@ class Dispatcher(Followed):
         )
         self._signals_due = 0
         self._paced = 0
-        self._lanes: LaneSet | None = None
-        self._thread: Lease | None = None
 
     # --- for other threads ------------------------------------------------------------------------
-
-    def start(self) -> None:
-        """Begin, on a thread of its own."""
-        self._thread = THREADS.start(self._run, f"syclsched {self.program.plan.name}")
-
-    def cancel(self) -> None:
-        """Submit nothing more; what was submitted ends. Returns at once."""
-        if not self.finished.is_set():
-            self.cancelled = True
-            if self._loop_in_c is not None:
-                self._loop_in_c.stop()
-            self._inbox.put("cancel")
-
-    def wait_submitted(self, number: int, timeout_s: float | None) -> bool:
-        """Wait until an instruction has been submitted or, on a host lane, has completed; or the run has ended.
-
-        Parameters
-        ----------
-        number : int
-            Instruction.
-        timeout_s : float or None
-            Seconds; None for no limit.
-
-        Returns
-        -------
-        bool
-            False if the time was up first.
-        """
-        if number in self._events or self.finished.is_set():
-            return True
-        flag = self._watched.setdefault(number, threading.Event())
-        # Looked at again because the dispatcher may have passed between the two lines.
-        return number in self._events or self.finished.is_set() or wait_flag(flag, timeout_s)
 
     def event(self, number: int) -> Any:
         """Return the event of a submitted device instruction, None if it has completed without one."""
@@ -165,66 +92,29 @@ class Dispatcher(Followed):
         """Whether everything was done: nothing was cancelled."""
         return self._readiness.finished and all(r.outcome != "cancelled" for r in self.records.values())
 
-    def statuses_behind(self, array: str) -> list[Work]:
-        """Return the tasks with a status that an array's last value depends on, in the plan's order."""
-        return statuses_behind(self.program, self._work, array)
-
     def overdue(self, number: int, error: DeadlineError) -> None:
         """Let something that runs fail, because it is past its deadline, and cancel what depends on it."""
-        self._overdue[number] = error
+        super().overdue(number, error)
         self._inbox.put("overdue")
 
-    def join(self, timeout_s: float | None = None) -> None:
-        """Wait for the thread to be done."""
-        if self._thread is not None:
-            self._thread.join(timeout_s)
+    def _be_cancelled(self) -> None:
+        if self._loop_in_c is not None:
+            self._loop_in_c.stop()
+        self._inbox.put("cancel")
 
     # --- the thread -------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        try:
-            self._prepare()
-            begun_ns = time.thread_time_ns()
-            self._loop()
-            self.counts.dispatch_ns = time.thread_time_ns() - begun_ns
-        except SyclschedError as error:
-            self.error = error
-        except BaseException as error:
-            self.error = ExecutionError(
-                f"the dispatcher failed: {type(error).__name__}: {error}", where=f"plan {self.program.plan.name!r}"
-            )
-            self.error.__cause__ = error
-        finally:
-            try:
-                self._finish()
-            except BaseException as error:
-                self.error = self.error or ExecutionError(
-                    f"the run could not be ended: {type(error).__name__}: {error}",
-                    where=f"plan {self.program.plan.name!r}",
-                )
-            finally:
-                self.finished.set()
-                for flag in list(self._watched.values()):
-                    flag.set()
-                if self.when_finished is not None:
-                    self.when_finished()
-                    self.when_finished = None
+    def _go(self) -> None:
+        self._prepare()
+        begun_ns = time.thread_time_ns()
+        self._loop()
+        self.counts.dispatch_ns = time.thread_time_ns() - begun_ns
 
     def _prepare(self) -> None:
         """Compile everything, get memory, make the lanes, and read the clocks, before the first submission."""
-        if not self._executables:
-            self._executables = compile_work(self.program, self._work, self._queues, self.buffers.uploads)
-        self.counts.constant_bytes = uploaded_bytes(self._executables.values())
+        self._compile()
         self.buffers.prepare(self._room.prepared.values(), self._users())
-        self._lanes = LaneSet(
-            self.program.plan,
-            self._queues,
-            self.buffers,
-            self._events,
-            self.counts,
-            self._inbox.put,
-            lambda: self._ending,
-        )
+        self._lanes = self._make_lanes(self._events, self._inbox.put, lambda: self._ending)
         if self._loop_in_c is not None:
             queues = by_index(self.program.plan, self._queues)
             if not any(needs_python(executable) for executable in self._executables.values()):
@@ -249,12 +139,12 @@ class Dispatcher(Followed):
 
     def _anchor(self) -> None:
         """Read the device clocks; the second reading replaces the end of each map."""
-        lanes = [(n, lane) for n, lane in enumerate(self.program.plan.lanes) if lane.name in self._queues]
-        anchors = read_anchors(
-            [(n, lane.device, self._queues[lane.name]) for n, lane in lanes],
-            None if self._loop_in_c is None else self._loop_in_c.stamp,
-        )
-        self.clocks = moved_on(self.clocks, [(lane.name, lane.device) for _, lane in lanes], anchors)
+        lanes = [
+            (n, lane.name, lane.device, self._queues[lane.name])
+            for n, lane in enumerate(self.program.plan.lanes)
+            if lane.name in self._queues
+        ]
+        self.clocks = moved_on(self.clocks, lanes, None if self._loop_in_c is None else self._loop_in_c.stamp)
 
     def _loop(self) -> None:
         readiness = self._readiness
@@ -391,7 +281,9 @@ class Dispatcher(Followed):
             work = self._work.get(node.id)
             begun = work is not None and not work.implementation.is_kernel
             reason: Reason = "copy" if node.instruction.kind == "copy" else "submission"
-            self._failed(node, task_failed(node.instruction, error, "could not be submitted:"), reason, begun=begun)
+            self._failed(
+                node.instruction, task_failed(node.instruction, error, "could not be submitted:"), reason, begun=begun
+            )
             instead = lane.order(before) if node.events else None
         else:
             self.counts.submission_ns += now_ns() - record.submit_ns
@@ -414,7 +306,7 @@ class Dispatcher(Followed):
         if node.id in self.program.signals:
             self._signals_due += 1
             lane.watch(node, self._events.get(node.id))
-        self._look_for_waiters(node)
+        self._tell_waiting(node.id)
 
     def _start_on_host(self, node: Node) -> None:
         if self._gathered.nodes:
@@ -462,7 +354,7 @@ class Dispatcher(Followed):
         self._signals_due -= 1
         if completion.error is not None:
             error = task_failed(completion.node.instruction, completion.error, "failed:")
-            self._failed(completion.node, error, "device", begun=True)
+            self._failed(completion.node.instruction, error, "device", begun=True)
         self._readiness.completed(completion.node)
 
     def _completed(self, completion: Completion) -> None:
@@ -472,7 +364,9 @@ class Dispatcher(Followed):
             record.outcome = "failed"
             begun = completion.start_ns is not None
             reason: Reason = "raised" if begun and node.instruction.kind == "host" else "copy" if begun else "device"
-            self._failed(node, task_failed(node.instruction, completion.error, "raised"), reason, begun=begun)
+            self._failed(
+                node.instruction, task_failed(node.instruction, completion.error, "raised"), reason, begun=begun
+            )
         elif completion.start_ns is None:
             record.outcome = "cancelled"
             self.failures.lost(node.instruction)
@@ -486,21 +380,13 @@ class Dispatcher(Followed):
     def _note_overdue(self) -> None:
         for number, error in list(self._overdue.items()):
             if number not in self.failures.spoilt:
-                self._failed(self.program.nodes[number], error, "deadline", begun=True)
+                self._failed(self.program.nodes[number].instruction, error, "deadline", begun=True)
                 if number in self.records:
                     self.records[number].outcome = "failed"
 
-    def _failed(self, node: Node, error: TaskFailedError, reason: Reason, *, begun: bool = False) -> None:
-        self.failures.record(node.instruction, error, reason)
-        self.failures.lost(node.instruction, begun=begun)
-
     def _passed(self, node: Node, event: Any) -> None:
         self._events.put(node.id, event, node.lane)
-        self._look_for_waiters(node)
-
-    def _look_for_waiters(self, node: Node) -> None:
-        if self._watched and (flag := self._watched.pop(node.id, None)) is not None:
-            flag.set()
+        self._tell_waiting(node.id)
 
     def _device_lane(self, node: Node) -> DeviceLane:
         assert self._lanes is not None
@@ -522,7 +408,7 @@ class Dispatcher(Followed):
                     self._readiness.park(node)
                     return
             except MemoryLimitError as error:
-                self._failed(node, task_failed(instruction, error, "no memory:"), "memory")
+                self._failed(node.instruction, task_failed(instruction, error, "no memory:"), "memory")
         self._events.put(node.id, None)
         self._readiness.submitted(node)
 

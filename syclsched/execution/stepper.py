@@ -4,45 +4,38 @@
 from __future__ import annotations
 
 import queue
-import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from syclsched.devices.constants import uploaded_bytes
-from syclsched.devices.executables import Executable
-from syclsched.errors import DeadlineError, ExecutionError, MemoryLimitError, SyclschedError, TaskFailedError
+from syclsched.errors import MemoryLimitError, TaskFailedError
 from syclsched.execution.buffers import BufferTable
-from syclsched.execution.clock import ClockMap, now_ns
+from syclsched.execution.clock import now_ns
 from syclsched.execution.events import EventTable
-from syclsched.execution.failures import Failures, Reason, task_failed
+from syclsched.execution.failures import Reason, task_failed
 from syclsched.execution.inspection import Inspection, UndeclaredWrites
-from syclsched.execution.lane_set import LaneSet
 from syclsched.execution.lanes import Completion
 from syclsched.execution.program import Buffer, Node, Program
-from syclsched.execution.records import Counts, Record
-from syclsched.execution.statuses import failed_status, statuses_behind
-from syclsched.execution.stuck import Followed, Position
-from syclsched.execution.thread_pool import THREADS, Lease
-from syclsched.execution.waiting import SLICE_S
-from syclsched.execution.work import Work, compile_work
+from syclsched.execution.program_engine import ProgramEngine
+from syclsched.execution.records import Record
+from syclsched.execution.statuses import failed_status
+from syclsched.execution.stuck import Position
+from syclsched.execution.work import Work
 from syclsched.model.plan import Instruction
 
 
-class Stepper(Followed):
+class Stepper(ProgramEngine):
     """Runs one program, once, in the plan's order. An `Engine`.
 
     Parameters
     ----------
     program, work, buffers, queues, record
-        As for `Dispatcher`.
+        As for `ProgramEngine`.
     inspections : sequence of Inspection
         What is looked at around each task.
     """
 
-    lasting = True
-    given_up = False
+    failing = "a step failed"
 
     def __init__(
         self,
@@ -54,57 +47,15 @@ class Stepper(Followed):
         *,
         record: bool,
     ) -> None:
-        self.program = program
-        self.buffers = buffers
-        self.counts = Counts()
-        self.failures = Failures(program.tasks)
-        self.records: dict[int, Record] = {}
-        self.clocks: Mapping[str, ClockMap] = {}
-        self.finished = threading.Event()
-        self.error: SyclschedError | None = None
-        self.cancelled = False
-        self.recording = record
-        self.when_finished: Callable[[], None] | None = None
-        self._work = work
-        self._queues = queues
+        super().__init__(program, work, buffers, queues, record=record)
         self._inspections = inspections
-        self._executables: dict[int, Executable] = {}
         self._completed: set[int] = set()
         #: The one that is being done: no other has begun, whatever lane it is on.
         self._at: int | None = None
-        self._overdue: dict[int, DeadlineError] = {}
-        self._step = threading.Condition()
         self._through = False
-        self._lanes: LaneSet | None = None
         self._reports: queue.SimpleQueue[Completion] = queue.SimpleQueue()
-        self._thread: Lease | None = None
 
     # --- for other threads ------------------------------------------------------------------------
-
-    def start(self) -> None:
-        """Begin, on a thread of its own."""
-        self._thread = THREADS.start(self._run, f"syclsched {self.program.plan.name} steps")
-
-    def cancel(self) -> None:
-        """Begin nothing more. Returns at once."""
-        if not self.finished.is_set():
-            self.cancelled = True
-
-    def join(self, timeout_s: float | None = None) -> None:
-        """Wait for the thread to be done."""
-        if self._thread is not None:
-            self._thread.join(timeout_s)
-
-    def wait_submitted(self, number: int, timeout_s: float | None) -> bool:
-        """Wait until an instruction has completed or the run has ended; return False if the time was up first."""
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        with self._step:
-            while not self.is_complete(number):
-                left_s = SLICE_S if deadline is None else min(SLICE_S, deadline - time.monotonic())
-                if left_s <= 0:
-                    return False
-                self._step.wait(left_s)
-        return True
 
     def event(self, number: int) -> Any:
         """Return None: what is asked for has completed."""
@@ -127,56 +78,23 @@ class Stepper(Followed):
         """Whether everything was done: nothing was cancelled."""
         return self._through and all(r.outcome != "cancelled" for r in self.records.values())
 
-    def statuses_behind(self, array: str) -> list[Work]:
-        """Return the tasks with a status that an array's last value depends on, in the plan's order."""
-        return statuses_behind(self.program, self._work, array)
-
-    def overdue(self, number: int, error: DeadlineError) -> None:
-        """Let something that runs fail, because it is past its deadline, and cancel what depends on it."""
-        self._overdue[number] = error
-
     def positions(self) -> list[Position]:
         """Return what the lanes that are not done are at; on any thread."""
         return [replace(position, begun=position.number == self._at) for position in self._positions.now()]
 
     # --- the thread -------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        try:
-            self._prepare()
-            for _, instruction in self.program.plan.instructions():
-                self._do(self.program.nodes[instruction.id])
-            self._through = not self.cancelled
-        except SyclschedError as error:
-            self.error = error
-        except BaseException as error:
-            self.error = ExecutionError(
-                f"a step failed: {type(error).__name__}: {error}", where=f"plan {self.program.plan.name!r}"
-            )
-            self.error.__cause__ = error
-        finally:
-            if self._lanes is not None:
-                self._lanes.finish()
-            self.counts.peak_bytes = dict(self.buffers.peak_bytes)
-            self.finished.set()
-            with self._step:
-                self._step.notify_all()
-            if self.when_finished is not None:
-                self.when_finished()
-                self.when_finished = None
+    def _go(self) -> None:
+        self._compile()
+        self._lanes = self._make_lanes(EventTable(), self._reports.put, lambda: self.cancelled)
+        for _, instruction in self.program.plan.instructions():
+            self._do(self.program.nodes[instruction.id])
+        self._through = not self.cancelled
 
-    def _prepare(self) -> None:
-        self._executables = compile_work(self.program, self._work, self._queues, self.buffers.uploads)
-        self.counts.constant_bytes = uploaded_bytes(self._executables.values())
-        self._lanes = LaneSet(
-            self.program.plan,
-            self._queues,
-            self.buffers,
-            EventTable(),
-            self.counts,
-            self._reports.put,
-            lambda: self.cancelled,
-        )
+    def _finish(self) -> None:
+        if self._lanes is not None:
+            self._lanes.finish()
+        self.counts.peak_bytes = dict(self.buffers.peak_bytes)
 
     def _do(self, node: Node) -> None:
         instruction = node.instruction
@@ -190,9 +108,8 @@ class Stepper(Followed):
             self.records[node.id] = Record(now_ns(), "cancelled")
         else:
             self._step_of(node)
-        with self._step:
-            self._completed.add(node.id)
-            self._step.notify_all()
+        self._completed.add(node.id)
+        self._tell_waiting(node.id)
 
     def _must_skip(self, instruction: Instruction) -> bool:
         if self.cancelled or self.failures.cancels(instruction):
@@ -258,10 +175,6 @@ class Stepper(Followed):
         completion = self._reports.get()
         host.take_returned(completion)
         return None if completion.error is None else task_failed(node.instruction, completion.error, "raised")
-
-    def _failed(self, instruction: Instruction, error: TaskFailedError, reason: Reason, *, begun: bool) -> None:
-        self.failures.record(instruction, error, reason)
-        self.failures.lost(instruction, begun=begun)
 
     def _with_segments(self, buffers: set[Buffer]) -> set[Buffer]:
         segments = self.program.segments

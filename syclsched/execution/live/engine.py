@@ -13,13 +13,13 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from syclsched.devices.constants import uploaded_bytes
-from syclsched.errors import DeadlineError, ExecutionError, PolicyError, SyclschedError
+from syclsched.errors import DeadlineError, PolicyError
 from syclsched.execution.buffers import BufferTable
-from syclsched.execution.clock import ClockMap, moved_on, now_ns, read_anchors
+from syclsched.execution.clock import ClockMap, moved_on, now_ns
 from syclsched.execution.lanes import Completion, HostLane
 from syclsched.execution.live.capacity import Block, beside_constants
 from syclsched.execution.live.carrier import COPY_SLOTS, Carrier
@@ -36,11 +36,10 @@ from syclsched.execution.live.positions import positions_of
 from syclsched.execution.live.results import LiveBuffers, LiveProgram
 from syclsched.execution.live.submitter import Submitter
 from syclsched.execution.live.tasks import TaskWork, found_again
-from syclsched.execution.records import Counts, Record
+from syclsched.execution.records import Record
 from syclsched.execution.statuses import failed_status
 from syclsched.execution.stuck import Position
-from syclsched.execution.thread_pool import THREADS, Lease
-from syclsched.execution.waiting import wait_flag
+from syclsched.execution.threaded_engine import ThreadedEngine
 from syclsched.execution.work import Work
 from syclsched.model.plan import Plan
 from syclsched.scheduling.dynamic.book import Book
@@ -54,7 +53,7 @@ SHORTEST_NAP_S, LONGEST_NAP_S = 20e-6, 500e-6
 _Message: TypeAlias = Completion | Literal["cancel"] | tuple[int, DeadlineError]
 
 
-class LiveEngine:
+class LiveEngine(ThreadedEngine):
     """Runs one graph, once, under a dynamic policy; has the face of `syclsched.execution.engine.Engine`.
 
     Parameters
@@ -79,6 +78,8 @@ class LiveEngine:
         Is told at the end what kinds of tasks took.
     """
 
+    failing = "the engine failed"
+
     def __init__(
         self,
         layout: Layout,
@@ -92,15 +93,8 @@ class LiveEngine:
         lookahead: Lookahead | None = None,
         learn: Learn | None = None,
     ) -> None:
-        self.counts = Counts()
-        self.finished = threading.Event()
-        self.error: SyclschedError | None = None
-        self.cancelled = False
-        self.recording = record
-        self.lasting = True
-        self.given_up = False
+        super().__init__(f"syclsched {layout.graph.name}", f"graph {layout.graph.name!r}", record=record)
         self.clocks: dict[str, ClockMap] = {}
-        self.when_finished: Callable[[], None] | None = None
         self.program = LiveProgram(layout, f"dynamic:{policy.name}", self._where)
         self._empty = self.program.plan
         self._made: tuple[Plan, dict[int, Record]] | None = None
@@ -113,7 +107,6 @@ class LiveEngine:
         self._outcomes = Outcomes(self.program.tasks, work.somewhere)
         self.failures = self._outcomes.failures
         self._inbox: queue.SimpleQueue[_Message] = queue.SimpleQueue()
-        self._watched: dict[int, threading.Event] = {}
         self._submitter: Submitter | None = None
         self._hosts: dict[int, HostLane] = {}
         self._carrier: Carrier | None = None
@@ -126,36 +119,8 @@ class LiveEngine:
             policy, self._book, self._lookahead, self._hosts, len(layout.tasks), lambda: self._ending
         )
         self._began_ns = 0
-        self._thread: Lease | None = None
 
     # --- for other threads ------------------------------------------------------------------------
-
-    def start(self) -> None:
-        """Begin, on a thread of its own."""
-        self._thread = THREADS.start(self._run, f"syclsched {self._layout.graph.name}")
-
-    def cancel(self) -> None:
-        """Submit nothing more; what was submitted ends. Returns at once."""
-        if not self.finished.is_set():
-            self.cancelled = True
-            submitter = self._submitter
-            if submitter is not None:
-                submitter.cancel()
-            self._tell("cancel")
-
-    def join(self, timeout_s: float | None = None) -> None:
-        """Wait for the thread to be done."""
-        if self._thread is not None:
-            self._thread.join(timeout_s)
-
-    def wait_submitted(self, number: int, timeout_s: float | None) -> bool:
-        """Wait until a task, by its index, has been submitted or the run has ended."""
-        if self.passed(number) or self.finished.is_set():
-            return True
-        flag = self._watched.setdefault(number, threading.Event())
-        self._ask()
-        # Looked at again because the thread may have passed between the two lines.
-        return self.passed(number) or self.finished.is_set() or wait_flag(flag, timeout_s)
 
     def event(self, number: int) -> Any:
         """Return something that is not None if a task, by its index, has been submitted."""
@@ -248,38 +213,25 @@ class LiveEngine:
             at.append(f"{self._decider.left} of {len(self._layout.tasks)} tasks are yet to be submitted")
         return "; ".join(at) or "everything is done but the end"
 
+    def _be_cancelled(self) -> None:
+        submitter = self._submitter
+        if submitter is not None:
+            submitter.cancel()
+        self._tell("cancel")
+
+    def _be_watched(self) -> None:
+        """Have compiled code look up from its work."""
+        if (express := self._express) is not None:
+            express.ask()
+
     # --- the thread -------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        try:
-            self._prepare()
-            begun_ns = time.thread_time_ns()
-            self._loop()
-            self.counts.dispatch_ns = time.thread_time_ns() - begun_ns
-            self.counts.loop_ns = now_ns() - self._began_ns
-        except SyclschedError as error:
-            self.error = error
-        except BaseException as error:
-            self.error = self._broken("the engine failed", error)
-        finally:
-            try:
-                self._finish()
-            except BaseException as error:
-                self.error = self.error or self._broken("the run could not be ended", error)
-            finally:
-                self.finished.set()
-                for flag in list(self._watched.values()):
-                    flag.set()
-                if self.when_finished is not None:
-                    self.when_finished()
-                    self.when_finished = None
-
-    def _broken(self, what: str, error: BaseException) -> ExecutionError:
-        found = ExecutionError(
-            f"{what}: {type(error).__name__}: {error}", where=f"graph {self._layout.graph.name!r}"
-        )  # fmt: skip
-        found.__cause__ = error
-        return found
+    def _go(self) -> None:
+        self._prepare()
+        begun_ns = time.thread_time_ns()
+        self._loop()
+        self.counts.dispatch_ns = time.thread_time_ns() - begun_ns
+        self.counts.loop_ns = now_ns() - self._began_ns
 
     def _prepare(self) -> None:
         """Compile everything, make the lanes, and read the clocks."""
@@ -332,7 +284,7 @@ class LiveEngine:
         def watched() -> bool:
             for number in tuple(self._watched) if self._watched else ():
                 if express.is_submitted(number):
-                    self._watched.pop(number).set()
+                    self._tell_waiting(number)
             return bool(self._watched)
 
         if express.run(self._began_ns, lambda: self.cancelled, watched):
@@ -360,12 +312,7 @@ class LiveEngine:
     def _tell(self, message: _Message) -> None:
         """Leave a message for the engine's thread; on any other."""
         self._inbox.put(message)
-        self._ask()
-
-    def _ask(self) -> None:
-        """Have compiled code look up from its work."""
-        if (express := self._express) is not None:
-            express.ask()
+        self._be_watched()
 
     def _hear(self, completion: Completion) -> None:
         """Take what the host's thread reports, on that thread, which ends before the bell is given back."""
@@ -377,11 +324,12 @@ class LiveEngine:
         """Read the device clocks; the second reading replaces the end of each map."""
         assert self._submitter is not None
         loop = self._submitter.loop
-        lanes = [(n, lane) for n, lane in enumerate(self._layout.lanes) if n in self._queues]
-        anchors = read_anchors(
-            [(n, lane.device, self._queues[n]) for n, lane in lanes], None if loop is None else loop.stamp
-        )
-        self.clocks = moved_on(self.clocks, [(lane.name, lane.device) for _, lane in lanes], anchors)
+        lanes = [
+            (n, lane.name, lane.device, self._queues[n])
+            for n, lane in enumerate(self._layout.lanes)
+            if n in self._queues
+        ]
+        self.clocks = moved_on(self.clocks, lanes, None if loop is None else loop.stamp)
 
     def _loop(self) -> None:
         carrier = self._carrier
@@ -437,9 +385,7 @@ class LiveEngine:
 
     def _submitted(self, task: int, processor: int) -> None:
         """Tell who waits for it that a task was submitted."""
-        flag = self._watched.pop(task, None) if self._watched else None
-        if flag is not None:
-            flag.set()
+        self._tell_waiting(task)
         self._decider.submitted(task, processor)
 
     # --- the end ----------------------------------------------------------------------------------

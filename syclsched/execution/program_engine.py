@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What engines of a program have in common: its work, compiled, its buffers and lanes, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from syclsched.devices.constants import uploaded_bytes
+from syclsched.devices.executables import Executable
+from syclsched.errors import DeadlineError, TaskFailedError
+from syclsched.execution.buffers import BufferTable
+from syclsched.execution.clock import ClockMap
+from syclsched.execution.events import EventTable
+from syclsched.execution.failures import Failures, Reason
+from syclsched.execution.lane_set import LaneSet
+from syclsched.execution.lanes import Completion
+from syclsched.execution.program import Program
+from syclsched.execution.records import Record
+from syclsched.execution.statuses import statuses_behind
+from syclsched.execution.stuck import Followed
+from syclsched.execution.threaded_engine import ThreadedEngine
+from syclsched.execution.work import Work, compile_work
+from syclsched.model.plan import Instruction
+
+
+class ProgramEngine(ThreadedEngine, Followed):
+    """Runs one program, once.
+
+    Parameters
+    ----------
+    program : Program
+        What to do.
+    work : dict of int to Work
+        By instruction number.
+    buffers : BufferTable
+        With the inputs in it.
+    queues : dict of str to dpctl.SyclQueue
+        By name of device lane.
+    record : bool
+        Whether to keep what a trace needs.
+    executables : Mapping[int, Executable], optional
+        The work compiled, if it is; by instruction number.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        work: dict[int, Work],
+        buffers: BufferTable,
+        queues: dict[str, Any],
+        *,
+        record: bool,
+        executables: Mapping[int, Executable] | None = None,
+    ) -> None:
+        super().__init__(f"syclsched {program.plan.name}", f"plan {program.plan.name!r}", record=record)
+        self.program = program
+        self.buffers = buffers
+        self.failures = Failures(program.tasks)
+        self.records: dict[int, Record] = {}
+        self.clocks: dict[str, ClockMap] = {}
+        self._work = work
+        self._queues = queues
+        self._executables: dict[int, Executable] = dict(executables or {})
+        self._overdue: dict[int, DeadlineError] = {}
+        self._lanes: LaneSet | None = None
+
+    def statuses_behind(self, array: str) -> list[Work]:
+        """Return the tasks with a status that an array's last value depends on, in the plan's order."""
+        return statuses_behind(self.program, self._work, array)
+
+    def overdue(self, number: int, error: DeadlineError) -> None:
+        """Let something that runs fail, because it is past its deadline, and cancel what depends on it."""
+        self._overdue[number] = error
+
+    def _compile(self) -> None:
+        """Compile everything that is not, before the first submission."""
+        if not self._executables:
+            self._executables = compile_work(self.program, self._work, self._queues, self.buffers.uploads)
+        self.counts.constant_bytes = uploaded_bytes(self._executables.values())
+
+    def _make_lanes(
+        self, events: EventTable, report: Callable[[Completion], None], ending: Callable[[], bool]
+    ) -> LaneSet:
+        """Make the lanes of the plan; see `LaneSet`."""
+        return LaneSet(self.program.plan, self._queues, self.buffers, events, self.counts, report, ending)
+
+    def _failed(self, instruction: Instruction, error: TaskFailedError, reason: Reason, *, begun: bool = False) -> None:
+        self.failures.record(instruction, error, reason)
+        self.failures.lost(instruction, begun=begun)
