@@ -64,8 +64,7 @@ def compare_command(
     from rich.console import Console
 
     from syclsched.cli.comparing import compare, document, policy_names, show
-    from syclsched.cli.planning import described_platform, limited
-    from syclsched.cli.prepare import find_platform
+    from syclsched.cli.planning import platform_to_plan_for
     from syclsched.profiling import HistoryStore
 
     console = Console(stderr=json_output, highlight=False)
@@ -79,14 +78,10 @@ def compare_command(
         format=format, max_tasks=max_tasks, max_edges=max_edges, max_file_mib=max_file_mib, time_unit=time_unit,
         communication_unit=communication_unit, same_speed=same_speed, task_cost=task_cost, edge_cost=edge_cost,
     )  # fmt: skip
-    where = (
-        described_platform(platform, lanes)
-        if platform is not None
-        else find_platform(
-            devices=devices, sub_devices=sub_devices, lanes=lanes, one_core_lanes=one_core_lanes, console=console
-        )
-    )
-    where = limited(where, memory_limit)
+    where = platform_to_plan_for(
+        platform, devices=devices, sub_devices=sub_devices, lanes=lanes, one_core_lanes=one_core_lanes,
+        memory_limit=memory_limit, console=console,
+    )  # fmt: skip
     names = policy_names(policies or ["all"], given.graph, where)
     with HistoryStore() as history, console.status("planning ...") as status:
         found = compare(

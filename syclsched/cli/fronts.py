@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from syclsched.cli.patience import patience
-from syclsched.cli.planning import described_platform, limited
-from syclsched.cli.prepare import find_platform
+from syclsched.cli.planning import platform_to_plan_for
 from syclsched.errors import ArgumentError
 from syclsched.model.units import format_seconds
 
@@ -64,14 +63,10 @@ def show_front(
     if len(names) != 2:
         raise ArgumentError(f"{metrics!r} is not two metrics", where="--front-metrics", hint="As makespan,energy")
     aims = [minimize(name) for name in names]
-    where = (
-        described_platform(platform, lanes)
-        if platform is not None
-        else find_platform(
-            devices=devices, sub_devices=sub_devices, lanes=lanes, one_core_lanes=one_core_lanes, console=console
-        )
-    )
-    where = limited(where, memory_limit)
+    where = platform_to_plan_for(
+        platform, devices=devices, sub_devices=sub_devices, lanes=lanes, one_core_lanes=one_core_lanes,
+        memory_limit=memory_limit, console=console,
+    )  # fmt: skip
     with HistoryStore() as history, console.status("looking for the front ..."), patience(console):
         found = plan_front(graph, where, metrics=names, history=history, rewrite=rewrite)
     dimensions = [METRICS[aim.metric] for aim in aims]

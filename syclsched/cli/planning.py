@@ -163,6 +163,36 @@ def described_platform(names: str, lanes: str | None, *, of_many: bool = False) 
     return platform if counts is None else with_lanes(platform, counts)
 
 
+def platform_to_plan_for(
+    described: str | None,
+    *,
+    devices: str | None,
+    sub_devices: str | None,
+    lanes: str | None,
+    one_core_lanes: bool,
+    memory_limit: str | None,
+    console: Console,
+) -> Platform:
+    """Return the platform of some profiles or, if none are asked for, this machine's.
+
+    Parameters
+    ----------
+    described : str or None
+        As `described_platform` takes it.
+    devices, sub_devices, lanes, one_core_lanes, console
+        As `syclsched.cli.prepare.find_platform` takes them.
+    memory_limit : str or None
+        As typed.
+    """
+    if described is not None:
+        platform = described_platform(described, lanes)
+    else:
+        platform = find_platform(
+            devices=devices, sub_devices=sub_devices, lanes=lanes, one_core_lanes=one_core_lanes, console=console
+        )
+    return limited(platform, memory_limit)
+
+
 def limited(platform: Platform, memory_limit: str | None, *, of_many: bool = False) -> Platform:
     """Return a platform with no more memory than was typed.
 
