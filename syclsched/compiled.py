@@ -3,27 +3,21 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Callable
-from functools import lru_cache
-from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 from llvmlite import ir
 from numba import types
 from numba._dispatcher import compute_fingerprint
-from numba.core import caching
 from numba.core.registry import CPUDispatcher
 from numba.core.typing.typeof import Purpose, typeof
 from numba.extending import intrinsic
 
+from syclsched.compilation_cache import kept_on_disk
+
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-
-_PACKAGE = Path(__file__).parent
-_IMPORT = re.compile(rb"^(?:from|import) (syclsched[\w.]*)", re.MULTILINE)
 
 
 def compiled(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -140,70 +134,4 @@ _PADDING = (None,) * (_LOST - 1)
 def _made(dispatcher: Any) -> Any:
     """Return a function as all that is compiled here is: cached, and not compiled again for named tuples."""
     dispatcher.__class__ = _Recognising
-    return _cached(dispatcher)
-
-
-def _cached(dispatcher: Any) -> Any:
-    """Keep a function's machine code on disk, where there is a place for it.
-
-    numba's own cache looks at the file a function stands in, and so goes on using it when a function it calls, in
-    another file, has changed. This one looks at all the compiled code within reach of its imports.
-    """
-    try:
-        dispatcher._cache = _Cache(dispatcher.py_func)
-    except RuntimeError:
-        return dispatcher  # no folder can be written: it is compiled in every process
-    return dispatcher
-
-
-@lru_cache(maxsize=1024)
-def _read(path: Path) -> tuple[bytes, tuple[Path, ...]]:
-    """Return what a module adds to the stamp, and the modules of this package it imports."""
-    content = path.read_bytes()
-    named = {module.decode() for module in _IMPORT.findall(content)}
-    files = [_PACKAGE.parent.joinpath(*module.split(".")) for module in sorted(named)]
-    modules = [file.with_suffix(".py") for file in files]
-    imported = [one if one.is_file() else file / "__init__.py" for one, file in zip(modules, files, strict=True)]
-    matters = any(word in content for word in (b"@compiled", b"@lean", b"@inlined", b"NamedTuple"))
-    return (content if matters else b""), tuple(file for file in imported if file.is_file())
-
-
-@lru_cache(maxsize=1024)
-def _stamp(path: Path) -> str:
-    """Return a digest of the compiled code and the named tuples of a module and of those it imports."""
-    seen, todo = {path}, [path, Path(__file__)]
-    while todo:
-        fresh = set(_read(todo.pop())[1]) - seen
-        seen |= fresh
-        todo += fresh
-    digest = hashlib.sha256()
-    for each in sorted(seen):
-        digest.update(_read(each)[0])
-    return digest.hexdigest()
-
-
-class _SourceStamp:
-    """Makes a cache entry valid as long as all the code that may be compiled into it is unchanged."""
-
-    def get_source_stamp(self) -> str:
-        return _stamp(Path(self._py_file))  # type: ignore[attr-defined]
-
-
-class _InTree(_SourceStamp, caching._InTreeCacheLocator):  # type: ignore[misc]
-    """Beside the source."""
-
-
-class _Provided(_SourceStamp, caching._UserProvidedCacheLocator):  # type: ignore[misc]
-    """Where ``NUMBA_CACHE_DIR`` says."""
-
-
-class _UserWide(_SourceStamp, caching._UserWideCacheLocator):  # type: ignore[misc]
-    """In the user's cache folder."""
-
-
-class _Implementation(caching.CompileResultCacheImpl):  # type: ignore[misc]
-    _locator_classes = (_Provided, _InTree, _UserWide)
-
-
-class _Cache(caching.FunctionCache):  # type: ignore[misc]
-    _impl_class = _Implementation
+    return kept_on_disk(dispatcher)

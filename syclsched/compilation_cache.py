@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Machine code that numba has compiled, kept on disk: valid as long as its sources are, whoever else keeps some."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import re
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from numba.core import caching
+
+_PACKAGE = Path(__file__).parent
+_IMPORT = re.compile(rb"^(?:from|import) (syclsched[\w.]*)", re.MULTILINE)
+
+
+def kept_on_disk(dispatcher: Any) -> Any:
+    """Keep a function's machine code on disk, where there is a place for it.
+
+    numba's own cache looks at the file a function stands in, and so goes on using it when a function it calls, in
+    another file, has changed. This one looks at all the compiled code within reach of its imports.
+    """
+    try:
+        dispatcher._cache = _Cache(dispatcher.py_func)
+    except RuntimeError:
+        return dispatcher  # no folder can be written: it is compiled in every process
+    return dispatcher
+
+
+@lru_cache(maxsize=1024)
+def _read(path: Path) -> tuple[bytes, tuple[Path, ...]]:
+    """Return what a module adds to the stamp, and the modules of this package it imports."""
+    content = path.read_bytes()
+    named = {module.decode() for module in _IMPORT.findall(content)}
+    files = [_PACKAGE.parent.joinpath(*module.split(".")) for module in sorted(named)]
+    modules = [file.with_suffix(".py") for file in files]
+    imported = [one if one.is_file() else file / "__init__.py" for one, file in zip(modules, files, strict=True)]
+    matters = any(word in content for word in (b"@compiled", b"@lean", b"@inlined", b"NamedTuple"))
+    return (content if matters else b""), tuple(file for file in imported if file.is_file())
+
+
+@lru_cache(maxsize=1024)
+def _stamp(path: Path) -> str:
+    """Return a digest of the compiled code and the named tuples of a module and of those it imports."""
+    seen, todo = {path}, [path, Path(__file__).with_name("compiled.py")]
+    while todo:
+        fresh = set(_read(todo.pop())[1]) - seen
+        seen |= fresh
+        todo += fresh
+    digest = hashlib.sha256()
+    for each in sorted(seen):
+        digest.update(_read(each)[0])
+    return digest.hexdigest()
+
+
+class _SourceStamp:
+    """Makes a cache entry valid as long as all the code that may be compiled into it is unchanged."""
+
+    def get_source_stamp(self) -> str:
+        return _stamp(Path(self._py_file))  # type: ignore[attr-defined]
+
+
+class _InTree(_SourceStamp, caching._InTreeCacheLocator):  # type: ignore[misc]
+    """Beside the source."""
+
+
+class _Provided(_SourceStamp, caching._UserProvidedCacheLocator):  # type: ignore[misc]
+    """Where ``NUMBA_CACHE_DIR`` says."""
+
+
+class _UserWide(_SourceStamp, caching._UserWideCacheLocator):  # type: ignore[misc]
+    """In the user's cache folder."""
+
+
+class _Implementation(caching.CompileResultCacheImpl):  # type: ignore[misc]
+    _locator_classes = (_Provided, _InTree, _UserWide)
+
+
+class CacheFile(caching.IndexDataCacheFile):  # type: ignore[misc]
+    """The machine code of one function for different arguments, safe where several processes keep some at once.
+
+    numba numbers the files, and finds by an index which number is whose. Of two processes that keep code for different
+    arguments at the same time, the index of one then points at the code of the other, which is called with
+    arguments of other types. Here a file is named after what its code was made of; all that two processes can lose
+    is an entry of the index, and with it the time to compile once more.
+
+    Parameters
+    ----------
+    cache_path : str
+        Folder.
+    filename_base : str
+        What the names of all files of the function begin with.
+    source_stamp : str
+        Digest of the code that the function was made of.
+    """
+
+    def __init__(self, cache_path: str, filename_base: str, source_stamp: str) -> None:
+        super().__init__(cache_path=cache_path, filename_base=filename_base, source_stamp=source_stamp)
+        self._base = filename_base
+
+    def save(self, key: Any, data: Any) -> None:
+        """Keep machine code under a key, and remove what the index names no more."""
+        digest = hashlib.sha256(repr((self._source_stamp, key)).encode()).hexdigest()[:24]
+        name = f"{self._base}.{digest}.nbc"
+        self._save_data(name, data)
+        overloads = {**self._load_index(), key: name}
+        self._save_index(overloads)
+        for file in Path(self._cache_path).glob(f"{glob.escape(self._base)}.*.nbc"):
+            if file.name not in overloads.values():
+                file.unlink(missing_ok=True)
+
+
+class _Cache(caching.FunctionCache):  # type: ignore[misc]
+    _impl_class = _Implementation
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        self._cache_file = CacheFile(
+            cache_path=self._cache_path,
+            filename_base=self._impl.filename_base,
+            source_stamp=self._impl.locator.get_source_stamp(),
+        )
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        # LLVM asks for the machine code by a call into Python. An interrupt there is lost, and so is the code: what
+        # has been loaded would be called at address 0.
+        with interrupts_held():
+            return super().load_overload(sig, target_context)
+
+
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Let a Ctrl-C wait until the block has ended.
+
+    Only where there is a handler in Python, and in the main thread: other threads never see one.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    came: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if came:
+            before(*came[-1])

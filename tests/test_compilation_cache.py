@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Machine code is kept, found again, and made anew when anything that went into it has changed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from syclsched import compilation_cache as module
+from syclsched.compilation_cache import CacheFile, interrupts_held
+from syclsched.compiled import compiled, lean
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A package in which ``outer`` imports ``inner``, and ``other`` stands alone."""
+    folder = tmp_path / "syclsched"
+    (folder / "room").mkdir(parents=True)
+    (folder / "__init__.py").write_text("")
+    (folder / "room" / "__init__.py").write_text("from syclsched.room.inner import f\n")
+    (folder / "room" / "inner.py").write_text("@compiled\ndef f(): return 1\n")
+    (folder / "room" / "plain.py").write_text("def text(): return 'a'\n")
+    (folder / "outer.py").write_text(
+        "from syclsched.room import f\nimport syclsched.room.plain\n@lean\ndef g(): return f()\n"
+    )
+    (folder / "other.py").write_text("@compiled\ndef h(): return 2\n")
+    monkeypatch.setattr(module, "_PACKAGE", folder)
+    forget()
+    yield folder
+    forget()
+
+
+def forget() -> None:
+    module._stamp.cache_clear()
+    module._read.cache_clear()
+
+
+def test_a_change_in_what_is_called_is_seen(package: Path) -> None:
+    before = {name: module._stamp(package / name) for name in ("outer.py", "other.py")}
+    (package / "room" / "inner.py").write_text("@compiled\ndef f(): return 3\n")
+    forget()
+    after = {name: module._stamp(package / name) for name in ("outer.py", "other.py")}
+    assert before["outer.py"] != after["outer.py"]
+    assert before["other.py"] == after["other.py"]
+
+
+def test_a_change_elsewhere_is_not(package: Path) -> None:
+    before = module._stamp(package / "outer.py")
+    (package / "room" / "plain.py").write_text("def text(): return 'b'\n")
+    forget()
+    assert module._stamp(package / "outer.py") == before
+
+
+def test_without_a_folder_to_write_to_it_is_compiled_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module._Implementation, "_locator_classes", ())
+
+    @compiled
+    def total(values: np.ndarray) -> float:  # type: ignore[type-arg]
+        result = 0.0
+        for value in values:
+            result += value
+        return result
+
+    @lean
+    def double(value: float) -> float:
+        return 2.0 * value
+
+    assert total(np.arange(4.0)) == 6.0
+    assert double(3.0) == 6.0
+
+
+def files(folder: Path, stamp: str = "now") -> CacheFile:
+    return CacheFile(str(folder), "f-1.py311", stamp)
+
+
+def test_what_two_processes_keep_at_once_is_not_mistaken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = files(tmp_path), files(tmp_path)
+    one.save("floats", "code for floats")
+    with monkeypatch.context() as early:
+        early.setattr(other, "_load_index", dict)  # It had looked before there was anything.
+        other.save("integers", "code for integers")
+    assert files(tmp_path).load("integers") == "code for integers"
+    assert files(tmp_path).load("floats") in (None, "code for floats")
+
+
+def test_code_of_changed_sources_is_not_found_and_goes(tmp_path: Path) -> None:
+    files(tmp_path, "before").save("floats", "old code")
+    assert files(tmp_path).load("floats") is None
+    files(tmp_path).save("floats", "new code")
+    assert files(tmp_path).load("floats") == "new code"
+    assert len(list(tmp_path.glob("*.nbc"))) == 1
+
+
+def test_an_interrupt_waits_until_the_end() -> None:
+    reached = False
+    with pytest.raises(KeyboardInterrupt), interrupts_held():
+        signal.raise_signal(signal.SIGINT)
+        reached = True
+    assert reached
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_code_that_was_loaded_during_an_interrupt_can_be_called(tmp_path: Path) -> None:
+    (tmp_path / "total.py").write_text(
+        textwrap.dedent("""
+            from syclsched.compiled import compiled
+
+            @compiled
+            def total(values):
+                result = 0.0
+                for value in values:
+                    result += value
+                return result
+        """)
+    )
+    (tmp_path / "main.py").write_text(
+        textwrap.dedent("""
+            import signal, sys
+            import numpy as np
+            from numba.core.codegen import CPUCodeLibrary
+
+            asked = CPUCodeLibrary._object_getbuffer_hook.__func__
+
+            to_come = [signal.SIGINT]
+
+            def interrupted(cls, module):
+                if module.name == "total" and to_come:
+                    to_come.clear()
+                    signal.raise_signal(signal.SIGINT)
+                return asked(cls, module)
+
+            if sys.argv[1] == "interrupted":
+                CPUCodeLibrary._object_getbuffer_hook = classmethod(interrupted)
+
+            from total import total
+
+            try:
+                total(np.arange(4.0))
+            except KeyboardInterrupt:
+                print("interrupted")
+            print(total(np.arange(4.0)))
+        """)
+    )
+    said = [
+        subprocess.run([sys.executable, "main.py", how], cwd=tmp_path, capture_output=True, text=True, check=False)
+        for how in ("quietly", "interrupted")
+    ]
+    assert [(run.returncode, run.stdout.split()) for run in said] == [(0, ["6.0"]), (0, ["interrupted", "6.0"])]
