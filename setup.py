@@ -29,6 +29,7 @@ setup(
                     "_submit_flight",
                     "_submit_opencl",
                     "_submit_perform",
+                    "_submit_spread",
                     "_submit_threads",
                 )
             ],

@@ -93,6 +93,14 @@ void syclsched_pause(int64_t look);
 int syclsched_begin_on(pthread_t *id, const cpu_set_t *allowed, int64_t number, int here, void *(*function)(void *),
                        void *argument);
 
+/* The core of a caller that is about to sleep, for a thread that shares another; see _submit_spread.c. */
+struct spread;
+struct spread *syclsched_spread_new(void);
+void syclsched_spread_delete(struct spread *spread);
+int32_t syclsched_spread(struct spread *spread, int32_t except);
+void syclsched_spread_end(struct spread *spread);
+int32_t syclsched_thread_id(void);
+
 /* The submission loop and what goes with it; see _submit.c. */
 int64_t syclsched_submit(struct lane *lanes, int64_t lanes_count, const struct command *const *commands, int64_t count,
                          struct event *events, int64_t *submit_ns, struct event *made, int64_t *made_count,

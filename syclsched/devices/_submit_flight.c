@@ -39,6 +39,7 @@ struct job {
     int64_t done[2];           /* of those ahead, and of the others */
     int64_t made_count[2];     /* from made[0] and from made[2 * ahead] */
     int64_t handed_ns;         /* the caller's processor time when it had submitted, and what the thread took for the rest */
+    int64_t spreads;           /* whether threads that compute may be taken to the caller's core when it waits */
 };
 
 /* BEGUN: what comes ahead is submitted. FOLLOWED: somebody looks at its events meanwhile, and gives them back. */
@@ -52,6 +53,8 @@ struct flight {
     pthread_cond_t begun, changed;
     enum state state;
     int closing;
+    struct spread *spread; /* or null */
+    int32_t id;            /* of the thread */
 };
 
 static int64_t processor_ns(void)
@@ -105,6 +108,7 @@ static void *fly(void *argument)
     struct flight *flight = argument;
     struct job *job = flight->job;
     pthread_mutex_lock(&flight->mutex);
+    flight->id = syclsched_thread_id();
     for (;;) {
         while (!flight->closing && flight->state != FLYING && flight->state != FOLLOWED)
             pthread_cond_wait(&flight->begun, &flight->mutex);
@@ -139,6 +143,7 @@ struct flight *syclsched_flight_new(struct job *job)
     pthread_condattr_t monotonic;
     sigset_t all, before;
     flight->job = job;
+    flight->spread = syclsched_spread_new(); /* without one it is done without */
     pthread_mutex_init(&flight->mutex, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -151,6 +156,7 @@ struct flight *syclsched_flight_new(struct job *job)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!refused)
         return flight;
+    syclsched_spread_delete(flight->spread);
     free(flight);
     return NULL;
 }
@@ -187,9 +193,17 @@ int32_t syclsched_flight_fly(struct flight *flight, double seconds)
     pthread_mutex_lock(&flight->mutex);
     flight->state = FLYING;
     pthread_cond_signal(&flight->begun);
+    struct spread *spread = flight->job->spreads ? flight->spread : NULL;
+    if (spread) {
+        pthread_mutex_unlock(&flight->mutex);
+        syclsched_spread(spread, flight->id);
+        pthread_mutex_lock(&flight->mutex);
+    }
     wait_while(flight, FLYING, &until);
     int32_t found = flight->state == FLYING ? NOT_YET : flight->state == ENDED ? OTHERWISE : WELL;
     pthread_mutex_unlock(&flight->mutex);
+    if (spread && found == WELL)
+        syclsched_spread_end(spread);
     return found;
 }
 
@@ -236,5 +250,6 @@ void syclsched_flight_delete(struct flight *flight)
     pthread_cond_destroy(&flight->begun);
     pthread_cond_destroy(&flight->changed);
     pthread_mutex_destroy(&flight->mutex);
+    syclsched_spread_delete(flight->spread);
     free(flight);
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import os
 import weakref
 from collections.abc import Sequence
 from itertools import takewhile
@@ -22,6 +23,9 @@ from syclsched.oneapi.forked import is_forked
 
 #: What `Flight.fly` returns: not yet, all was done, or it has ended otherwise.
 NOT_YET, WELL, OTHERWISE = 0, 1, -1
+
+#: If it is 0, threads that compute are never taken to the core of a caller that waits (``_submit_spread.c``).
+SPREADING = "SYCLSCHED_SPREADING"
 
 
 class _Result(ctypes.Structure):
@@ -47,6 +51,7 @@ class _Job(ctypes.Structure):
         ("done", ctypes.c_int64 * 2),
         ("made_count", ctypes.c_int64 * 2),
         ("handed_ns", ctypes.c_int64),
+        ("spreads", ctypes.c_int64),
     ]
 
 
@@ -84,6 +89,7 @@ class Flight:
             *(lanes, lanes_count, commands.address, count, ahead, events, events_count),
             *(ctypes.addressof(submit_ns), ctypes.addressof(self._made), ctypes.addressof(loop.stop_flag)),
             *(ctypes.addressof(self._results), len(results)),
+            spreads=len(os.sched_getaffinity(0)) > 1 and os.environ.get(SPREADING, "1") != "0",
         )
         keep = loop, commands, self._job, self._results, self._made, submit_ns
         handle = library.flight_new(ctypes.byref(self._job))

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The core of a caller that is about to sleep, given to a thread that shares one with another.
+ *
+ * Threads that compute are woken while the caller still submits: no core is idle, and two come to share one. Once the
+ * caller sleeps its core is idle, but Linux may leave it so: it pulls threads when a core becomes idle only if that took
+ * little time lately, or else at some tick, of 4 ms. A small model has ended before, on one core of two.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "_submit.h"
+
+/* TURN: looks from one list of threads to the next. REST: runs between two looks, which take some 70 us, unless a run
+ * got less than LESS percent of the processor time a second that others got. USED_NS: what a thread that computes takes
+ * in a run, at least. COMPUTING: with more than that to look at nothing is gained. */
+enum { TURN = 32, REST = 7, LESS = 85, THREADS = 256, COMPUTING = 16, USED_NS = 100000 };
+
+struct seen {
+    pid_t id;
+    int64_t used_ns; /* of the processor, when it was seen */
+};
+
+struct spread {
+    int64_t looks, rest, count;
+    int64_t begun_ns, begun_used_ns; /* of the run: on the clock, and of the processor */
+    double most;                     /* processor time a second that runs get; what was long ago is forgotten */
+    struct seen threads[THREADS];
+};
+
+int32_t syclsched_thread_id(void)
+{
+    return (int32_t)syscall(SYS_gettid); /* older C libraries have no name for it */
+}
+
+static int64_t clock_ns(clockid_t clock)
+{
+    struct timespec now;
+    return clock_gettime(clock, &now) == 0 ? (int64_t)now.tv_sec * 1000000000 + now.tv_nsec : -1;
+}
+
+static int64_t used_ns(pid_t id)
+{
+    return clock_ns((clockid_t)(~(unsigned)id << 3 | 6)); /* as the kernel numbers the clocks of threads */
+}
+
+/* Return the core a thread runs on, or waits for; -1 if it sleeps, or is no more. */
+static int core_of(pid_t id)
+{
+    char path[64], text[1024];
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)id);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = file < 0 ? -1 : read(file, text, sizeof text - 1);
+    if (file >= 0)
+        close(file);
+    if (length <= 0)
+        return -1;
+    text[length] = 0;
+    char *at = strrchr(text, ')'); /* of its name, which may be anything */
+    if (!at || strncmp(at, ") R ", 4) != 0)
+        return -1;
+    for (int field = 2; at && field < 39; ++field)
+        at = strchr(at + 1, ' ');
+    return at ? atoi(at) : -1;
+}
+
+static void list_all(struct spread *spread)
+{
+    DIR *folder = opendir("/proc/self/task");
+    spread->count = 0;
+    for (struct dirent *entry; folder && (entry = readdir(folder)) && spread->count < THREADS;) {
+        pid_t id = atoi(entry->d_name);
+        if (id > 0 && id != syclsched_thread_id())
+            spread->threads[spread->count++] = (struct seen){id, used_ns(id)};
+    }
+    if (folder)
+        closedir(folder);
+}
+
+static void keep_computing(struct spread *spread)
+{
+    int64_t kept = 0;
+    for (int64_t i = 0; i < spread->count; ++i)
+        if (used_ns(spread->threads[i].id) - spread->threads[i].used_ns >= USED_NS)
+            spread->threads[kept++] = spread->threads[i];
+    spread->count = kept <= COMPUTING ? kept : 0;
+}
+
+/* Move a thread, which may then go where it might before. */
+static int move(pid_t id, int core)
+{
+    cpu_set_t allowed, only;
+    CPU_ZERO(&only);
+    CPU_SET(core, &only);
+    if (sched_getaffinity(id, sizeof allowed, &allowed) != 0 || !CPU_ISSET(core, &allowed) ||
+        sched_setaffinity(id, sizeof only, &only) != 0)
+        return 0;
+    sched_setaffinity(id, sizeof allowed, &allowed);
+    return 1;
+}
+
+/* Where two threads that compute share a core, and none shares the caller's, take one of them there. */
+static int32_t look(struct spread *spread, int32_t except)
+{
+    int here = sched_getcpu();
+    pid_t second = 0;
+    cpu_set_t taken;
+    CPU_ZERO(&taken);
+    for (int64_t i = 0; i < spread->count; ++i) {
+        pid_t id = spread->threads[i].id;
+        int core = id == except ? -1 : core_of(id);
+        if (core == here)
+            return 0;
+        if (core < 0 || core >= CPU_SETSIZE)
+            continue;
+        if (CPU_ISSET(core, &taken))
+            second = id;
+        CPU_SET(core, &taken);
+    }
+    return here >= 0 && second && move(second, here);
+}
+
+/* Called once a run by who is about to wait for it. The thread `except` does not count. Returns 1 if a thread was moved, 0
+ * if none had to be, and -1 if it was not looked. */
+int32_t syclsched_spread(struct spread *spread, int32_t except)
+{
+    int32_t found = -1;
+    if (spread->rest > 0)
+        --spread->rest;
+    else {
+        int64_t turn = spread->looks++ % TURN;
+        if (turn == 0)
+            list_all(spread);
+        else if (turn == 1)
+            keep_computing(spread);
+        else if ((found = look(spread, except)) == 0)
+            spread->rest = REST;
+    }
+    spread->begun_ns = syclsched_now_ns();
+    spread->begun_used_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+    return found;
+}
+
+/* Called when the run has ended. */
+void syclsched_spread_end(struct spread *spread)
+{
+    int64_t took_ns = syclsched_now_ns() - spread->begun_ns;
+    double used = took_ns > 0 ? (double)(clock_ns(CLOCK_PROCESS_CPUTIME_ID) - spread->begun_used_ns) / (double)took_ns : 0;
+    if (100 * used < LESS * spread->most)
+        spread->rest = 0;
+    spread->most = used > 0.99 * spread->most ? used : 0.99 * spread->most;
+}
+
+/* Return what is to be known from run to run, or null if there is no memory for it. */
+struct spread *syclsched_spread_new(void)
+{
+    return calloc(1, sizeof(struct spread));
+}
+
+void syclsched_spread_delete(struct spread *spread)
+{
+    free(spread);
+}

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A caller that is about to sleep leaves its core to one of two threads that share another."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from syclsched.devices.submission_library import find_submission_loop
+
+
+@pytest.fixture
+def library() -> Any:
+    path = find_submission_loop()
+    if path is None:
+        pytest.skip("the package was built without its C parts")
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("this process has one core")
+    loaded = ctypes.CDLL(str(path))
+    loaded.syclsched_spread_new.restype = ctypes.c_void_p
+    loaded.syclsched_spread_delete.argtypes = [ctypes.c_void_p]
+    loaded.syclsched_spread_end.argtypes = [ctypes.c_void_p]
+    loaded.syclsched_spread.argtypes = [ctypes.c_void_p, ctypes.c_int32]
+    return loaded
+
+
+@pytest.fixture
+def spread(library: Any) -> Iterator[int]:
+    made = library.syclsched_spread_new()
+    yield made
+    library.syclsched_spread_delete(made)
+
+
+@pytest.fixture
+def computing() -> Iterator[tuple[int, int]]:
+    """Return two threads that compute; the caller keeps to one core meanwhile."""
+    over, ids = threading.Event(), []
+
+    def compute() -> None:
+        ids.append(threading.get_native_id())
+        while not over.is_set():
+            hashlib.pbkdf2_hmac("sha256", b"", b"", 20000)  # without the GIL
+
+    allowed = os.sched_getaffinity(0)
+    threads = [threading.Thread(target=compute) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    os.sched_setaffinity(0, {min(allowed)})
+    while len(ids) < 2:
+        time.sleep(0.001)
+    yield ids[0], ids[1]
+    over.set()
+    os.sched_setaffinity(0, allowed)
+    for thread in threads:
+        thread.join()
+
+
+def core_of(thread: int) -> int:
+    with open(f"/proc/self/task/{thread}/stat") as file:
+        return int(file.read().rsplit(")", 1)[1].split()[36])
+
+
+def learn(library: Any, spread: int) -> None:
+    """Let it see who computes."""
+    assert library.syclsched_spread(spread, 0) == -1
+    time.sleep(0.05)
+    assert library.syclsched_spread(spread, 0) == -1
+
+
+def test_one_of_two_on_a_core_comes_to_the_callers_and_may_go_anywhere(
+    library: Any, spread: int, computing: tuple[int, int]
+) -> None:
+    cores = os.sched_getaffinity(computing[0])
+    here, there = sorted(cores)[:2]
+    learn(library, spread)
+    for _ in range(80):  # the system may have moved one itself
+        for thread in computing:
+            os.sched_setaffinity(thread, {there})
+        for thread in computing:
+            os.sched_setaffinity(thread, cores)
+        moved = library.syclsched_spread(spread, 0)
+        found = sorted(core_of(thread) for thread in computing)
+        assert all(os.sched_getaffinity(thread) == cores for thread in computing)
+        if moved == 1 and found == [here, there]:
+            return
+    pytest.fail("two threads stayed on one core")
+
+
+def test_threads_stay_where_the_user_wants_them(library: Any, spread: int, computing: tuple[int, int]) -> None:
+    there = sorted(os.sched_getaffinity(computing[0]))[1]
+    for thread in computing:
+        os.sched_setaffinity(thread, {there})
+    learn(library, spread)
+    assert {library.syclsched_spread(spread, 0) for _ in range(20)} == {0, -1}
+    assert [core_of(thread) for thread in computing] == [there, there]
+
+
+def test_the_thread_that_does_not_count_is_not_moved(library: Any, spread: int, computing: tuple[int, int]) -> None:
+    cores = os.sched_getaffinity(computing[0])
+    there = sorted(cores)[1]
+    learn(library, spread)
+    for thread in computing:
+        os.sched_setaffinity(thread, {there})
+    os.sched_setaffinity(computing[1], cores)
+    assert library.syclsched_spread(spread, computing[0]) == 0
+
+
+def test_a_run_that_got_less_of_the_processor_has_the_next_one_look(library: Any, spread: int) -> None:
+    learn(library, spread)
+    assert library.syclsched_spread(spread, 0) == 0
+    assert library.syclsched_spread(spread, 0) == -1
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 20000)
+    library.syclsched_spread_end(spread)
+    assert library.syclsched_spread(spread, 0) == -1
+    time.sleep(0.02)
+    library.syclsched_spread_end(spread)
+    assert library.syclsched_spread(spread, 0) == 0
