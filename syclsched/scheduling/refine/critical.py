@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from syclsched.compiled import lean
+from syclsched.scheduling.refine.decode import arrival_s
 from syclsched.scheduling.refine.records import Records, Search, Words
 
 
@@ -50,7 +51,6 @@ def critical_path(search: Search) -> int:
     """
     nodes, lanes, arcs, flows, path = search.nodes, search.lanes, search.arcs, search.flows, search.path
     lines, origin, words = search.lines, search.origin, search.words
-    ways = lines.shape[2]
     task = _finishes_last(nodes, lanes, words)
     length = 0
     while task >= 0:
@@ -69,13 +69,7 @@ def critical_path(search: Search) -> int:
                     found = arcs[k]
         for k in range(node.flow, nodes[task + 1].flow):
             flow = flows[k]
-            copy_s = 0.0
-            if flow.nbytes > 0.0:
-                space = origin[flow.item]
-                copy_s = lines[space, device, 0].latency_s + flow.nbytes * lines[space, device, 0].s_per_byte
-                for way in range(1, ways):
-                    line = lines[space, device, way]
-                    copy_s = min(copy_s, line.latency_s + flow.nbytes * line.s_per_byte)
+            copy_s = arrival_s(lines, flow.nbytes, origin[flow.item], device)
             if nodes[flow.task].finish_s + copy_s >= start:
                 ties += 1
                 if pick(words, ties) == 0:
@@ -89,7 +83,6 @@ def work_out_tails(search: Search) -> None:
     """Work out the longest way from the start of each task to the end, with tasks where they are."""
     nodes, lanes, arcs, flows, order = search.nodes, search.lanes, search.arcs, search.flows, search.order
     lines, origin = search.lines, search.origin
-    ways = lines.shape[2]
     for task in range(order.size):
         nodes[task].out_s = 0.0
     for place in range(order.size - 1, -1, -1):
@@ -104,11 +97,5 @@ def work_out_tails(search: Search) -> None:
             nodes[arcs[k]].out_s = max(nodes[arcs[k]].out_s, out)
         for k in range(node.flow, nodes[task + 1].flow):
             flow = flows[k]
-            copy_s = 0.0
-            if flow.nbytes > 0.0:
-                space = origin[flow.item]
-                copy_s = lines[space, device, 0].latency_s + flow.nbytes * lines[space, device, 0].s_per_byte
-                for way in range(1, ways):
-                    line = lines[space, device, way]
-                    copy_s = min(copy_s, line.latency_s + flow.nbytes * line.s_per_byte)
+            copy_s = arrival_s(lines, flow.nbytes, origin[flow.item], device)
             nodes[flow.task].out_s = max(nodes[flow.task].out_s, copy_s + out)

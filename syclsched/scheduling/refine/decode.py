@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from syclsched.compiled import compiled, lean
+from syclsched.compiled import compiled, inlined, lean
 from syclsched.scheduling.refine.chains import forget
 from syclsched.scheduling.refine.records import DIRTY, HIGHEST, LOWEST, ORIGINS, TIMES, Records, Search
 from syclsched.scheduling.tables import Floats, Ints
 
 
-@lean
+@inlined
 def arrival_s(lines: Records, nbytes: float, origin: int, device: int) -> float:
     """Return the seconds until an item that lies in a space can be read by a device; infinity if there is no way."""
     least = 0.0
@@ -102,7 +102,6 @@ def settle(search: Search, limit_s: float) -> float:
     """
     nodes, order, counts, arcs, timed = search.nodes, search.order, search.counts, search.arcs, search.timed
     lanes, flows, costs, lines, origin = search.lanes, search.flows, search.costs, search.lines, search.origin
-    ways = lines.shape[2]
     alive = True
     place, pending, touched = counts[LOWEST], counts[DIRTY], counts[HIGHEST] + 1
     # Sums in another order round differently: what is equal must not be given up.
@@ -120,7 +119,7 @@ def settle(search: Search, limit_s: float) -> float:
             continue
         device = lanes[node.processor].device
         cost = costs[task, device]
-        # This is `ready_s`, written out: a call in the innermost loop costs more than all the rest of it.
+        # This is `ready_s`, written out: a call that is not inlined costs more than all the rest of the innermost loop.
         start = cost.fixed_s
         if node.before >= 0:
             start = max(start, nodes[node.before].finish_s)
@@ -128,13 +127,7 @@ def settle(search: Search, limit_s: float) -> float:
             start = max(start, nodes[arcs[k]].finish_s)
         for k in range(node.flow, nodes[task + 1].flow):
             flow = flows[k]
-            copy_s = 0.0
-            if flow.nbytes > 0.0:
-                place_of = origin[flow.item]
-                copy_s = lines[place_of, device, 0].latency_s + flow.nbytes * lines[place_of, device, 0].s_per_byte
-                for way in range(1, ways):
-                    line = lines[place_of, device, way]
-                    copy_s = min(copy_s, line.latency_s + flow.nbytes * line.s_per_byte)
+            copy_s = arrival_s(lines, flow.nbytes, origin[flow.item], device)
             start = max(start, nodes[flow.task].finish_s + copy_s)
         finish = start + cost.seconds
         # Behind the last place that a move touched nothing but starts has changed, so the ways to the end hold.

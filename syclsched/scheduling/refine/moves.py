@@ -8,7 +8,7 @@ import numpy as np
 from syclsched.compiled import lean
 from syclsched.scheduling.refine.chains import relocate
 from syclsched.scheduling.refine.critical import chance, pick
-from syclsched.scheduling.refine.decode import ready_s
+from syclsched.scheduling.refine.decode import arrival_s, ready_s
 from syclsched.scheduling.refine.records import MOST_MOVED, MOVES, Records, Search, Words
 from syclsched.scheduling.tables import Ints
 
@@ -96,16 +96,11 @@ def _estimate(search: Search, task: int, there: int, place: int, ready: float) -
     for k in range(node.succ, nodes[task + 1].succ):
         tail = max(tail, nodes[arcs[k]].out_s)
     home = search.homes[device]
-    ways = lines.shape[2]
     for k in range(node.feed, nodes[task + 1].feed):
         feed = feeds[k]
         if feed.nbytes > 0.0:
             reader = lanes[nodes[feed.task].processor].device
-            copy_s = lines[home, reader, 0].latency_s + feed.nbytes * lines[home, reader, 0].s_per_byte
-            for way in range(1, ways):
-                line = lines[home, reader, way]
-                copy_s = min(copy_s, line.latency_s + feed.nbytes * line.s_per_byte)
-            tail = max(tail, copy_s + nodes[feed.task].out_s)
+            tail = max(tail, arrival_s(lines, feed.nbytes, home, reader) + nodes[feed.task].out_s)
     return float(start + costs[task, device].seconds + tail)
 
 
