@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from syclsched.errors import FormatError
 from syclsched.model.profile import DeviceProfile, PairProfile
 from syclsched.profiling.files import parse_device_profile, parse_pair_profile, read_file, with_hint, write_file
+
+_Profile = TypeVar("_Profile", DeviceProfile, PairProfile)
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,119}")
 _AGAIN = "Run `python -m syclsched profile` again, or remove the file"
@@ -27,6 +31,16 @@ def file_stem(key: str) -> str:
     if _SAFE_NAME.fullmatch(key):
         return key
     return "key-" + hashlib.sha256(key.encode()).hexdigest()[:32]
+
+
+def _read(path: Path, parse: Callable[..., _Profile]) -> _Profile | None:
+    """Return what a file of the store holds, or None if there is none; say what to do if it is damaged."""
+    if not path.exists():
+        return None
+    try:
+        return parse(read_file(path), where=str(path))
+    except FormatError as error:
+        raise with_hint(error, _AGAIN) from error
 
 
 class ProfileStore:
@@ -83,26 +97,16 @@ class ProfileStore:
             If it is there and cannot be read.
         """
         path = self.path(key)
-        if not path.exists():
-            return None
-        try:
-            profile = parse_device_profile(read_file(path), where=str(path))
-        except FormatError as error:
-            raise with_hint(error, _AGAIN) from error
-        if profile.key != key:
+        profile = _read(path, parse_device_profile)
+        if profile is not None and profile.key != key:
             raise FormatError(f"at identity.key: expected {key!r}, it is {profile.key!r}", where=str(path), hint=_AGAIN)
         return profile
 
     def load_pair(self, first: str, second: str) -> PairProfile | None:
         """Return the profile of a pair, in this order, or None if there is none; see `load`."""
         path = self.pair_path(first, second)
-        if not path.exists():
-            return None
-        try:
-            pair = parse_pair_profile(read_file(path), where=str(path))
-        except FormatError as error:
-            raise with_hint(error, _AGAIN) from error
-        if (pair.first, pair.second) != (first, second):
+        pair = _read(path, parse_pair_profile)
+        if pair is not None and (pair.first, pair.second) != (first, second):
             raise FormatError(
                 f"expected the pair {first!r}, {second!r}, it is of {pair.first!r}, {pair.second!r}",
                 where=str(path),
