@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Latency of whole models beside ONNX Runtime's CPU provider, alternating in one process, on the same cores.
 
-    python benchmarks/onnx_models.py [--models resnet50 bert] [--runs 30] [--operators 12] [--memory] [--folder DIR]
+    python benchmarks/onnx_models.py [--models resnet50 bert] [--runs 30] [--blocks 10] [--operators 12] [--memory]
 
 The models are the networks in the ``onnx`` package with seeded random weights, batch 1, and an encoder of the size of
 BERT's base model on 128 tokens. Both sides get NumPy arrays and give NumPy arrays. ONNX Runtime runs with 1 and with 2
 threads (or those of ``--threads``) and the faster counts; its threads stop spinning at the end of a run, so that they
 take nothing from the other side. Results are compared before anything is timed.
+
+``--blocks K`` also times K calls of one side after each other, with a pause before, in turns: what a side takes that
+has the machine for itself. ONNX Runtime's threads may spin on then, where that is faster than to stop or never to spin.
 
 ``--operators N`` shows the N operators that take longest, from the trace of a run. ``--memory`` runs both in processes
 of their own and shows by how much they grow, once loaded, while they run: what there is beyond the weights.
@@ -46,6 +49,8 @@ TARGETS = {
 TARGET_SUBMISSION_US = 10.0
 _SEQUENCE = 128
 _WARM_UPS = 3
+#: Longer than threads spin: ONNX Runtime's do for some milliseconds, TBB's for less.
+_PAUSE_S = 0.03
 _SMALL = Path(__file__).parents[1] / "examples" / "data" / "digits.onnx"
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
@@ -73,14 +78,23 @@ def given(name: str, folder: Path) -> tuple[Path, Arrays]:
     return path, sample_inputs(onnx.load(str(path)), shapes_of(name), seed=1)
 
 
-def runtime_session(path: Path, threads: int, *, arena: bool = True) -> Any:
+#: What ONNX Runtime's threads may do when they have nothing to do, and how it is told.
+SPINNING = {
+    "stop": {"session.force_spinning_stop": "1"},
+    "spin on": {},
+    "sleep": {"session.intra_op.allow_spinning": "0"},
+}
+
+
+def runtime_session(path: Path, threads: int, *, arena: bool = True, spinning: str = "stop") -> Any:
     """Return ONNX Runtime's session of a model."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.enable_cpu_mem_arena = arena
-    options.add_session_config_entry("session.force_spinning_stop", "1")
+    for key, value in SPINNING[spinning].items():
+        options.add_session_config_entry(key, value)
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
@@ -108,6 +122,40 @@ def difference(found: Arrays, expected: Mapping[str, Any]) -> float:
     return worst
 
 
+def in_blocks(compiled: Any, path: Path, inputs: Arrays, options: argparse.Namespace) -> dict[str, Any]:
+    """Time each side in blocks of calls, with ONNX Runtime's best setting for that."""
+
+    def block(call: Callable[[], Any]) -> list[float]:
+        time.sleep(_PAUSE_S)
+        call()
+        return [1e3 * seconds(call) for _ in range(options.blocks)]
+
+    tries: dict[tuple[int, str], float] = {}
+    for threads in options.threads:
+        for spinning in SPINNING if threads > 1 else ("stop",):
+            session = runtime_session(path, threads, spinning=spinning)
+            times = [ms for _ in range(3) for ms in block(lambda s=session: s.run(None, inputs))]
+            tries[threads, spinning] = statistics.median(times)
+            del session  # its memory, of weights
+    best = min(tries, key=lambda each: tries[each])
+    session = runtime_session(path, best[0], spinning=best[1])
+    mine: list[float] = []
+    theirs: list[float] = []
+    for _ in range(max(3, options.runs // options.blocks)):
+        mine += block(lambda: compiled(inputs))
+        theirs += block(lambda: session.run(None, inputs))
+    return {
+        "ours_ms": statistics.median(mine),
+        "ours_spread_ms": spread(mine),
+        "runtime_ms": statistics.median(theirs),
+        "runtime_spread_ms": spread(theirs),
+        "runtime_threads": best[0],
+        "runtime_spinning": best[1],
+        "ratio": statistics.median(mine) / statistics.median(theirs),
+        "tries_ms": {f"{threads}, {spinning}": ms for (threads, spinning), ms in tries.items()},
+    }
+
+
 def compare(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """Time one model on both sides."""
     path, inputs = given(name, options.folder)
@@ -133,8 +181,9 @@ def compare(name: str, options: argparse.Namespace) -> dict[str, Any]:
         pairs = [
             (seconds(lambda: compiled(inputs)), seconds(lambda: session.run(None, inputs))) for _ in range(options.runs)
         ]
-        gc.enable()
         mine, theirs = ([1e3 * pair[side] for pair in pairs] for side in (0, 1))
+        blocks = in_blocks(compiled, path, inputs, options) if options.blocks else None
+        gc.enable()
         submission = submission_us(compiled, inputs)
         counts = {"tasks": len(compiled.graph), "nodes": nodes_of(path)}
         return {
@@ -149,6 +198,7 @@ def compare(name: str, options: argparse.Namespace) -> dict[str, Any]:
             "ratio": statistics.median(mine) / statistics.median(theirs),
             "least_ratio": min(mine) / min(theirs),
             "target": TARGETS[name],
+            "blocks": blocks,
             **counts,
             "submission_us": submission,
             **{f"submission_us_of_{each}": submission and submission / count for each, count in counts.items()},
@@ -294,6 +344,28 @@ def show(rows: list[dict[str, Any]], operators: int) -> None:
         console.print(f"operators together {total * 1e3:.2f} ms of {row['ours_ms']:.2f} ms\n")
 
 
+def show_blocks(rows: list[dict[str, Any]]) -> None:
+    """Print what was timed in blocks."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="In blocks of calls, each side for itself: median ± median absolute deviation")
+    for column in ("model", "ours, ms", "ONNX Runtime, ms", "threads", "which then", "ratio", "its other settings, ms"):
+        table.add_column(column, justify="left" if column in ("model", "which then") else "right")
+    for row in rows:
+        found = row["blocks"]
+        table.add_row(
+            row["model"],
+            f"{found['ours_ms']:.2f} ± {found['ours_spread_ms']:.2f}",
+            f"{found['runtime_ms']:.2f} ± {found['runtime_spread_ms']:.2f}",
+            str(found["runtime_threads"]),
+            found["runtime_spinning"],
+            f"{found['ratio']:.2f}",
+            "; ".join(f"{each}: {ms:.2f}" for each, ms in found["tries_ms"].items()),
+        )
+    Console(highlight=False, width=max(170, Console().width)).print(table)
+
+
 def show_memory(rows: list[dict[str, Any]]) -> None:
     """Print what was needed."""
     from rich.console import Console
@@ -322,6 +394,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="*", choices=list(TARGETS), default=list(TARGETS))
     parser.add_argument("--runs", type=int, default=30)
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2], help="of ONNX Runtime; the best is taken")
+    parser.add_argument("--blocks", type=int, default=0, metavar="K", help="also time blocks of K calls of each side")
     parser.add_argument("--operators", type=int, default=0, metavar="N")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--memory-of", choices=("ours", "arena", "plain"), help=argparse.SUPPRESS)
@@ -337,6 +410,8 @@ def main() -> None:
     else:
         rows = [compare(name, options) for name in options.models]
         show(rows, options.operators)
+        if options.blocks:
+            show_blocks(rows)
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1, default=str))
 
