@@ -42,7 +42,7 @@ def test_the_readme_has_the_two_commands() -> None:
         assert command.startswith("python3 -m venv .venv && .venv/bin/pip install ")
     assert " -m syclsched profile && " in commands["main"]
     assert " -m syclsched run cholesky " in commands["main"]
-    assert commands["tests"].endswith(" -m pytest")
+    assert commands["tests"].endswith(" -m pytest -n 2 --dist worksteal")
 
 
 @pytest.mark.parametrize(
