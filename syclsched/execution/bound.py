@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import weakref
 from collections.abc import AsyncIterable, Iterable, Mapping
 from types import TracebackType
@@ -13,6 +12,7 @@ from syclsched.devices.constants import uploaded_bytes
 from syclsched.devices.submission_library import load_library
 from syclsched.errors import ExecutionError, SyclschedError
 from syclsched.execution.buffers import NumpyArray
+from syclsched.execution.coroutine_turns import CoroutineTurns
 from syclsched.execution.filling import FilledInputs
 from syclsched.execution.lanes import queues_of
 from syclsched.execution.recorder import KEPT_RUNS, Recorder
@@ -71,8 +71,7 @@ class Runner:
         self._last: Run | None = None
         self._closed = False
         self._stream: weakref.ref[Stream] | None = None
-        #: Done when the last of the coroutines that asked for a run has had its turn.
-        self._turn: asyncio.Future[None] | None = None
+        self._coroutines = CoroutineTurns()
         self._recover = recover and not safeguards.stepped
         self._health = Health(live)
         self._filled = FilledInputs(live)
@@ -388,28 +387,7 @@ class Runner:
         TaskFailedError, RunCancelledError, ExecutionError
             As `Run.wait`, and as `run`.
         """
-        loop = asyncio.get_running_loop()
-        mine = loop.create_future()
-        before, self._turn = self._turn, mine
-        if before is not None and before.get_loop() is not loop:
-            before = None  # coroutines of another event loop: `run` waits for them
-        run: Run | None = None
-        try:
-            if before is not None and not before.done():
-                await asyncio.wait([before])
-            run = self.run(inputs)
-            return await run
-        except asyncio.CancelledError:
-            if run is not None:
-                run.cancel()
-            raise
-        finally:
-            if run is not None:
-                run.settle(mine)  # at once, if it has ended
-            elif before is not None and not before.done():
-                before.add_done_callback(lambda _: mine.set_result(None))
-            else:
-                mine.set_result(None)
+        return await self._coroutines.take(lambda: self.run(inputs))
 
     def __call__(
         self, inputs: Mapping[str, Any] | None = None, results: Iterable[str] | None = None
