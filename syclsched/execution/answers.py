@@ -95,7 +95,7 @@ class Answers(ABC):
             An array of the graph, not a temporary one; or some rows of it, ``a[0:100]``.
         like : str, optional
             ``numpy`` (a copy), ``dpnp`` or ``usm_ndarray`` (the run's own memory once the run has ended, which then
-            lives as long as the array).
+            lives as long as the array; of inputs a copy).
         timeout : float, optional
             Seconds; no limit if not given.
 

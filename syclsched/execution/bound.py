@@ -74,7 +74,8 @@ class Runner:
         self._coroutines = CoroutineTurns()
         self._recover = recover and not safeguards.stepped
         self._health = Health(live)
-        self._filled = FilledInputs(live)
+        #: Inputs that the user writes where kernels read them.
+        self.filled = FilledInputs(live)
         self._no_plan_without: tuple[str, ...] = ()
         self._bind(self._first)
 
@@ -139,7 +140,7 @@ class Runner:
         """
         with self._lock:
             self._check_free()
-            return self._filled.view(self._prepared, name)
+            return self.filled.view(self._prepared, name)
 
     def run(self, inputs: Mapping[str, Any] | None = None) -> Run:
         """Start a run with new data, and return at once.
@@ -168,9 +169,7 @@ class Runner:
         """Wait for the run before, and return checked values for the next."""
         check_not_forked(f"plan {self.plan.name!r}")
         self._check_free()
-        if self._filled.views and (inputs is None or isinstance(inputs, Mapping)):
-            inputs = {**self._filled.views, **(inputs or {})}
-        values = self._prepared.values(inputs)
+        values = self.filled.values(self._prepared, inputs)
         if self._last is not None:
             self._last.join()
         self._check_not_hung()
@@ -461,7 +460,7 @@ class Runner:
             if self._ring is not None:
                 self._finalizer.detach()
                 self._ring.abandon()
-            self._filled.views.clear()
+            self.filled.views.clear()
             if self._owns_devices:
                 self._live.close()
 

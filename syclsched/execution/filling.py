@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,18 @@ class FilledInputs:
         self._live = live
         #: The views that were given out, by array.
         self.views: dict[str, NumpyArray] = {}
+
+    def values(self, prepared: Prepared, inputs: Mapping[str, Any] | None) -> dict[str, NumpyArray]:
+        """Return checked values for a run: what was filled is that of inputs which are given no other.
+
+        Parameters
+        ----------
+        prepared, inputs
+            As for `Prepared.values`, with what it raises.
+        """
+        if self.views and (inputs is None or isinstance(inputs, Mapping)):
+            inputs = {**self.views, **(inputs or {})}
+        return prepared.values(inputs)
 
     def view(self, prepared: Prepared, name: str) -> NumpyArray:
         """Return the memory of an input; at first it holds the value that the graph was given, or zeros.

@@ -96,6 +96,8 @@ class Generation:
         self._retried: list[str] = []
         self._given: dict[str, NumpyArray] = {}
         self._given_at: dict[str, int] = {}
+        #: Inputs that lie elsewhere than commands say, until these are changed: that can fail, or be interrupted.
+        self._moved: set[str] = set()
         self._buffers = prepared.new_buffers(live)
         self.loop = SubmissionLoop(library, lanes, program.slots, device_names(plan))
         self.loop.go_native(own_kernels=True)
@@ -283,7 +285,8 @@ class Generation:
         if at == self._given_at and not written and not residents:
             self._given = {name: values[name] for name in inputs}
             return
-        moved = {
+        moved = self._moved
+        moved |= {
             name
             for name in inputs
             if name not in residents
@@ -310,6 +313,7 @@ class Generation:
                     if self._performance is not None:
                         self._performance.replaced(command)
         self._given, self._given_at = {name: values[name] for name in inputs}, at
+        self._moved = set()
 
     def _uses(self, node: Node, inputs: Collection[str]) -> bool:
         """Return whether an instruction uses one of some inputs where they are given."""

@@ -131,7 +131,7 @@ def read(buffer: LiveBuffer, like: Like, queue: Any, *, share: bool) -> Any:
 
     if buffer.is_usm:
         array = buffer.usm_array(buffer.storage.sycl_queue)
-        if share:
+        if share and buffer.owned:  # an input read in place is the caller's, who may not expect it to change
             buffer.give_out()
         else:
             array = tensor.copy(array)

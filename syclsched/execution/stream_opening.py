@@ -95,7 +95,7 @@ def _way_of(runner: Runner, prepared: Prepared, ring: Ring | None, in_flight: in
             order = of_first_level(order, ring.levels.of)
         flight = StagedFlight(ring, order, in_flight, runner.recorder.keep > 0, runner.start_replay)
         predict = foreseen
-    return Way(flight, prepared.values, in_flight, predict)
+    return Way(flight, partial(runner.filled.values, prepared), in_flight, predict)
 
 
 def _unknown() -> None:

@@ -53,8 +53,10 @@ class Again:
         """
         if len(given) == 1 and type(given[0]) is dict:
             by_name = given[0]
+        elif len(given) == len(self._names):
+            by_name = dict(zip(self._names, given, strict=True))
         else:
-            by_name = dict(zip(self._names, given, strict=False))
+            return None
         if len(by_name) != len(self._inputs):
             return None
         values: dict[str, Array] = {}

@@ -198,17 +198,20 @@ def test_inputs_in_usm_memory_are_read_in_place(device: str, apart: bool) -> Non
         runner()
         lies = runner._ring.generations[0]._buffers["x", plan.residents["x"]]  # type: ignore[union-attr]
         assert lies.address == buffer.ctypes.data
-        with runner.stream([{"x": data} for data in given], in_flight=2) as stream:
-            for data, results in zip(given, stream, strict=True):
+        with runner.stream([{"x": given[0]}, None, {"x": given[1]}], in_flight=2) as stream:
+            for data, results in zip((given[0], given[-1], given[1]), stream, strict=True):
                 np.testing.assert_array_equal(results["y"], data)
         with execute(plan, graph, live, {"x": buffer}) as run:
             np.testing.assert_array_equal(run.result("y"), given[-1])
+            run.wait()
+            run.result("x", like="usm_ndarray")[...] = 0  # the caller's input is not what is given out
+        np.testing.assert_array_equal(buffer, given[-1])
 
 
 def test_values_given_in_usm_memory_are_read_in_place_and_others_still_are_right() -> None:
-    from dpctl import tensor
-
     platform, live = live_on(None)
+    from dpctl import tensor  # once the runtime is found
+
     first, other = (tensor.asarray(value(n), usm_type="shared", sycl_queue=live.queue("cpu")) for n in range(2))
     graph = TaskGraph("given")
     x, y = graph.array("x", data=first), graph.array("y", (SIZE,), DTYPE)
@@ -225,6 +228,27 @@ def test_values_given_in_usm_memory_are_read_in_place_and_others_still_are_right
         assert buffers["x", plan.residents["x"]].address == other._pointer
     with run_dynamically(graph, live, "eager", learn=False) as run:
         np.testing.assert_array_equal(run.result("y"), value(0))
+
+
+def test_what_lies_elsewhere_is_read_there_though_the_run_before_could_not_begin() -> None:
+    platform, live = live_on(None)
+    from dpctl import tensor  # once the runtime is found
+
+    graph = TaskGraph("two")
+    x, y = (graph.array(name, (SIZE,), DTYPE, usm="shared") for name in "xy")
+    a, b = (graph.array(name, (SIZE,), DTYPE) for name in "ab")
+    graph.kernel(ASSIGN_KERNEL, name="a0", x=x, y=a)
+    graph.kernel(ASSIGN_KERNEL, name="b0", x=y, y=b)
+    plan = placed(graph, platform)
+    in_usm = [tensor.asarray(value(n), usm_type="shared", sycl_queue=live.queue("cpu")) for n in range(3)]
+    with bind(plan, graph, live, trace=False) as runner:
+        runner({"x": in_usm[0], "y": in_usm[1]})
+        with faults.inject(faults.fail_allocation(1)) as seen, pytest.raises(MemoryLimitError):
+            runner({"x": in_usm[2], "y": value(7)})  # x has its place, y gets none
+        assert seen.injected
+        found = runner({"x": in_usm[2], "y": in_usm[1]})
+    np.testing.assert_array_equal(found["a"], value(2))
+    np.testing.assert_array_equal(found["b"], value(1))
 
 
 def test_memory_for_inputs_that_are_read_in_place_counts_against_limits() -> None:

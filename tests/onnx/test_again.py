@@ -78,10 +78,11 @@ def test_other_arrays_go_the_usual_way(compiled, taken, image) -> None:
 
 
 def test_wrong_inputs_are_refused_as_ever(compiled, taken) -> None:
-    for inputs in ((images(1).astype("f8"),), (images(1).astype(">f4"),), ({"picture": images(1)},), ({},), ()):
+    more = images(1), images(2)
+    for inputs in ((images(1).astype("f8"),), (images(1).astype(">f4"),), ({"picture": images(1)},), ({},), (), more):
         with pytest.raises(ArgumentError):
             compiled(*inputs)
-    assert taken == [False] * 5
+    assert taken == [False] * 6
 
 
 def test_it_waits_for_runs_and_streams_as_ever(compiled, taken) -> None:
