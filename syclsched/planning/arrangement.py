@@ -18,12 +18,13 @@ from syclsched.model.schedule import Schedule
 from syclsched.planning.in_place import InPlace
 from syclsched.planning.memory_kinds import choose_kinds
 from syclsched.planning.record import GraphRecord
-from syclsched.planning.rows import FREE, WORK, Rows
+from syclsched.planning.rows import FREE as FREES
+from syclsched.planning.rows import WORK, Rows
 from syclsched.planning.steps import COPY as COPIES
 from syclsched.planning.steps import KINDS, MODES, Draft, Ints, LaneKey, gather_ragged, paused_collection
 from syclsched.simulation.columns import Columns
 from syclsched.simulation.engine import run_machine
-from syclsched.simulation.machine import COPY, IMMEDIATE, Machine
+from syclsched.simulation.machine import ALLOC, COPY, FREE, Machine
 from syclsched.simulation.machine import WORK as COMPUTES
 from syclsched.simulation.pending import Times, lane_later, objects
 from syclsched.simulation.program import flatten, machine_of
@@ -98,7 +99,7 @@ class Arrangement:
     @cached_property
     def machine(self) -> Machine:
         """As the simulation's engine runs it."""
-        return machine_of(self.platform, self.lanes, self._machine_columns())
+        return machine_of(self.platform, self.lanes, self._machine_columns(), self.peak_bytes)
 
     @property
     def makespan_s(self) -> float:
@@ -109,7 +110,10 @@ class Arrangement:
         rows, steps, order = self.rows, self.draft.steps, self._by_lane
         works = rows.phase == WORK
         copies = works & steps.copies[rows.step]
-        kind = np.where(works, np.where(copies, COPY, COMPUTES), IMMEDIATE)
+        kind = np.where(works, np.where(copies, COPY, COMPUTES), np.where(rows.phase == FREES, FREE, ALLOC))
+        held = rows.memory[order][~works[order]]
+        nbytes = np.where(copies, steps.nbytes[rows.step], 0)[order]
+        nbytes[~works[order]] = self.draft.memory_nbytes[held]
         spaces = [s.name for s in self.platform.spaces]
         ways, way = np.unique(steps.way[rows.step[order][copies[order]]], return_inverse=True)
         return Columns(
@@ -117,10 +121,12 @@ class Arrangement:
             self._lane_starts,
             kind[order],
             np.where(works, steps.duration_s[rows.step], 0.0)[order],
-            np.where(copies, steps.nbytes[rows.step], 0)[order],
+            nbytes,
             *gather_ragged(self.wait_starts, self.waits, order),
             tuple((spaces[n // len(spaces)], spaces[n % len(spaces)]) for n in ways.tolist()),
             way.astype(np.int64),
+            tuple(spaces),
+            self.draft.memory.space[held],
         )
 
     # --- objects ----------------------------------------------------------------------------------
@@ -192,7 +198,7 @@ class Arrangement:
         number = self._by_lane[start:end]
         step, memory = self.rows.step[number], self.rows.memory[number]
         steps, count = self.draft.steps, len(self.draft.steps)
-        works, frees = self.rows.phase[number] == WORK, self.rows.phase[number] == FREE
+        works, frees = self.rows.phase[number] == WORK, self.rows.phase[number] == FREES
         runs, task = works & (steps.kind[step] != COPIES), steps.task[step]
         held = self.draft.memory_nbytes[memory] if len(self.draft.memory_nbytes) else 0
         starts, ends = self.wait_starts[number].tolist(), self.wait_starts[number + 1].tolist()

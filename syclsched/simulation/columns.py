@@ -12,10 +12,10 @@ import numpy as np
 
 from syclsched.model.access import AccessMode
 from syclsched.model.plan import BufferUse, Instruction, InstructionKind, Plan
-from syclsched.simulation.machine import COPY, IMMEDIATE, WORK, Floats, Ints
+from syclsched.simulation.machine import ALLOC, COPY, FREE, WORK, Floats, Ints
 
 _KINDS: dict[InstructionKind, int] = {
-    "alloc": IMMEDIATE, "free": IMMEDIATE, "copy": COPY, "launch": WORK, "host": WORK, "barrier": WORK
+    "alloc": ALLOC, "free": FREE, "copy": COPY, "launch": WORK, "host": WORK, "barrier": WORK
 }  # fmt: skip
 
 # Reading a field of many instructions this way takes a third of the time of a loop.
@@ -49,17 +49,21 @@ class Columns(NamedTuple):
     lane_starts : ndarray of int64
         Ragged: the instructions of each lane.
     kind : ndarray of int64
-        `IMMEDIATE`, `WORK` or `COPY` of `syclsched.simulation.machine`.
+        `ALLOC`, `FREE`, `WORK` or `COPY` of `syclsched.simulation.machine`.
     duration_s : ndarray of float64
         Seconds alone on the machine.
     nbytes : ndarray of int64
-        What a copy moves.
+        What a copy moves, an allocation takes, and a free gives back.
     wait_starts, waits : ndarray of int64
         Ragged: the numbers of the instructions each waits for.
     ways : tuple of (str, str)
         The different pairs of spaces that copies lead from and to.
     way : ndarray of int64
         For each copy, in order, its place in ``ways``.
+    spaces : tuple of str
+        The memory spaces in which allocations are made; empty for that of one that does not say.
+    space : ndarray of int64
+        For each allocation and free, in order, its place in ``spaces``.
     """
 
     number: Ints
@@ -71,6 +75,8 @@ class Columns(NamedTuple):
     waits: Ints
     ways: tuple[tuple[str, str], ...]
     way: Ints
+    spaces: tuple[str, ...]
+    space: Ints
 
 
 def read_columns(plan: Plan) -> Columns:
@@ -88,9 +94,11 @@ def read_columns(plan: Plan) -> Columns:
     """
     instructions = list(chain.from_iterable(map(_INSTRUCTIONS, plan.lanes)))
     parts = [_read(instructions[n : n + _AT_ONCE]) for n in range(0, len(instructions), _AT_ONCE)] or [_read([])]
-    number, kind, duration_s, nbytes, waits, waited, pairs = zip(*parts, strict=True)
+    number, kind, duration_s, nbytes, waits, waited, pairs, held = zip(*parts, strict=True)
     ends = list(chain.from_iterable(pairs))
     ways = {pair: n for n, pair in enumerate(dict.fromkeys(ends))}
+    where = list(chain.from_iterable(held))
+    spaces = {space: n for n, space in enumerate(dict.fromkeys(where))}
     return Columns(
         np.concatenate(number),
         _starts(np.array([len(lane.instructions) for lane in plan.lanes], np.int64)),
@@ -101,18 +109,23 @@ def read_columns(plan: Plan) -> Columns:
         np.concatenate(waited),
         tuple(ways),
         np.fromiter(map(ways.__getitem__, ends), np.int64, len(ends)),
+        tuple(spaces),
+        np.fromiter(map(spaces.__getitem__, where), np.int64, len(where)),
     )
 
 
-def _read(part: Sequence[Instruction]) -> tuple[Ints, Ints, Floats, Ints, Ints, Ints, list[tuple[str, str]]]:
-    """Return the columns of a few instructions: counts of waits, not where they start; pairs of spaces, not ways."""
+def _read(part: Sequence[Instruction]) -> tuple[Ints, Ints, Floats, Ints, Ints, Ints, list[tuple[str, str]], list[str]]:
+    """Return the columns of a few instructions: counts of waits, not where they start; names of spaces, not places."""
     count = len(part)
     waits = list(map(_WAITS, part))
     kind = np.fromiter(map(_KINDS.__getitem__, map(_KIND, part)), np.int64, count)
     place = np.flatnonzero(kind == COPY)
     copies = [part[n] for n in place.tolist()]
+    memory = np.flatnonzero(kind < WORK)
+    held = [part[n] for n in memory.tolist()]
     nbytes = np.zeros(count, np.int64)
     nbytes[place] = list(map(_NBYTES, copies))
+    nbytes[memory] = list(map(_NBYTES, held))
     return (
         np.fromiter(map(_ID, part), np.int64, count),
         kind,
@@ -121,6 +134,7 @@ def _read(part: Sequence[Instruction]) -> tuple[Ints, Ints, Floats, Ints, Ints, 
         np.fromiter(map(len, waits), np.int64, count),
         np.fromiter(chain.from_iterable(waits), np.int64),
         [_ends(copy.uses) for copy in copies],
+        [each.uses[0].space if each.uses else "" for each in held],
     )
 
 

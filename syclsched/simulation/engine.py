@@ -6,20 +6,23 @@ once, each proceeds at rate ``1 / (1 + sum of interference factors)``: a factor 
 does not matter. Copies do not interfere; they share channels as `syclsched.simulation.channels` says. While the host
 submits, its thread takes a core from lanes that compute on the host's cores.
 
+A lane waits at an allocation until enough memory has been given back for it and for all before it in the plan's order.
+A free holds no lane up: it takes effect once its lane has come to it and what it waits for is done.
+
 A lane has at most one event to come. Everything that happens at one instant is worked off before channels are handed
 out and rates are set for the time after it: the result does not depend on the order of lanes.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from syclsched.compiled import inlined, lean
 from syclsched.simulation.channels import FAIR, ONE_PORT, fair_speeds
 from syclsched.simulation.eventqueue import put, remove
-from syclsched.simulation.machine import COPY, DONE, IMMEDIATE, LOST, Floats, Ints, Machine, Records
+from syclsched.simulation.machine import ALLOC, COPY, DONE, FREE, LOST, Floats, Ints, Machine, Records
 
 #: What a lane is at: waiting for others (or at its end), waiting for a time, running, in the latency of a copy, moving
 #: data, waiting for a channel, lost with its device.
@@ -29,14 +32,16 @@ _WAITING, _DUE, _RUNNING, _LATENCY, _MOVING, _QUEUED, _DEAD = 0, 1, 2, 3, 4, 5, 
 class _State(NamedTuple):
     """What a run needs besides its machine: lists of lanes, each with its length first, and what is to be done.
 
-    ``heap`` is the queue of events, ``stack`` holds lanes to go on with, ``ported`` those that wait for a channel in
-    order of submission. ``todo``: whether rates, ports and flows must be settled, and whether all is submitted.
-    ``moving``, ``flows`` and ``speed`` are room for the lanes whose copies move data, their instructions and shares.
+    ``heap`` is the queue of events, ``stack`` holds lanes to go on with, and frees (-2 less their place), ``ported``
+    lanes that wait for a channel in order of submission, ``parked`` those that wait for memory. ``todo``: whether
+    rates, ports and flows must be settled, and whether all is submitted. ``moving``, ``flows`` and ``speed`` are room
+    for the lanes whose copies move data, their instructions and shares.
     """
 
     heap: Ints
     stack: Ints
     ported: Ints
+    parked: Ints
     todo: Ints
     moving: Ints
     flows: Ints
@@ -61,16 +66,23 @@ def run_machine(m: Machine) -> Records:
         Its steps with ``start_s``, ``finish_s`` (both zero for those that never started) and ``outcome`` (``DONE``,
         ``LOST`` or ``NEVER``).
     """
-    copy = m._replace(steps=m.steps.copy(), lanes=m.lanes.copy(), devices=m.devices.copy(), channels=m.channels.copy())
-    _run_machine(copy, _state(len(m.lanes)))
+    copy = m._replace(
+        steps=m.steps.copy(),
+        lanes=m.lanes.copy(),
+        devices=m.devices.copy(),
+        channels=m.channels.copy(),
+        freed_bytes=m.freed_bytes.copy(),
+    )
+    _run_machine(copy, _state(len(m.lanes), len(m.steps)))
     return copy.steps[:-1]
 
 
-def _state(lanes: int) -> _State:
-    """Return empty lists for some number of lanes."""
-    heap, stack, ported = (np.zeros(lanes + 1, dtype=np.int64) for _ in range(3))
+def _state(lanes: int, steps: int) -> _State:
+    """Return empty lists for some number of lanes and steps."""
+    heap, ported, parked = (np.zeros(lanes + 1, dtype=np.int64) for _ in range(3))
+    stack = np.zeros(lanes + steps + 1, dtype=np.int64)
     moving, flows = (np.zeros(lanes, dtype=np.int64) for _ in range(2))
-    return _State(heap, stack, ported, np.zeros(4, dtype=np.int64), moving, flows, np.zeros(lanes))
+    return _State(heap, stack, ported, parked, np.zeros(4, dtype=np.int64), moving, flows, np.zeros(lanes))
 
 
 @lean
@@ -112,7 +124,7 @@ def _run_machine(m: Machine, s: _State) -> None:
 
 @inlined
 def _push(s: _State, lane: int) -> None:
-    """Note a lane to go on with."""
+    """Note a lane, or a free, to go on with."""
     s.stack[0] += 1
     s.stack[s.stack[0]] = lane
 
@@ -123,13 +135,15 @@ def _go_on(m: Machine, s: _State, now: float) -> None:
     while s.stack[0] > 0:
         lane = s.stack[s.stack[0]]
         s.stack[0] -= 1
+        if lane < 0:
+            _give_back(m, s, -2 - lane, now)
+            continue
         here = m.lanes[lane]
         while here.pointer < here.end:
             step = m.steps[here.pointer]
-            if step.kind == IMMEDIATE:
-                step.start_s = now
-                step.finish_s = now
-                _done(m, s, lane)
+            if step.kind == FREE:
+                _push(s, -2 - here.pointer)
+                _advance(m, lane)
                 continue
             w = here.cursor
             while w < step.wait_end and m.steps[m.waits[w]].outcome == DONE:
@@ -139,6 +153,16 @@ def _go_on(m: Machine, s: _State, now: float) -> None:
                 here.next_waiter = m.steps[m.waits[w]].waiter
                 m.steps[m.waits[w]].waiter = lane
                 break
+            if step.kind == ALLOC:
+                if m.freed_bytes[step.first] < step.room_bytes:
+                    s.parked[0] += 1
+                    s.parked[s.parked[0]] = lane
+                    break
+                step.start_s = now
+                step.finish_s = now
+                _advance(m, lane)
+                _done(m, s, step)
+                continue
             ready = max(step.submit_s, now + step.handoff_s)
             if ready > now:
                 here.phase = _DUE
@@ -149,18 +173,58 @@ def _go_on(m: Machine, s: _State, now: float) -> None:
 
 
 @inlined
-def _done(m: Machine, s: _State, lane: int) -> None:
-    """Turn a lane from its instruction, which is done, to the next one, and wake the lanes that waited for it."""
+def _give_back(m: Machine, s: _State, free: int, now: float) -> None:
+    """Let a free take effect, or wait for the first thing it lacks."""
+    step = m.steps[free]
+    w = step.wait_start
+    while w < step.wait_end and m.steps[m.waits[w]].outcome == DONE:
+        w += 1
+    step.wait_start = w
+    if w < step.wait_end:
+        step.second = m.steps[m.waits[w]].waiter
+        m.steps[m.waits[w]].waiter = -2 - free
+        return
+    step.start_s = now
+    step.finish_s = now
+    m.freed_bytes[step.first] += step.room_bytes
+    _done(m, s, step)
+    if s.parked[0]:
+        _unpark(m, s)
+
+
+@lean
+def _unpark(m: Machine, s: _State) -> None:
+    """Go on with the lanes for whose allocations there is room now."""
+    kept = 0
+    for n in range(1, s.parked[0] + 1):
+        lane = s.parked[n]
+        step = m.steps[m.lanes[lane].pointer]
+        if m.freed_bytes[step.first] < step.room_bytes:
+            kept += 1
+            s.parked[kept] = lane
+        else:
+            s.stack[0] += 1
+            s.stack[s.stack[0]] = lane
+    s.parked[0] = kept
+
+
+@inlined
+def _advance(m: Machine, lane: int) -> None:
+    """Turn a lane to its next instruction."""
     here = m.lanes[lane]
-    step = m.steps[here.pointer]
-    step.outcome = DONE
     here.pointer += 1
     here.cursor = m.steps[here.pointer].wait_start
+
+
+@inlined
+def _done(m: Machine, s: _State, step: Any) -> None:
+    """Note that an instruction is done, and wake the lanes and frees that waited for it."""
+    step.outcome = DONE
     other = step.waiter
     step.waiter = -1
-    while other >= 0:
+    while other != -1:
         _push(s, other)
-        other = m.lanes[other].next_waiter
+        other = m.lanes[other].next_waiter if other >= 0 else m.steps[-2 - other].second
 
 
 @inlined
@@ -258,7 +322,8 @@ def _end(m: Machine, s: _State, lane: int, now: float) -> None:
     _leave(m, s, lane)
     step.finish_s = now
     here.phase = _WAITING
-    _done(m, s, lane)
+    _advance(m, lane)
+    _done(m, s, step)
     _push(s, lane)
 
 

@@ -16,9 +16,9 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Records = np.recarray[Any, np.dtype[Any]]
 
-#: Kinds of instruction, as the engine sees them: memory is had and given back at once, copies use links, the rest
-#: computes.
-IMMEDIATE, WORK, COPY = 0, 1, 2
+#: Kinds of instruction, as the engine sees them: those below `WORK` are about memory and take no time, copies use
+#: links, the rest computes.
+ALLOC, FREE, WORK, COPY = 0, 1, 2, 3
 
 #: What became of an instruction: not started, finished, lost with a device while it ran.
 NEVER, DONE, LOST = 0, 1, 2
@@ -26,13 +26,15 @@ NEVER, DONE, LOST = 0, 1, 2
 #: An instruction, lane after lane in the order of each lane; one more at the end stands for what is waited for and not
 #: in the plan. ``order``: position in the plan's global order. Waits: rows ``wait_start`` to ``wait_end``.
 #: ``first``, ``second``: the channels of a copy, -1 for none; ``latency_s``: the part of it in which nothing moves;
-#: ``bytes_per_s``: its speed after that. ``lost_s``: from when on it cannot finish. Then what the run makes of it;
-#: ``waiter`` is the first lane that waits for it.
+#: ``bytes_per_s``: its speed after that. ``lost_s``: from when on it cannot finish. Of memory, ``first`` is the space,
+#: and ``room_bytes`` what a free gives back, or what must have been given back in all before an allocation is made.
+#: Then what the run makes of it; ``waiter`` is the first that waits for it: a lane, or -2 less the place of a free,
+#: whose ``second`` is the next.
 STEP = np.dtype(
     [
         *((name, np.int64) for name in ("number", "order", "kind", "wait_start", "wait_end", "first", "second")),
         *((name, np.float64) for name in ("duration_s", "submit_s", "handoff_s", "latency_s", "bytes_per_s", "lost_s")),
-        *((name, np.int64) for name in ("outcome", "waiter")),
+        *((name, np.int64) for name in ("room_bytes", "outcome", "waiter")),
         *((name, np.float64) for name in ("start_s", "finish_s")),
     ]
 )
@@ -40,7 +42,7 @@ STEP = np.dtype(
 #: A lane: its instructions from ``pointer`` (that moves on) to ``end``, its device, whether it computes (and so slows
 #: others down), and how much the submitting thread slows it down. Then its state: ``cursor`` is the first wait not
 #: known to have finished, ``left_s`` the work left at ``since_s``, ``due_s`` the time of its event, ``place`` its place
-#: in the queue of events, ``next_waiter`` the next lane that waits for the same instruction.
+#: in the queue of events, ``next_waiter`` the next that waits for the same instruction.
 LANE = np.dtype(
     [
         *(
@@ -81,6 +83,8 @@ class Machine(NamedTuple):
         Records, as above; ``events`` by rising time.
     waits : ndarray of int64
         The instructions of other lanes that instructions wait for.
+    freed_bytes : ndarray of int64
+        What has been given back in each memory space; the last is for memory of which nothing is known.
     contention : int
         How copies share channels: `syclsched.simulation.channels`.
     """
@@ -92,6 +96,7 @@ class Machine(NamedTuple):
     channels: Records
     events: Records
     waits: Ints
+    freed_bytes: Ints
     contention: int
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from syclsched.errors import PlanError
 from syclsched.model.plan import Plan, PlannedTask
 from syclsched.simulation.kept import Kept
-from syclsched.simulation.machine import COPY, IMMEDIATE, Floats, Ints, Machine
+from syclsched.simulation.machine import COPY, WORK, Floats, Ints, Machine
 
 #: The family of all copies.
 COPIES = "copy"
@@ -111,7 +111,7 @@ def with_noise(plan: Plan, machine: Machine, noise: Noise, seed: int) -> Machine
     factor = np.array([*task_factors(plan.tasks, noise, seed), systematic[COPIES], 1.0])[_places(plan)]
     steps = machine.steps.copy()
     real = steps[:-1]
-    factor[real["kind"] == IMMEDIATE] = 1.0
+    factor[real["kind"] < WORK] = 1.0
     copies = np.flatnonzero(real["kind"] == COPY)
     copies = copies[np.argsort(real["order"][copies])]
     factor[copies] *= _lognormal(noise.sigma, len(copies), seed, 2)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain
 
 import numpy as np
@@ -15,7 +15,7 @@ from syclsched.model.platform import HOST, Platform
 from syclsched.simulation.channels import share_channels
 from syclsched.simulation.columns import Columns, LaneLike, lane_devices, read_columns
 from syclsched.simulation.kept import Kept
-from syclsched.simulation.machine import BESIDE, DEVICE, EVENT, LANE, STEP, Ints, Machine, Records, records
+from syclsched.simulation.machine import ALLOC, BESIDE, DEVICE, EVENT, LANE, STEP, WORK, Ints, Machine, Records, records
 from syclsched.simulation.overheads import host_overheads
 
 #: Two lanes of a device that slow each other down less than this are on different cores.
@@ -30,6 +30,7 @@ def flatten(plan: Plan) -> Machine:
     ----------
     plan : Plan
         The plan; durations are taken from its instructions, interference, submission cost and links from its platform.
+        No more memory is taken at once than its peaks.
 
     Returns
     -------
@@ -43,10 +44,12 @@ def flatten(plan: Plan) -> Machine:
     PlatformError
         If links are shared and there is none for a copy.
     """
-    return machine_of(plan.platform, plan.lanes, read_columns(plan))
+    return machine_of(plan.platform, plan.lanes, read_columns(plan), plan.peak_bytes)
 
 
-def machine_of(platform: Platform, lanes: Sequence[LaneLike], columns: Columns) -> Machine:
+def machine_of(
+    platform: Platform, lanes: Sequence[LaneLike], columns: Columns, peak_bytes: Mapping[str, int]
+) -> Machine:
     """Return instructions as the engine runs them.
 
     Parameters
@@ -57,6 +60,9 @@ def machine_of(platform: Platform, lanes: Sequence[LaneLike], columns: Columns) 
         In order.
     columns : Columns
         Their instructions.
+    peak_bytes : Mapping[str, int]
+        By memory space, what is taken at once in the global order of instructions: no more than that is taken at any
+        time. Spaces that are not there have no limit.
 
     Returns
     -------
@@ -68,7 +74,7 @@ def machine_of(platform: Platform, lanes: Sequence[LaneLike], columns: Columns) 
     IncompletePlanError, PlatformError
         See `flatten`.
     """
-    steps, waits = _steps(platform, lanes, columns)
+    steps, waits = _steps(platform, lanes, columns, peak_bytes)
     devices = lane_devices(lanes)
     contention, channels = share_channels(platform, columns, steps)
     return Machine(
@@ -78,11 +84,14 @@ def machine_of(platform: Platform, lanes: Sequence[LaneLike], columns: Columns) 
         channels,
         records(EVENT, 0),
         waits,
+        np.zeros(len(columns.spaces) + 1, np.int64),
         contention,
     )
 
 
-def _steps(platform: Platform, lanes: Sequence[LaneLike], columns: Columns) -> tuple[Records, Ints]:
+def _steps(
+    platform: Platform, lanes: Sequence[LaneLike], columns: Columns, peak_bytes: Mapping[str, int]
+) -> tuple[Records, Ints]:
     count = len(columns.number)
     by_number = _by_number(columns.number)
     ordered = columns.number[by_number]
@@ -105,7 +114,27 @@ def _steps(platform: Platform, lanes: Sequence[LaneLike], columns: Columns) -> t
     real["submit_s"] = np.cumsum(np.where(on_host[by_number], 0.0, overheads.submission_s))[order]
     crossing = _crossing(on_host, columns.wait_starts, waits)
     real["handoff_s"] = np.where(crossing, overheads.handoff_s, 0.0)
+    if len(columns.space):
+        _limit(real, columns, peak_bytes)
     return steps, waits
+
+
+def _limit(steps: Records, columns: Columns, peak_bytes: Mapping[str, int]) -> None:
+    """Note from when on allocations can be made.
+
+    The engine makes one if there is room for it and for all those before it in the plan's order that are still to be
+    made (`syclsched.execution.memory_limit`). So it is made once as much has been given back in its space as it and all
+    before it take beyond the peak: what has been made of later ones leaves that room, too.
+    """
+    memory = np.flatnonzero(columns.kind < WORK)
+    steps["first"][memory] = columns.space
+    gets = columns.kind[memory] == ALLOC
+    steps["room_bytes"][memory[~gets]] = columns.nbytes[memory[~gets]]
+    for n, space in enumerate(columns.spaces):
+        if space in peak_bytes:
+            here = memory[gets & (columns.space == n)]
+            here = here[np.argsort(steps["order"][here])]
+            steps["room_bytes"][here] = np.cumsum(columns.nbytes[here]) - peak_bytes[space]
 
 
 def _by_number(number: Ints) -> Ints:

@@ -15,7 +15,7 @@ import numpy as np
 from syclsched.model.plan import Plan
 from syclsched.model.trace import Span, Trace
 from syclsched.simulation.disturbances import Event, Failure
-from syclsched.simulation.machine import DONE, IMMEDIATE, LOST, NEVER, Ints, Records
+from syclsched.simulation.machine import DONE, LOST, NEVER, WORK, Ints, Records
 from syclsched.simulation.noise import Noise
 from syclsched.simulation.pending import lane_later, objects, timed, trace_later
 from syclsched.simulation.program import flatten
@@ -84,7 +84,7 @@ def simulate(plan: Plan, *, noise: Noise | None = None, events: Sequence[Event] 
     """
     steps = time_machine(plan, flatten(plan), noise=noise, events=events, seed=seed)
     given_up_s = min((e.at_s for e in events if isinstance(e, Failure)), default=0.0)
-    shown = np.flatnonzero(steps["kind"] != IMMEDIATE)
+    shown = np.flatnonzero(steps["kind"] >= WORK)
     never = steps["outcome"][shown] == NEVER
     ended_s = np.where(never, given_up_s, steps["finish_s"][shown])
     on_host = np.array([lane.kind == "host" for lane in plan.lanes], dtype=bool)

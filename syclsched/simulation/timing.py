@@ -12,7 +12,7 @@ from syclsched.errors import IncompletePlanError
 from syclsched.model.plan import Plan
 from syclsched.simulation.disturbances import Event, Failure, with_events
 from syclsched.simulation.engine import run_machine
-from syclsched.simulation.machine import DONE, IMMEDIATE, Machine, Records
+from syclsched.simulation.machine import DONE, WORK, Machine, Records
 from syclsched.simulation.noise import Noise, check_luck, with_noise
 from syclsched.simulation.program import flatten
 
@@ -44,7 +44,7 @@ def time_plan(plan: Plan) -> dict[int, Timing]:
         If lanes wait for each other in a circle, or for an instruction that is not there.
     """
     steps = time_machine(plan, flatten(plan))
-    submit_s = np.where(steps["kind"] == IMMEDIATE, steps["start_s"], steps["submit_s"])
+    submit_s = np.where(steps["kind"] < WORK, steps["start_s"], steps["submit_s"])
     columns = zip(submit_s.tolist(), steps["start_s"].tolist(), steps["finish_s"].tolist(), strict=True)
     return dict(zip(steps["number"].tolist(), map(Timing._make, columns), strict=True))
 

@@ -12,7 +12,7 @@ import numpy as np
 from syclsched.errors import PlanError
 from syclsched.model.plan import Plan
 from syclsched.simulation.disturbances import Event
-from syclsched.simulation.machine import DONE, IMMEDIATE, NEVER, Ints
+from syclsched.simulation.machine import DONE, NEVER, WORK, Ints
 from syclsched.simulation.noise import Noise
 from syclsched.simulation.program import flatten
 from syclsched.simulation.timing import time_machine
@@ -130,7 +130,7 @@ def repeat(plan: Plan, disturbance: Disturbance, seeds: Iterable[int]) -> Trials
     found = []
     for seed in seeds:
         steps = time_machine(plan, machine, noise=disturbance.noise, events=disturbance.events, seed=seed)
-        ended = (steps["outcome"] != NEVER) & (steps["kind"] != IMMEDIATE)
+        ended = (steps["outcome"] != NEVER) & (steps["kind"] >= WORK)
         left = np.flatnonzero(steps["outcome"] != DONE)
         missing = _undone(plan, left) if len(left) else ((), ())
         found.append(Trial(float(steps["finish_s"][ended].max(initial=0.0)), *missing))

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Literal
+
 from hypothesis import strategies as st
 
 from syclsched.model.access import AccessMode
@@ -51,6 +54,11 @@ def copy(number: int, seconds: float, source: str, destination: str, *waits: int
     return Instruction(number, "copy", "t", uses=uses, waits=waits, duration_s=seconds, nbytes=nbytes)
 
 
+def memory(number: int, kind: Literal["alloc", "free"], space: str, nbytes: int, *waits: int) -> Instruction:
+    """Memory that is had or given back."""
+    return Instruction(number, kind, uses=(BufferUse("x", space, AccessMode.WRITE),), waits=waits, nbytes=nbytes)
+
+
 @st.composite
 def random_plans(draw: st.DrawFn, *, contention: Contention = "none", max_instructions: int = 24) -> Plan:
     """Instructions of all kinds on lanes of all kinds, waiting for earlier ones (rarely for any)."""
@@ -70,6 +78,8 @@ def random_plans(draw: st.DrawFn, *, contention: Contention = "none", max_instru
     )
     keys = [f"{d}__{k}" for d in names for k in ("0", "1", "copy")] + ["host__0", "host__1"]
     lanes: dict[str, list[Instruction]] = {key: [] for key in keys}
+    held: list[Instruction] = []
+    peak_bytes: dict[str, int] = {}
     for number in range(draw(st.integers(0, max_instructions))):
         key = draw(st.sampled_from(keys))
         last = number + 3 if draw(st.integers(0, 60)) == 0 else number - 1
@@ -79,9 +89,17 @@ def random_plans(draw: st.DrawFn, *, contention: Contention = "none", max_instru
             device = key.partition("__")[0] if not key.startswith(HOST) else names[0]
             ends = draw(st.permutations([HOST, device]))
             made = copy(number, draw(seconds), ends[0], ends[1], *waits, nbytes=draw(st.integers(0, 4)))
-        elif kind in ("alloc", "free"):
-            made = Instruction(number, "alloc" if kind == "alloc" else "free", waits=waits)
+        elif kind == "alloc" or (kind == "free" and not held):
+            made = memory(number, "alloc", draw(st.sampled_from(names)), draw(st.integers(0, 4)), *waits)
+            held.append(made)
+            for name in names:
+                taken = sum(i.nbytes for i in held if i.uses[0].space == name)
+                peak_bytes[name] = max(taken, peak_bytes.get(name, 0))
+        elif kind == "free":
+            gone = held.pop(draw(st.integers(0, len(held) - 1)))
+            made = memory(number, "free", gone.uses[0].space, gone.nbytes, *waits, gone.id)
         else:
             made = launch(number, draw(seconds), *waits)
         lanes[key].append(made)
-    return plan_on(platform, **{key: lane for key, lane in lanes.items() if lane})
+    plan = plan_on(platform, **{key: lane for key, lane in lanes.items() if lane})
+    return replace(plan, peak_bytes={name: nbytes for name, nbytes in peak_bytes.items() if nbytes != 3})

@@ -8,14 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from syclsched.errors import IncompletePlanError
+from syclsched.execution.memory_limit import MemoryLimit
 from syclsched.model.plan import Instruction, Lane, Plan
 from syclsched.model.platform import HOST, Platform
 from syclsched.simulation.overheads import host_overheads
 from syclsched.simulation.timing import Timing
-
-#: Instructions that take host time at submission and nothing else.
-_IMMEDIATE = ("alloc", "free")
-
 
 #: Two lanes of a device that slow each other down less than this are on different cores.
 _SEPARATE = 0.5
@@ -34,11 +31,11 @@ class _Running:
 
 def reference_times(plan: Plan) -> dict[int, Timing]:
     """Simulated seconds of every instruction number."""
-    return _Simulation(plan.lanes, plan.platform).run()
+    return _Simulation(plan.lanes, plan.platform, plan.peak_bytes).run()
 
 
 class _Simulation:
-    def __init__(self, lanes: Sequence[Lane], platform: Platform) -> None:
+    def __init__(self, lanes: Sequence[Lane], platform: Platform, peak_bytes: dict[str, int]) -> None:
         self._lanes = lanes
         self._submission_s, self._handoff_s = host_overheads(platform)
         self._lane_of = {i.id: n for n, lane in enumerate(lanes) for i in lane.instructions}
@@ -54,6 +51,9 @@ class _Simulation:
         self._submit_s = self._submission_times()
         self._submitting_until_s = max(self._submit_s.values(), default=0.0)
         self._host_load = [_load_of_submission(lane, lanes, platform) for lane in lanes]
+        self._limit = MemoryLimit((i for n in lanes for i in n.instructions if i.kind == "alloc"), peak_bytes)
+        self._frees: list[Instruction] = []
+        self._parked: list[int] = []
         self._stamp = 0
         self._now = 0.0
 
@@ -82,6 +82,8 @@ class _Simulation:
                 raise IncompletePlanError(
                     f"instruction {stuck.instructions[position].id} never starts", where=f"lane {stuck.name!r}"
                 )
+        if self._frees:
+            raise IncompletePlanError(f"instruction {self._frees[0].id} never starts")
         return self._timing
 
     def _submission_times(self) -> dict[int, float]:
@@ -99,16 +101,23 @@ class _Simulation:
         instructions = self._lanes[lane].instructions
         while not self._busy[lane] and self._pointer[lane] < len(instructions):
             instruction = instructions[self._pointer[lane]]
-            if instruction.kind in _IMMEDIATE:
-                self._timing[instruction.id] = Timing(self._now, self._now, self._now)
-                self._finished[instruction.id] = self._now
+            if instruction.kind == "free":
                 self._pointer[lane] += 1
-                self._wake(instruction.id)
+                self._frees.append(instruction)
+                self._give_back()
                 continue
             missing = next((w for w in instruction.waits if w not in self._finished), None)
             if missing is not None:
                 self._waiting_lanes.setdefault(missing, []).append(lane)
                 return
+            if instruction.kind == "alloc":
+                if not self._limit.allows(instruction):
+                    self._parked.append(lane)
+                    return
+                self._limit.allocated(instruction)
+                self._pointer[lane] += 1
+                self._pass(instruction)
+                continue
             self._busy[lane] = True
             ready = max(self._submit_s[instruction.id], self._now)
             here = instruction.id in self._on_host
@@ -120,6 +129,25 @@ class _Simulation:
                 heapq.heappush(self._events, (ready, 0, lane, 0))
             else:
                 self._start(lane)
+
+    def _give_back(self) -> None:
+        """Let frees take effect that wait for nothing any more."""
+        due = [free for free in self._frees if all(w in self._finished for w in free.waits)]
+        self._frees = [free for free in self._frees if free not in due]
+        for free in due:
+            self._limit.freed(free.uses[0].space, free.nbytes)
+        for free in due:
+            self._pass(free)
+        if due:
+            parked, self._parked = self._parked, []
+            for lane in parked:
+                self._step(lane)
+
+    def _pass(self, memory: Instruction) -> None:
+        """Go past an instruction about memory."""
+        self._timing[memory.id] = Timing(self._now, self._now, self._now)
+        self._finished[memory.id] = self._now
+        self._wake(memory.id)
 
     def _start(self, lane: int) -> None:
         instruction = self._lanes[lane].instructions[self._pointer[lane]]
@@ -145,6 +173,7 @@ class _Simulation:
     def _wake(self, number: int) -> None:
         for waiting in self._waiting_lanes.pop(number, ()):
             self._step(waiting)
+        self._give_back()
 
     def _disturb(self, lane: int) -> None:
         """Something started or ended on ``lane``: bring the lanes it interferes with up to date."""
