@@ -7,12 +7,11 @@ which dpctl turns into a kernel; OpenCL C and ready SPIR-V take the same road fr
 
 from __future__ import annotations
 
-import hashlib
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
-from typing import Any, TypeVar
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+from syclsched.devices.cache import Cache
 from syclsched.devices.executables import (
     Executable,
     HostExecutable,
@@ -21,6 +20,7 @@ from syclsched.devices.executables import (
     SequenceExecutable,
     Submission,
 )
+from syclsched.devices.programs import build_together, compile_code
 from syclsched.devices.spirv import KernelCompilationError, kernel_spirv
 from syclsched.errors import CapabilityError, ExecutionError, SyclschedError
 from syclsched.model.operation import (
@@ -30,43 +30,15 @@ from syclsched.model.operation import (
     OpenCLSource,
     Operation,
     Signature,
-    SpirvModule,
 )
 from syclsched.model.sequence import Part
 
-__all__ = ["Executable", "Submission", "compile_task"]
+__all__ = ["Executable", "Piece", "Submission", "compile_task", "compile_tasks"]
 
-T = TypeVar("T")
 MAX_DIMENSIONS = 3
 
-
-class _Cache:
-    """A bounded table that makes each entry once, whichever thread asks first; oldest use goes first."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._entries: OrderedDict[Hashable, Any] = OrderedDict()
-        self._lock = threading.RLock()
-
-    def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return the entry of a key, made now if there is none; what ``make`` raises is not remembered."""
-        with self._lock:
-            if key in self._entries:
-                self._entries.move_to_end(key)
-                found: T = self._entries[key]
-                return found
-            made = make()
-            self._entries[key] = made
-            while len(self._entries) > self._size:
-                self._entries.popitem(last=False)
-            return made
-
-
-# Bounded, as a program keeps its context, and those of closed devices must not pile up; but far from tight: the OpenCL
-# CPU runtime keeps 1 to 2 MB for each program it has built, also when nobody refers to that any more. One that was
-# dropped and is built again costs them twice.
-_PROGRAMS = _Cache(4096)
-_EXECUTABLES = _Cache(4096)
+# Bounded, as a kernel keeps its program.
+_EXECUTABLES = Cache(4096)
 
 
 def compile_task(
@@ -103,14 +75,110 @@ def compile_task(
     ExecutionError
         If it does not compile; says which operation, implementation and device, and the compiler's explanation.
     """
-    device = "host" if queue is None else queue.sycl_device.name.strip()
-    where = f"operation {operation.name!r}, implementation {implementation.name!r}, device {device!r}"
-    if implementation.kind == "host":
-        return HostExecutable(_load(implementation, signature, where), where)
-    if queue is None or limits is None:
-        raise ExecutionError("it needs a SYCL queue to be compiled for", where=where)
-    key = (operation, implementation, signature_key(signature), queue.sycl_context, queue.sycl_device)
-    return _EXECUTABLES.get(key, lambda: _make(operation, implementation, signature, queue, limits, where))
+    return _compiled(Piece(operation, implementation, signature, queue, limits), {})
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What `compile_task` takes.
+
+    Parameters
+    ----------
+    operation, implementation, signature, queue, limits
+        As there.
+    """
+
+    operation: Operation
+    implementation: Implementation
+    signature: Signature
+    queue: Any
+    limits: DeviceLimits | None
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for what is the same once compiled."""
+        return (
+            self.operation,
+            self.implementation,
+            signature_key(self.signature),
+            self.queue.sycl_context,
+            self.queue.sycl_device,
+        )
+
+    @property
+    def where(self) -> str:
+        """What it is, for errors."""
+        device = "host" if self.queue is None else self.queue.sycl_device.name.strip()
+        return f"operation {self.operation.name!r}, implementation {self.implementation.name!r}, device {device!r}"
+
+
+def compile_tasks(pieces: Sequence[Piece]) -> list[Executable]:
+    """Return several as `compile_task` does, with the OpenCL C of those for one device built as few programs.
+
+    Parameters
+    ----------
+    pieces : sequence of Piece
+        What is wanted together.
+
+    Returns
+    -------
+    list of Executable
+        In their order.
+
+    Raises
+    ------
+    CapabilityError, ExecutionError
+        As `compile_task`, of the first that cannot be compiled.
+    """
+    loaded: dict[Hashable, Any] = {}
+    sources: dict[Hashable, tuple[Any, list[OpenCLSource]]] = {}
+    for piece in pieces:
+        _load_ahead(piece, loaded, sources)
+    for queue, codes in sources.values():
+        build_together(codes, queue)
+    return [_compiled(piece, loaded) for piece in pieces]
+
+
+def _load_ahead(
+    piece: Piece, loaded: dict[Hashable, Any], sources: dict[Hashable, tuple[Any, list[OpenCLSource]]]
+) -> None:
+    """Load what is OpenCL C, or has steps that may be, and has not been compiled yet."""
+    if piece.queue is None or piece.implementation.kind not in ("opencl-c", "sequence"):
+        return
+    key = piece.key
+    if key in loaded or key in _EXECUTABLES:
+        return
+    made = loaded[key] = _load(piece.implementation, piece.signature, piece.where)
+    if piece.implementation.kind == "sequence":
+        for step in _steps(made, piece):
+            _load_ahead(step, loaded, sources)
+    elif isinstance(made, OpenCLSource):
+        device = (piece.queue.sycl_context, piece.queue.sycl_device)
+        sources.setdefault(device, (piece.queue, []))[1].append(made)
+
+
+def _steps(parts: Sequence[Part], whole: Piece) -> list[Piece]:
+    """Return the steps of a sequence that do something."""
+    return [
+        Piece(p.operation, p.implementation, p.signature, whole.queue, whole.limits)
+        for p in parts
+        if not p.writes_nothing
+    ]
+
+
+def _compiled(piece: Piece, loaded: dict[Hashable, Any]) -> Executable:
+    """Return something compiled, given by its key what has been loaded already."""
+    if piece.implementation.kind == "host":
+        return HostExecutable(_load(piece.implementation, piece.signature, piece.where), piece.where)
+    if piece.queue is None or piece.limits is None:
+        raise ExecutionError("it needs a SYCL queue to be compiled for", where=piece.where)
+    key = piece.key
+
+    def make() -> Executable:
+        given = loaded[key] if key in loaded else _load(piece.implementation, piece.signature, piece.where)
+        return _make(piece, given, loaded)
+
+    return _EXECUTABLES.get(key, make)
 
 
 def signature_key(signature: Signature) -> Hashable:
@@ -134,41 +202,33 @@ def signature_key(signature: Signature) -> Hashable:
     )
 
 
-def _make(
-    operation: Operation,
-    implementation: Implementation,
-    signature: Signature,
-    queue: Any,
-    limits: DeviceLimits,
-    where: str,
-) -> Executable:
-    loaded = _load(implementation, signature, where)
+def _make(piece: Piece, given: Any, loaded: dict[Hashable, Any]) -> Executable:
+    operation, implementation, signature, where = piece.operation, piece.implementation, piece.signature, piece.where
+    queue, limits = piece.queue, piece.limits
+    assert limits is not None
     if implementation.kind == "library":
-        return LibraryExecutable(loaded, signature.scalars, where)
+        return LibraryExecutable(given, signature.scalars, where)
     if implementation.kind == "sequence":
+        done = [p for p in given if not p.writes_nothing]
         return SequenceExecutable(
-            [
-                (compile_task(p.operation, p.implementation, p.signature, queue, limits), _array_arguments(p))
-                for p in loaded
-                if not p.writes_nothing
-            ]
+            [(_compiled(step, loaded), _array_arguments(p)) for p, step in zip(done, _steps(given, piece), strict=True)]
         )
     launch = _index_space(implementation, signature, limits, where)
     if implementation.kind == "numba-dpex":
         grouped = launch.local_range is not None
         ndim = len(launch.global_range)
         try:
-            loaded = kernel_spirv(loaded, operation, signature, ndim, grouped=grouped, device=queue.sycl_device)
+            given = kernel_spirv(given, operation, signature, ndim, grouped=grouped, device=queue.sycl_device)
         except KernelCompilationError as error:
             raise ExecutionError(f"numba-dpex cannot compile the kernel: {error}", where=where) from error
     return KernelExecutable(
-        kernel=compile_code(loaded, queue, where),
+        kernel=compile_code(given, queue, where),
         operation=operation,
         signature=signature,
         global_range=list(reversed(launch.global_range)),
         local_range=None if launch.local_range is None else list(reversed(launch.local_range)),
         descriptors=implementation.kind == "numba-dpex",
-        code=loaded,
+        code=given,
     )
 
 
@@ -221,59 +281,3 @@ def _wrong_launch(launch: Launch, limits: DeviceLimits) -> str | None:
     if items > limits.max_work_group_size:
         return f"work-groups of {items} work-items are larger than the device's {limits.max_work_group_size}"
     return None
-
-
-def compile_code(loaded: Any, queue: Any, where: str) -> Any:
-    """Return the kernel of SPIR-V or OpenCL C source; remembered, thread-safe.
-
-    Parameters
-    ----------
-    loaded : OpenCLSource or SpirvModule
-        Program and name of the kernel.
-    queue : dpctl.SyclQueue
-        Of the device and context it will run on.
-    where : str
-        What it is for, for errors.
-
-    Returns
-    -------
-    dpctl.program.SyclKernel
-
-    Raises
-    ------
-    CapabilityError
-        If the device's compiler refuses it.
-    ExecutionError
-        If there is no such kernel in it.
-    """
-    if isinstance(loaded, SpirvModule):
-        code, options = loaded.code, ""
-    elif isinstance(loaded, OpenCLSource):
-        code, options = loaded.source.encode(), loaded.options
-    else:
-        raise ExecutionError(
-            f"load() returned {type(loaded).__name__}, not an OpenCLSource or SpirvModule", where=where
-        )
-    name = loaded.kernel_name
-    digest = hashlib.sha256(b"\0".join((type(loaded).__name__.encode(), options.encode(), code))).digest()
-    program = _PROGRAMS.get((digest, queue.sycl_context, queue.sycl_device), lambda: _build(loaded, queue, where))
-    if not program.has_sycl_kernel(name):
-        raise ExecutionError(f"the program has no kernel {name!r}", where=where)
-    return program.get_sycl_kernel(name)
-
-
-def _build(loaded: SpirvModule | OpenCLSource, queue: Any, where: str) -> Any:
-    import dpctl
-    from dpctl import program
-
-    try:
-        if isinstance(loaded, SpirvModule):
-            return program.create_program_from_spirv(queue, loaded.code)
-        if queue.backend != dpctl.backend_type.opencl:
-            raise CapabilityError(f"a {queue.backend.name} device takes no OpenCL C", where=where)
-        return program.create_program_from_source(queue, loaded.source, loaded.options)
-    except (program.SyclProgramCompilationError, ValueError) as error:
-        language = "SPIR-V" if isinstance(loaded, SpirvModule) else "OpenCL C"
-        raise CapabilityError(
-            f"the device's compiler refuses the kernel's {language}: {error}".rstrip(": "), where=where
-        ) from error

@@ -7,9 +7,9 @@ from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from syclsched.devices.compiler import compile_code
 from syclsched.devices.executables import Executable, KernelExecutable, KernelSubmission, Submission
 from syclsched.devices.joined_source import joined_source
+from syclsched.devices.programs import compile_code
 from syclsched.errors import SyclschedError
 from syclsched.model.operation import OpenCLSource
 

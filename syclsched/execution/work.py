@@ -7,10 +7,10 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
-from syclsched.devices.compiler import compile_task, signature_key
 from syclsched.devices.constants import Uploads
 from syclsched.devices.executables import Executable
 from syclsched.errors import IncompletePlanError, PlanError
+from syclsched.execution.compiling import Compiling
 from syclsched.execution.program import Buffer, Program
 from syclsched.model.access import rows_name
 from syclsched.model.graph import TaskGraph
@@ -188,26 +188,14 @@ def compile_work(
     MemoryLimitError
         If there is no memory for constants.
     """
-    made: dict[Hashable, Executable] = {}
-    key: tuple[Hashable, ...]
-    found: dict[int, Executable] = {}
+    compiling = Compiling()
+    keys: dict[int, Hashable] = {}
     for lane in program.plan.lanes:
         queue = queues.get(lane.name)
         device = program.plan.platform.device(lane.device)
-        limits = None if queue is None else device.limits
         for instruction in lane.instructions:
             piece = work.get(instruction.id)
-            if piece is None:
-                continue
-            # Operations are compared by identity here: hashing one costs more than the rest of the key.
-            key = (id(piece.operation), piece.implementation.name, lane.device, signature_key(piece.signature))
-            constants = piece.task.constants
-            if constants:
-                key = (*key, tuple((name, each.number) for name, each in constants.items()))
-            if key not in made:
-                compiled = compile_task(piece.operation, piece.implementation, piece.signature, queue, limits)
-                made[key] = uploads.bind(
-                    compiled, piece.operation, piece.implementation, piece.signature, constants, queue, device.space
-                )
-            found[instruction.id] = made[key]
-    return found
+            if piece is not None:
+                keys[instruction.id] = compiling.add(piece.task, piece.implementation, queue, device)
+    made = compiling.compiled(uploads)
+    return {number: made[key] for number, key in keys.items()}

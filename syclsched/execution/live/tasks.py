@@ -7,10 +7,10 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from syclsched.devices.compiler import compile_task, signature_key
 from syclsched.devices.constants import Uploads
 from syclsched.devices.executables import Executable, needs_python, submits_itself
 from syclsched.errors import PlanError
+from syclsched.execution.compiling import Compiling
 from syclsched.execution.live.layout import Layout
 from syclsched.execution.live.outcomes import SOMEWHERE
 from syclsched.execution.work import Work
@@ -77,29 +77,18 @@ class TaskWork:
         """
         layout = self._layout
         queue_of = {layout.lanes[lane].number: queue for lane, queue in queues.items()}
-        made: dict[Hashable, Executable] = {}
+        compiling = Compiling()
+        keys: dict[tuple[int, int], Hashable] = {}
         for number, task in enumerate(self.tasks):
             if task.operation is None or task.signature is None:
                 continue
             for device, implementation in enumerate(self._implementations[number]):
-                if implementation is None:
-                    continue
-                constants = tuple((name, each.number) for name, each in task.constants.items())
-                key = (id(task.operation), implementation.name, device, signature_key(task.signature), constants)
-                if key not in made:
+                if implementation is not None:
                     queue = queue_of.get(device)
-                    limits = None if queue is None else layout.devices[device].limits
-                    compiled = compile_task(task.operation, implementation, task.signature, queue, limits)
-                    made[key] = uploads.bind(
-                        compiled,
-                        task.operation,
-                        implementation,
-                        task.signature,
-                        task.constants,
-                        queue,
-                        layout.devices[device].space,
-                    )
-                self._executables[number][device] = made[key]
+                    keys[number, device] = compiling.add(task, implementation, queue, layout.devices[device])
+        made = compiling.compiled(uploads)
+        for (number, device), key in keys.items():
+            self._executables[number][device] = made[key]
 
     @property
     def has_libraries(self) -> bool:

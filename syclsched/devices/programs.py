@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs of devices: SPIR-V and OpenCL C built once and remembered, several kernels' OpenCL C at once.
+
+The OpenCL CPU runtime keeps 2 MB for each program it has built and never gives them back, and takes longer for the
+beginning of a program than for a kernel: what is wanted together is built together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from syclsched.devices.cache import Cache
+from syclsched.devices.combined_source import Part, combined_source, part_of, suffix
+from syclsched.errors import CapabilityError, ExecutionError
+from syclsched.model.operation import OpenCLSource, SpirvModule
+
+__all__ = ["build_together", "compile_code"]
+
+# Bounded, as a program keeps its context, and those of closed devices must not pile up; but far from tight: one that
+# was dropped and is built again costs its memory twice.
+_PROGRAMS = Cache(4096)
+#: Programs that are made one: beyond that little is gained, and more is lost when one of them is refused.
+_MOST_TOGETHER = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """A program, and what the names of the kernels asked for end with in it."""
+
+    program: Any
+    suffix: str = ""
+
+
+def compile_code(loaded: Any, queue: Any, where: str) -> Any:
+    """Return the kernel of SPIR-V or OpenCL C source; remembered, thread-safe.
+
+    Parameters
+    ----------
+    loaded : OpenCLSource or SpirvModule
+        Program and name of the kernel.
+    queue : dpctl.SyclQueue
+        Of the device and context it will run on.
+    where : str
+        What it is for, for errors.
+
+    Returns
+    -------
+    dpctl.program.SyclKernel
+        Its name in the program may have a `suffix`.
+
+    Raises
+    ------
+    CapabilityError
+        If the device's compiler refuses it.
+    ExecutionError
+        If there is no such kernel in it.
+    """
+    if not isinstance(loaded, (SpirvModule, OpenCLSource)):
+        raise ExecutionError(
+            f"load() returned {type(loaded).__name__}, not an OpenCLSource or SpirvModule", where=where
+        )
+    built = _PROGRAMS.get(_key(loaded, queue), lambda: _Built(_build(loaded, queue, where)))
+    name = loaded.kernel_name + built.suffix
+    if not built.program.has_sycl_kernel(name):
+        raise ExecutionError(f"the program has no kernel {loaded.kernel_name!r}", where=where)
+    return built.program.get_sycl_kernel(name)
+
+
+def build_together(codes: Iterable[OpenCLSource], queue: Any) -> None:
+    """Build what has not been built for a device yet, as few programs, for `compile_code` to find it; thread-safe.
+
+    What cannot be built together, or is refused, is left for `compile_code`, which can say what is wrong with it.
+
+    Parameters
+    ----------
+    codes : iterable of OpenCLSource
+        Programs and names of kernels.
+    queue : dpctl.SyclQueue
+        Of the device and context they will run on.
+    """
+    import dpctl
+    from dpctl import program
+
+    if queue.backend != dpctl.backend_type.opencl:
+        return
+    with _PROGRAMS.lock:
+        missing = {key: code for code in codes if (key := _key(code, queue)) not in _PROGRAMS}
+        for some in _alike(missing):
+            try:
+                made = program.create_program_from_source(
+                    queue, combined_source([part for _, part in some]), some[0][1].code.options
+                )
+            except (program.SyclProgramCompilationError, ValueError):
+                continue
+            for number, (key, _) in enumerate(some):
+                _PROGRAMS.get(key, partial(_Built, made, suffix(number)))
+
+
+def _alike(codes: Mapping[Hashable, OpenCLSource]) -> list[list[tuple[Hashable, Part]]]:
+    """Return which programs become one, at least two each, in the order they have."""
+    alike: dict[tuple[str, ...], list[tuple[Hashable, Part]]] = {}
+    for key, code in codes.items() if len(codes) > 1 else ():
+        part = part_of(code)
+        if part is not None:
+            alike.setdefault(part.setting, []).append((key, part))
+    pieces = (
+        parts[first : first + _MOST_TOGETHER]
+        for parts in alike.values()
+        for first in range(0, len(parts), _MOST_TOGETHER)
+    )
+    return [some for some in pieces if len(some) > 1]
+
+
+def _key(loaded: SpirvModule | OpenCLSource, queue: Any) -> Hashable:
+    if isinstance(loaded, SpirvModule):
+        code, options = loaded.code, ""
+    else:
+        code, options = loaded.source.encode(), loaded.options
+    digest = hashlib.sha256(b"\0".join((type(loaded).__name__.encode(), options.encode(), code))).digest()
+    return digest, queue.sycl_context, queue.sycl_device
+
+
+def _build(loaded: SpirvModule | OpenCLSource, queue: Any, where: str) -> Any:
+    import dpctl
+    from dpctl import program
+
+    try:
+        if isinstance(loaded, SpirvModule):
+            return program.create_program_from_spirv(queue, loaded.code)
+        if queue.backend != dpctl.backend_type.opencl:
+            raise CapabilityError(f"a {queue.backend.name} device takes no OpenCL C", where=where)
+        return program.create_program_from_source(queue, loaded.source, loaded.options)
+    except (program.SyclProgramCompilationError, ValueError) as error:
+        language = "SPIR-V" if isinstance(loaded, SpirvModule) else "OpenCL C"
+        raise CapabilityError(
+            f"the device's compiler refuses the kernel's {language}: {error}".rstrip(": "), where=where
+        ) from error

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs made one: what they declare is told from their text, and what could tell that it has company stays alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from syclsched.devices.combined_source import combined_source, part_of, suffix
+from syclsched.model.operation import OpenCLSource
+
+KERNEL = "__kernel void k(__global T *x, const int n) { for (int i = 0; i < n; i++) { x[i] = 1; } }\n"
+
+PLAIN = (
+    """
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#define TWICE(a) ((a) + \\
+                  (a))
+#define VECTORS __attribute__((vec_type_hint(float16)))
+typedef double T; // typedef int wrong;
+typedef struct { T a, b; } pair;
+struct tagged { int c; };
+/* int wrong(int); */
+__constant float table[2] __attribute__((aligned(8))) = {1, 2};
+float promised(float x);
+static inline pair helper(pair p, int (*q)[3]) { int local_[3] = {1, 2, 3}; return p; }
+__attribute__((reqd_work_group_size(1, 1, 1))) kernel VECTORS void other(__global int *x) { x[0] = ')'; }
+"""
+    + KERNEL
+)
+
+
+def test_what_a_program_declares_is_told_from_its_text() -> None:
+    part = part_of(OpenCLSource(PLAIN, "k", "-w"))
+    assert part is not None
+    assert part.names == ("T", "pair", "tagged", "table", "promised", "helper", "other", "k")
+    assert part.macros == ("TWICE", "VECTORS")
+    assert part.setting == ("-w", "OPENCL EXTENSION cl_khr_fp64 : enable")
+
+
+def test_every_name_and_macro_ends_with_its_part() -> None:
+    part = part_of(OpenCLSource(PLAIN, "k"))
+    assert part is not None
+    text = combined_source([part, part])
+    assert text.count(PLAIN) == 2
+    for name in part.names:
+        for number in range(2):
+            assert f"#define {name} {name}{suffix(number)}\n" in text
+        assert text.count(f"#undef {name}\n") == 2
+    assert all(text.count(f"#undef {name}\n") == 2 for name in part.macros)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#ifdef A\n#endif\n" + KERNEL,
+        "#include <a.h>\n" + KERNEL,
+        "#undef A\n" + KERNEL,
+        "int f(int a) { return a; }\n#pragma OPENCL FP_CONTRACT OFF\n" + KERNEL,
+        "#pragma clang diagnostic push\n" + KERNEL,
+        "#define k(a) a\n" + KERNEL,
+        "#define DEFINE(f) void f(int a) {}\nDEFINE(g)\n" + KERNEL,
+        "enum { A, B };\n" + KERNEL,
+        "__constant int a = 1, b = 2;\n" + KERNEL,
+        "struct s f(int a) { }\n" + KERNEL,
+        "int k_of_part_1(int a) { return a; }\n" + KERNEL,
+        KERNEL.replace("k(", "another("),
+        KERNEL[:-3],
+        KERNEL + "}",
+        KERNEL.replace("n;", "n];"),
+    ],
+)
+def test_what_is_not_plain_stays_alone(text: str) -> None:
+    assert part_of(OpenCLSource(text, "k")) is None

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""OpenCL C that is wanted together is built together, once, and the results and errors are those of each alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from syclsched.devices import compiler, memory, programs
+from syclsched.errors import CapabilityError
+from syclsched.model.access import AccessMode
+from syclsched.model.operation import (
+    DeviceLimits,
+    Implementation,
+    Launch,
+    OpenCLSource,
+    Operation,
+    Parameter,
+    Signature,
+    Work,
+)
+
+pytestmark = pytest.mark.sycl
+LIMITS = DeviceLimits(max_work_group_size=64, compute_units=1, local_memory_bytes=1 << 15)
+SIGNATURE = Signature({"y": (5,)}, {"y": "float32"})
+ALONE = "#ifdef NONE\n#endif\n"
+_numbers = iter(range(1_000_000))
+
+
+@pytest.fixture(scope="module")
+def queue() -> Any:
+    from syclsched import oneapi
+
+    oneapi.load()
+    import dpctl
+
+    device = dpctl.SyclDevice("opencl:cpu:0")
+    return dpctl.SyclQueue(dpctl.SyclContext(device), device, property="in_order")
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch, queue: Any) -> Iterator[list[str]]:
+    """Return the sources that the device's compiler is given."""
+    from dpctl import program
+
+    given: list[str] = []
+    make = program.create_program_from_source
+
+    def count(on: Any, source: str, options: str = "") -> Any:
+        given.append(source)
+        return make(on, source, options)
+
+    monkeypatch.setattr(program, "create_program_from_source", count)
+    yield given
+
+
+def piece(queue: Any, factor: str, head: str = "") -> compiler.Piece:
+    """Return a kernel like no other that multiplies indices, by a helper, a macro and a type that all of them have."""
+    source = (
+        f"{head}// {next(_numbers)}\n#define FACTOR {factor}\ntypedef float T;\n"
+        "static T times(T x) { return x * FACTOR; }\n"
+        "__kernel void k(__global T *y) { y[get_global_id(0)] = times(get_global_id(0)); }\n"
+    )
+    implementation = Implementation("cl", "opencl-c", lambda _: OpenCLSource(source, "k"), lambda s, _: Launch((5,)))
+    operation = Operation(
+        f"times {factor}", (Parameter("y", AccessMode.WRITE),), (implementation,), lambda _: Work(1, 1)
+    )
+    return compiler.Piece(operation, implementation, SIGNATURE, queue, LIMITS)
+
+
+def result(executable: Any, queue: Any) -> list[float]:
+    buffer = memory.allocate(queue, 20, "shared")
+    executable.bind({"y": memory.as_usm_array(buffer, (5,), "float32", queue)}).submit(queue, []).wait()
+    return list(memory.as_numpy(buffer, (5,), "float32").tolist())
+
+
+def times(factor: float) -> list[float]:
+    return list((np.arange(5, dtype="float32") * np.float32(factor)).tolist())
+
+
+def test_several_are_one_program_and_each_keeps_its_own_names(queue: Any, built: list[str]) -> None:
+    pieces = [piece(queue, f"{n}.5f") for n in range(3)]
+    made = compiler.compile_tasks(pieces)
+    assert len(built) == 1
+    assert [result(each, queue) for each in made] == [times(n + 0.5) for n in range(3)]
+    # Remembered, also for what is compiled by itself, or with others.
+    first = pieces[0]
+    alone = compiler.compile_task(first.operation, first.implementation, first.signature, queue, LIMITS)
+    assert alone is made[0]
+    again = compiler.compile_tasks([first, piece(queue, "7")])
+    assert again[0] is made[0]
+    assert len(built) == 2
+    assert "FACTOR 0.5f" not in built[1]
+
+
+def test_what_cannot_be_a_part_is_built_alone(queue: Any, built: list[str]) -> None:
+    made = compiler.compile_tasks([piece(queue, "1"), piece(queue, "2", ALONE), piece(queue, "3")])
+    assert len(built) == 2
+    assert [result(each, queue) for each in made] == [times(1), times(2), times(3)]
+
+
+def test_programs_have_a_largest_number_of_parts(queue: Any, built: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "_MOST_TOGETHER", 2)
+    made = compiler.compile_tasks([piece(queue, str(n)) for n in range(5)])
+    assert len(built) == 3
+    assert [result(each, queue) for each in made] == [times(n) for n in range(5)]
+
+
+def test_one_that_is_refused_is_named_and_the_others_compile(queue: Any, built: list[str]) -> None:
+    pieces = [piece(queue, "1"), piece(queue, "nonsense"), piece(queue, "3")]
+    with pytest.raises(CapabilityError, match=r"refuses the kernel's OpenCL C") as caught:
+        compiler.compile_tasks(pieces)
+    assert "operation 'times nonsense'" in str(caught.value)
+    made = compiler.compile_tasks([pieces[0], pieces[2]])
+    assert [result(each, queue) for each in made] == [times(1), times(3)]
+
+
+def test_steps_of_sequences_are_built_with_the_rest(queue: Any, built: list[str]) -> None:
+    from syclsched.model.sequence import Part
+
+    steps = [piece(queue, "1"), piece(queue, "2")]
+    parts = tuple(Part(s.operation, s.implementation, s.signature, (("y", "y"),)) for s in steps)
+    implementation = Implementation("both", "sequence", lambda _: parts)
+    operation = Operation("both", (Parameter("y", AccessMode.WRITE),), (implementation,), lambda _: Work(1, 1))
+    whole = compiler.Piece(operation, implementation, SIGNATURE, queue, LIMITS)
+    made = compiler.compile_tasks([whole, piece(queue, "4")])
+    assert len(built) == 1
+    assert [result(each, queue) for each in made] == [times(2), times(4)]
