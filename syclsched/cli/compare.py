@@ -12,6 +12,7 @@ import typer
 from syclsched.cli import options as opt
 from syclsched.cli.graphs import load_graph
 from syclsched.cli.output import check_outputs
+from syclsched.cli.patience import patience
 from syclsched.errors import PlanError
 from syclsched.model.units import plural
 
@@ -83,7 +84,7 @@ def compare_command(
         memory_limit=memory_limit, console=console,
     )  # fmt: skip
     names = policy_names(policies or ["all"], given.graph, where)
-    with HistoryStore() as history, console.status("planning ...") as status:
+    with HistoryStore() as history, console.status("planning ...") as status, patience(console):
         found = compare(
             given.graph, where, names, history=history, progress=lambda name: status.update(f"planning: {name} ..."),
             rewrite=rewrite,

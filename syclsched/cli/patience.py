@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to tell a user who waits: the first plan of an installation compiles the scheduler."""
+"""What to tell a user who waits: the first plans and dynamic runs of an installation compile what they need."""
 
 from __future__ import annotations
 
@@ -19,9 +19,15 @@ TEXT = (
     "minute or two and is kept; large graphs take their time, too."
 )
 
+#: Of runs under dynamic policies: what decides while tasks run is compiled by the first of them.
+RUNNING = (
+    "Still running. The first time after an installation what decides while tasks run is compiled to machine code, "
+    "which takes up to half a minute and is kept; large graphs take their time, too."
+)
+
 
 @contextmanager
-def patience(console: Console, after_s: float = AFTER_S) -> Iterator[None]:
+def patience(console: Console, after_s: float = AFTER_S, *, text: str = TEXT) -> Iterator[None]:
     """Say why it takes so long, if it does; once.
 
     Parameters
@@ -30,8 +36,10 @@ def patience(console: Console, after_s: float = AFTER_S) -> Iterator[None]:
         Where.
     after_s : float, optional
         Seconds after which it is said.
+    text : str, optional
+        Why.
     """
-    timer = threading.Timer(after_s, lambda: console.print(TEXT, style="dim"))
+    timer = threading.Timer(after_s, lambda: console.print(text, style="dim"))
     timer.daemon = True
     timer.start()
     try:

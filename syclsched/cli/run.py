@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from syclsched.cli import options as opt
 from syclsched.cli.graphs import is_model, load_graph
 from syclsched.cli.models import check_shown, show_operators, show_outputs, write_outputs
 from syclsched.cli.output import check_outputs, read_text, warnings_shown, write_pictures, write_text
+from syclsched.cli.patience import RUNNING, patience
 from syclsched.cli.planning import Planned, plan_for
 from syclsched.cli.streaming import check_in_flight, show_statistics, stream_workload
 from syclsched.cli.versus import Rival, check_rival, in_turns, show_versus
@@ -363,7 +364,8 @@ def _measured(
     plans: list[Plan] = []
     check: CheckResult | None = None
     assert planned.live is not None
-    with console.status(f"running {workload.name} ...") as status, starter as start:
+    waiting = patience(console, text=RUNNING) if dynamic else nullcontext()
+    with console.status(f"running {workload.name} ...") as status, waiting, starter as start:
         for index in range(repeat):
             if repeat > 1:
                 status.update(f"running {workload.name}, {index + 1} of {repeat} ...")

@@ -14,6 +14,7 @@ from syclsched.cli import mishaps as mis
 from syclsched.cli import options as opt
 from syclsched.cli.graphs import Given, load_graph
 from syclsched.cli.output import check_outputs
+from syclsched.cli.patience import patience
 from syclsched.cli.simulated import Shown, Tried, show_all, simulate_plan
 from syclsched.errors import ArgumentError
 from syclsched.model.units import plural
@@ -216,7 +217,7 @@ def _what_if(
     found, without = [], []
     if rewrite != asked:
         without.append("planned with --rewrite none, so that all plans are compared on the same luck")
-    with HistoryStore() as history, shown.console.status("planning ...") as status:
+    with HistoryStore() as history, shown.console.status("planning ...") as status, patience(shown.console):
 
         def tell(platform: str, policy: str) -> None:
             status.update(Text(f"planning for {platform}: {policy} ..."))

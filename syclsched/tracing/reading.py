@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import json
+
 from syclsched.errors import FormatError
 from syclsched.model.serial import from_json
 from syclsched.model.trace import Trace
+
+_HINT = "Give a run that `syclsched run --record FILE` wrote"
 
 
 def read_trace(text: str | bytes, *, where: str) -> Trace:
@@ -28,7 +32,13 @@ def read_trace(text: str | bytes, *, where: str) -> Trace:
     FormatError
         If it is none; names the place and what is expected there.
     """
-    trace = from_json(Trace, text, where=where)
+    try:
+        trace = from_json(Trace, text, where=where)
+    except FormatError as error:
+        other = _other_kind(text)
+        if other is None:
+            raise FormatError(error.what, where=where, hint=_HINT) from None
+        raise FormatError(other, where=where, hint=_HINT) from None
     seen: set[int] = set()
     for place, span in enumerate(trace.spans):
         at = f"at spans.{place}"
@@ -46,3 +56,18 @@ def read_trace(text: str | bytes, *, where: str) -> Trace:
             raise FormatError(f"{at}.instruction: {span.instruction} is there twice", where=where)
         seen.add(span.instruction)
     return trace
+
+
+def _other_kind(text: str | bytes) -> str | None:
+    """Return what text is that is a file of this package's, but no trace."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(document, dict):
+        return None
+    if "traceEvents" in document:
+        return "this is a trace for Perfetto (`--trace`), which shows it; it does not hold all of the run"
+    if "lanes" in document and "platform" in document:
+        return "this is a plan, not a run"
+    return None

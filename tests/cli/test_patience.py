@@ -6,9 +6,10 @@ from __future__ import annotations
 import io
 import threading
 
+import pytest
 from rich.console import Console
 
-from syclsched.cli.patience import TEXT, patience
+from syclsched.cli.patience import RUNNING, TEXT, patience
 
 
 class Heard(io.StringIO):
@@ -24,11 +25,12 @@ class Heard(io.StringIO):
         return count
 
 
-def test_a_long_wait_is_explained() -> None:
+@pytest.mark.parametrize("text", [TEXT, RUNNING])
+def test_a_long_wait_is_explained(text: str) -> None:
     stream = Heard()
-    with patience(Console(file=stream, width=500), after_s=0.0):
+    with patience(Console(file=stream, width=500), after_s=0.0, text=text):
         assert stream.written.wait(10.0)
-    assert TEXT in stream.getvalue()
+    assert text in stream.getvalue()
 
 
 def test_a_short_one_is_not() -> None:

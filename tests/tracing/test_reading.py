@@ -38,3 +38,19 @@ def test_what_ends_before_it_begins_is_refused(change: dict[str, float], message
 def test_an_instruction_that_is_there_twice_is_refused() -> None:
     with pytest.raises(FormatError, match=r"spans\.1\.instruction: 0 is there twice"):
         read_trace(to_json(replace(TRACE, spans=(span(0, "gpu:0", 0.0, 1.0),) * 2)), where="here")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"traceEvents": [], "displayTimeUnit": "ms"}', "here: this is a trace for Perfetto"),
+        ('{"name": "g", "lanes": [], "platform": {}}', "here: this is a plan, not a run"),
+        ('{"name": "g"}', "here: at policy: Field required"),
+        ("[1]", r"here: at the whole document: Input should be an object"),
+        ("[" * 100_000, "here: at the whole document"),
+    ],
+)
+def test_other_files_are_named_and_what_to_give_instead_is_said(text: str, message: str) -> None:
+    with pytest.raises(FormatError, match=message) as refused:
+        read_trace(text, where="here")
+    assert "`syclsched run --record FILE`" in str(refused.value)
