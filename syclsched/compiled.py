@@ -107,23 +107,31 @@ class _Recognising(CPUDispatcher):  # type: ignore[misc]
     the names of its fields, is longer. Such arguments are hardly ever found again: each call asks Python for their
     types and keeps one more fingerprint for ever; and where the same lies in memory, one named tuple can be taken for
     another.
+
+    And a Ctrl-C that comes as an array is handed back is raised by Python among numba's calls into it, which do not
+    look for it: the interpreter finds it left behind a result, and calls that its own error.
     """
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        if named or not any(isinstance(value, tuple) for value in args):
-            return super().__call__(*args, **named)
         try:
-            key = compute_fingerprint((*_PADDING, args))[_LOST:]
-        except (NotImplementedError, ValueError):  # of a value that has none, such as a string or an empty list
-            return super().__call__(*args)
-        entries = self.__dict__.setdefault("_entries", {})
-        entry = entries.get(key)
-        if entry is None:
-            overload = self.overloads.get(tuple(typeof(value, Purpose.argument) for value in args))
-            if overload is None:
+            if named or not any(isinstance(value, tuple) for value in args):
+                return super().__call__(*args, **named)
+            try:
+                key = compute_fingerprint((*_PADDING, args))[_LOST:]
+            except (NotImplementedError, ValueError):  # of a value that has none, such as a string or an empty list
                 return super().__call__(*args)
-            entry = entries[key] = overload.entry_point
-        return entry(*args)
+            entries = self.__dict__.setdefault("_entries", {})
+            entry = entries.get(key)
+            if entry is None:
+                overload = self.overloads.get(tuple(typeof(value, Purpose.argument) for value in args))
+                if overload is None:
+                    return super().__call__(*args)
+                entry = entries[key] = overload.entry_point
+            return entry(*args)
+        except SystemError as error:
+            if isinstance(error.__cause__, KeyboardInterrupt):
+                raise error.__cause__ from None
+            raise
 
 
 #: Bytes of a fingerprint that are lost, and what has them to lose: an opening bracket and so many times None.

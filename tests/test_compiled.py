@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import signal
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 
-from syclsched.compiled import compiled
+from syclsched.compiled import call_at, compiled
 
 
 class Several(NamedTuple):
@@ -22,6 +24,12 @@ class Several(NamedTuple):
 @compiled
 def first(several: Several) -> float:
     return several.first_with_a_long_name_indeed[0]  # type: ignore[no-any-return]
+
+
+@compiled
+def interrupted(address: int, several: Several, number: int) -> tuple[bool, Any]:
+    call_at(address, (number,))
+    return True, several.first_with_a_long_name_indeed + 1.0
 
 
 class _Allocated(ctypes.Structure):
@@ -65,3 +73,15 @@ def test_named_tuples_of_other_types_are_told_apart() -> None:
 def test_what_has_no_fingerprint_is_taken_too() -> None:
     assert first(Several("a", "b")) == "a"  # type: ignore[comparison-overlap]
     assert first(several=Several([2.5], ())) == 2.5
+
+
+def test_ctrl_c_as_a_result_is_handed_back_is_ctrl_c() -> None:
+    """It was a SystemError."""
+    libc = ctypes.CDLL(None)
+    to_this_thread, to_nobody = (ctypes.cast(getattr(libc, n), ctypes.c_void_p).value or 0 for n in ("raise", "abs"))
+    several = Several(np.arange(3.0), np.arange(3))
+    assert interrupted(to_nobody, several, int(signal.SIGINT))[0]
+    for _ in range(3):
+        with pytest.raises(KeyboardInterrupt):
+            interrupted(to_this_thread, several, int(signal.SIGINT))
+    np.testing.assert_array_equal(interrupted(to_nobody, several, int(signal.SIGINT))[1], [1.0, 2.0, 3.0])
