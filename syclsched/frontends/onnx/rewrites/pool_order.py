@@ -34,6 +34,8 @@ def average_first(draft: Draft) -> None:
         ):
             continue
         source = str(pool.inputs[0])
+        if draft.shape(source) == draft.shape(str(pool.outputs[0])):  # single elements: nothing is won
+            continue
         conv = draft.made_by(source, "conv")
         if conv is None or draft.reads(source) != 1 or not single(draft, conv) or conv.attributes["activation"]:
             continue

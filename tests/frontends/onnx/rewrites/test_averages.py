@@ -48,6 +48,14 @@ def test_where_they_cannot_change_places_or_nothing_is_won_they_stay(change: dic
     assert kinds(rewritten(made, "averages")) == ["pool", "conv"]
 
 
+def test_averages_of_single_elements_do_not_go_to_and_fro() -> None:
+    made = Builder(dtype="float64")
+    made.pool(made.conv(made.input("x", (2, 8, 1, 1)), 3, 1), "average", 3, 2, 1)
+    found = rewrite(made.network(), passes=["pool_order", "averages"])
+    assert kinds(found.network) == ["conv", "pool"]
+    assert found.rounds == 1
+
+
 def test_averages_that_others_read_stay_where_they_are() -> None:
     made = Builder(dtype="float64")
     pool = made.pool(made.input("x", X), "average", 3, 1, 1)
