@@ -6,16 +6,13 @@ from __future__ import annotations
 import glob
 import hashlib
 import re
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from numba.core import caching
+
+from syclsched.interrupts import interrupts_held
 
 _PACKAGE = Path(__file__).parent
 _IMPORT = re.compile(rb"^(?:from|import) (syclsched[\w.]*)", re.MULTILINE)
@@ -133,23 +130,3 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
         # has been loaded would be called at address 0.
         with interrupts_held():
             return super().load_overload(sig, target_context)
-
-
-@contextmanager
-def interrupts_held() -> Iterator[None]:
-    """Let a Ctrl-C wait until the block has ended.
-
-    Only where there is a handler in Python, and in the main thread: other threads never see one.
-    """
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield
-        return
-    came: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if came:
-            before(*came[-1])

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 import textwrap
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 
 from syclsched import compilation_cache as module
-from syclsched.compilation_cache import CacheFile, interrupts_held
+from syclsched.compilation_cache import CacheFile
 from syclsched.compiled import compiled, lean
 
 
@@ -96,15 +95,6 @@ def test_code_of_changed_sources_is_not_found_and_goes(tmp_path: Path) -> None:
     files(tmp_path).save("floats", "new code")
     assert files(tmp_path).load("floats") == "new code"
     assert len(list(tmp_path.glob("*.nbc"))) == 1
-
-
-def test_an_interrupt_waits_until_the_end() -> None:
-    reached = False
-    with pytest.raises(KeyboardInterrupt), interrupts_held():
-        signal.raise_signal(signal.SIGINT)
-        reached = True
-    assert reached
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_code_that_was_loaded_during_an_interrupt_can_be_called(tmp_path: Path) -> None:

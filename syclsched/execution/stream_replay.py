@@ -14,6 +14,7 @@ from dataclasses import replace
 from syclsched.execution.replay import Replay
 from syclsched.execution.stream_wake import Alarm
 from syclsched.execution.stuck import Position
+from syclsched.interrupts import interrupts_held
 
 #: Later than anything.
 _NOTHING = (1 << 62, "")
@@ -84,7 +85,8 @@ class StagedReplay(Replay):
             if any(self._loop.is_pending(number) for number in self.program.last_of_lanes):
                 return False
             self._finishing = True
-        self._finish()
+        with interrupts_held():  # The caller's thread: what comes meanwhile is his, and no failure of this run.
+            self._finish()
         return True
 
     # --- inside -----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -20,6 +21,7 @@ from syclsched.devices.flight import Flight
 from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.execution import Runner, bind, flights
 from syclsched.execution.replay import Replay
+from syclsched.execution.stream_replay import StagedReplay
 from syclsched.model.graph import TaskGraph
 
 pytestmark = pytest.mark.sycl
@@ -198,3 +200,21 @@ def test_results_may_be_asked_for_twice_and_in_any_number_of_choices() -> None:
             for choice in range(2 * flights.MOST):
                 runner(inputs, ["y"] * (choice % 2))
         assert len(os.listdir("/proc/self/task")) <= before + flights.MOST
+
+
+def test_ctrl_c_while_a_generation_is_ended_is_no_failure_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner, inputs, wanted = bound(set())
+    record, to_come = StagedReplay._record, [signal.SIGINT]
+
+    def interrupted(self: StagedReplay, submitted: list[int]) -> None:
+        if to_come:
+            signal.raise_signal(to_come.pop())
+        record(self, submitted)
+
+    monkeypatch.setattr(StagedReplay, "_record", interrupted)
+    with runner:
+        with pytest.raises(KeyboardInterrupt):
+            list(runner.stream([inputs] * 4, in_flight=2))
+        assert not to_come
+        for found in runner.stream([inputs] * 2, in_flight=2):
+            np.testing.assert_array_equal(found["y"], wanted["y"])
