@@ -79,6 +79,19 @@ def inlined(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return cast("Callable[_P, _R]", _made(numba.njit(**options)(function)))
 
 
+def make_ready(function: Callable[..., Any], *arguments: Any) -> None:
+    """Compile a function for arguments like these, or load its machine code, without calling it.
+
+    Parameters
+    ----------
+    function : callable
+        Made by `compiled`, `lean` or `inlined`.
+    *arguments
+        Of the types that it will be called with: numbers, arrays and named tuples of them.
+    """
+    cast("_Recognising", function).make_ready(arguments)
+
+
 @intrinsic  # type: ignore[untyped-decorator]
 def call_at(_: Any, address: Any, arguments: Any) -> Any:
     """Call a C function by its address, in compiled code: of whole numbers or pointers of 64 bits, as its result is.
@@ -132,6 +145,11 @@ class _Recognising(CPUDispatcher):  # type: ignore[misc]
             if isinstance(error.__cause__, KeyboardInterrupt):
                 raise error.__cause__ from None
             raise
+
+    def make_ready(self, args: tuple[Any, ...]) -> None:
+        key, entries = compute_fingerprint((*_PADDING, args))[_LOST:], self.__dict__.setdefault("_entries", {})
+        if key not in entries:  # finding the types takes a hundred times as long
+            entries[key] = self.compile(tuple(typeof(value, Purpose.argument) for value in args))
 
 
 #: Bytes of a fingerprint that are lost, and what has them to lose: an opening bracket and so many times None.

@@ -6,12 +6,12 @@ from __future__ import annotations
 import ctypes
 import gc
 import signal
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pytest
 
-from syclsched.compiled import call_at, compiled
+from syclsched.compiled import call_at, compiled, make_ready
 
 
 class Several(NamedTuple):
@@ -85,3 +85,16 @@ def test_ctrl_c_as_a_result_is_handed_back_is_ctrl_c() -> None:
         with pytest.raises(KeyboardInterrupt):
             interrupted(to_this_thread, several, int(signal.SIGINT))
     np.testing.assert_array_equal(interrupted(to_nobody, several, int(signal.SIGINT))[1], [1.0, 2.0, 3.0])
+
+
+def test_what_was_made_ready_is_not_compiled_again() -> None:
+    @compiled
+    def second(several: Several, factor: float) -> float:
+        return several.first_with_a_long_name_indeed[1] * factor  # type: ignore[no-any-return]
+
+    dispatcher, several = cast(Any, second), Several(np.arange(3.0), np.arange(3))
+    for _ in range(2):
+        make_ready(second, several, 0.0)
+        assert len(dispatcher.overloads) == 1
+    assert second(several, 4.0) == 4.0
+    assert len(dispatcher.overloads) == 1

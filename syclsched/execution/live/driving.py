@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from syclsched.compiled import call_at, lean
+from syclsched.compiled import call_at, lean, make_ready
 from syclsched.devices.bell import Bell
 from syclsched.devices.command_maker import Event, Lane
 from syclsched.devices.commands import COPY, FENCE, CommandStructure
@@ -182,6 +182,10 @@ class Driver:
             COPY_COMMANDS: machine.copies.ctypes.data, WAIT_LISTS: board.waits.ctypes.data,
         }  # fmt: skip
         machine.at[list(places)] = list(places.values())
+
+    def make_ready(self) -> None:
+        """Compile what goes on, or load it: the first time that takes many seconds, which are no part of a run."""
+        make_ready(self._drive, self._board, self.machine)
 
     def drive(self) -> int:
         """Go on until there is something for Python to do; return what: `ASKED` and the like."""

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from syclsched.compiled import make_ready
 from syclsched.devices.commands import Command, CommandSequence, CommandStructure
 from syclsched.devices.executables import KernelSubmission
 from syclsched.execution.batches import command_of
@@ -182,6 +183,11 @@ class Express:
                     self._commands[task, lane, _KERNEL] = self._loop.kernel_of_lane(lane, kernel)
         self._commands[:, :, _LANE] = np.arange(self._processors)
         self._commands[:, :, _WAITS] = waits.ctypes.data + np.arange(self.tasks)[:, None] * waits.strides[0]
+        make_ready(begin, self.board)
+        machine = self._driver.machine
+        if self._hosts:
+            make_ready(complete, self.board, self._one[0], machine.start_ns, machine.end_ns, 0.0)
+        self._driver.make_ready()
         return True
 
     def _addresses(self) -> Any:
