@@ -26,7 +26,9 @@ def doctor(
     from ..profiling.stored import judge_stored
 
     diagnosis = examine()
-    diagnosis = replace(diagnosis, findings=(*diagnosis.findings, *judge_stored()))
+    stored = judge_stored()
+    usable = diagnosis.usable and not any(finding.is_blocking for finding in stored)
+    diagnosis = replace(diagnosis, findings=(*diagnosis.findings, *stored), usable=usable)
     if json_output:
         print(as_json(diagnosis))
     else:
@@ -76,6 +78,8 @@ def _show_remedy(finding: Finding, console: Console) -> None:
 
 def _conclusion(diagnosis: Diagnosis) -> str:
     missing = sum(finding.status == "missing" for finding in diagnosis.findings)
+    if any(finding.is_blocking for finding in diagnosis.findings):
+        return "[red]Nothing can be run until what is said above is mended.[/]"
     if not diagnosis.usable:
         return "[red]No device can be given work.[/] Graphs can be planned and simulated."
     return "[green]Ready.[/]" if not missing else f"[yellow]Usable, with {missing} thing(s) missing.[/]"

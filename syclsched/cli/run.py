@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syclsched.cli import options as opt
+from syclsched.cli.checking import Checks
 from syclsched.cli.graphs import is_model, load_graph
 from syclsched.cli.models import check_shown, show_operators, show_outputs, write_outputs
 from syclsched.cli.output import check_outputs, read_text, warnings_shown, write_pictures, write_text
@@ -362,7 +363,7 @@ def _measured(
     """Run, fetch and check; of several runs keep the one in the middle."""
     traces: list[Trace] = []
     plans: list[Plan] = []
-    check: CheckResult | None = None
+    checks = Checks(workload)
     assert planned.live is not None
     waiting = patience(console, text=RUNNING) if dynamic else nullcontext()
     with console.status(f"running {workload.name} ...") as status, waiting, starter as start:
@@ -374,9 +375,7 @@ def _measured(
                 results: dict[str, Any] = {name: run.result(name) for name in workload.results}
                 traces.append(run.trace())
                 plans.append(run.plan)
-            found = workload.check(results)
-            # One wrong result among several runs is what must be shown.
-            check = found if check is None or check.ok else check
+            checks.add(results)
     middle = statistics.median_low([t.makespan_s for t in traces])
     at = next(number for number, trace in enumerate(traces) if trace.makespan_s == middle)
     chosen, plan = traces[at], planned.plan
@@ -384,7 +383,7 @@ def _measured(
         known = {name: getattr(plan, name) for name in ("makespan_s", "lower_bound_s", "candidates")}
         chosen, plan = replace(chosen, predicted_makespan_s=plan.makespan_s), replace(plans[at], **known)
     recoveries = tuple(recovery for t in traces for recovery in t.recoveries)
-    return _Outcome(chosen, plan, check, tuple(t.makespan_s for t in traces), recoveries=recoveries)
+    return _Outcome(chosen, plan, checks.verdict, tuple(t.makespan_s for t in traces), recoveries=recoveries)
 
 
 def _show(outcome: _Outcome, plan: Plan, as_json: bool, console: Console, ratio: float | None = None) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from syclsched.cli.checking import Checks
 from syclsched.cli.planning import Planned
 from syclsched.errors import ArgumentError
 from syclsched.model.units import format_seconds, plural
@@ -71,7 +72,7 @@ def stream_workload(
     from syclsched.execution import bind
 
     assert planned.live is not None
-    check: CheckResult | None = None
+    checks = Checks(workload)
     with (
         console.status(f"streaming {workload.name} ...") as status,
         bind(planned.plan, workload.graph, planned.live, safeguards=safeguards) as runner,
@@ -80,9 +81,8 @@ def stream_workload(
         for number, results in enumerate(stream):
             status.update(f"streaming {workload.name}, {number + 1} of {repeat} ...")
             assert isinstance(results, dict)  # errors are raised
-            found = workload.check(results)
-            check = found if check is None or check.ok else check
-        return Streamed(stream.trace(), check, stream.statistics)
+            checks.add(results)
+        return Streamed(stream.trace(), checks.verdict, stream.statistics)
 
 
 def show_statistics(statistics: StreamStatistics, console: Console) -> None:

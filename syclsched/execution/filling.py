@@ -70,8 +70,8 @@ class FilledInputs:
             raise ArgumentError(
                 "its value is not read in place, so there is no buffer to fill",
                 where=f"array {name!r}",
-                hint='Declare it with usm="shared" or usm="host"; it must be an input that no task writes, on a device '
-                "that reaches memory of that kind",
+                hint='Declare it with usm="shared" or usm="host"; it must be an input that no task writes, and '
+                "be read, by this plan, on a device that reaches memory of that kind",
             )
         key, array = PoolKeys(plan.platform, plan.memory)[name, space], declared[name]
         _, storage = self._live.pools.take(key, array.nbytes, touch=True)

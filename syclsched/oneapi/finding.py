@@ -25,6 +25,8 @@ class Finding:
         What follows from it for the user.
     mend : str or None
         The command, or else the step, that mends it.
+    is_blocking : bool
+        Whether nothing can be run until it is mended.
     """
 
     topic: str
@@ -32,3 +34,4 @@ class Finding:
     what: str
     meaning: str | None = None
     mend: str | None = None
+    is_blocking: bool = False

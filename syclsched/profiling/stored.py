@@ -66,4 +66,6 @@ def _history(path: Path) -> Iterator[Finding]:
 
 
 def _unusable(path: Path, what: str, meaning: str) -> Finding:
-    return Finding("measurements", "missing", f"{path} cannot be read: {what}", meaning, f"rm {shlex.quote(str(path))}")
+    return Finding(
+        "measurements", "missing", f"{path} cannot be read: {what}", meaning, f"rm {shlex.quote(str(path))}", True
+    )

@@ -51,7 +51,7 @@ def test_what_was_measured_and_cannot_be_read_is_told(
     (data / "syclsched").mkdir()
     (data / "syclsched" / "history.sqlite3").write_text("damaged")
     code, output = run(monkeypatch, WELL)
-    assert code == 0 and "Usable, with 1 thing(s) missing." in output
+    assert code == 1 and "Nothing can be run until what is said above is mended." in output
     assert any(line.startswith("  To mend it: rm ") for line in output.splitlines())
 
 

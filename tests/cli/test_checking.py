@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Of many runs each result counts, and the same bits are checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from syclsched.cli.checking import Checks
+from syclsched.model.graph import TaskGraph
+from syclsched.workloads import CheckResult, Workload
+
+
+def counted(calls: list[int]) -> Workload:
+    """A workload whose result is right where it is not negative."""
+
+    def check(results: Mapping[str, Any]) -> CheckResult:
+        calls.append(int(results["x"][0]))
+        return CheckResult(bool(results["x"][0] >= 0), float(-results["x"][0]), 0.0, "below 0")
+
+    return Workload("signs", TaskGraph("signs"), ("x",), check)
+
+
+def test_the_same_bits_are_checked_once() -> None:
+    calls: list[int] = []
+    checks = Checks(counted(calls))
+    for value in (1, 1, 2, 2, 1):
+        checks.add({"x": np.array([value])})
+    assert calls == [1, 2, 1]
+    assert checks.verdict is not None and checks.verdict.ok
+
+
+def test_one_wrong_result_is_what_is_told() -> None:
+    calls: list[int] = []
+    checks = Checks(counted(calls))
+    for value in (1, -7, -7, 1):
+        checks.add({"x": np.array([value])})
+    assert calls == [1, -7, -7]
+    assert checks.verdict is not None and not checks.verdict.ok and checks.verdict.residual == 7
