@@ -17,7 +17,7 @@ from syclsched.execution.engine import Engine
 from syclsched.execution.reading import Like, assemble, covers, read
 from syclsched.execution.resources import Resources
 from syclsched.execution.statuses import failed_status
-from syclsched.execution.waiting import SLICE_S, after, wait_flag
+from syclsched.execution.waiting import SLICE_S, after, nap_s, wait_flag
 from syclsched.model.access import RowRange
 from syclsched.model.binding import existing
 from syclsched.model.plan import Plan, PlannedRows
@@ -27,8 +27,6 @@ from syclsched.oneapi.forked import check_not_forked
 
 if TYPE_CHECKING:
     from syclsched.execution.recovery.recovering import Recovering
-
-_SHORTEST_NAP_S, _LONGEST_NAP_S = 20e-6, 2e-3
 
 
 def _not_kept(array: str) -> UnknownArrayError:
@@ -160,7 +158,7 @@ class Answers(ABC):
         begun = time.monotonic()
         while not engine.is_complete(number):
             self._check_time(array, timeout, deadline)
-            time.sleep(min(_LONGEST_NAP_S, max(_SHORTEST_NAP_S, (time.monotonic() - begun) / 16)))
+            time.sleep(nap_s(time.monotonic() - begun, 20e-6, 2e-3))
         if engine.any_failed():  # what depends on it ran all the same, and is noted at the end
             wait_flag(self._resources.finished if self._recovering is None else engine.finished, None)
 

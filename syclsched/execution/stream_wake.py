@@ -10,7 +10,10 @@ import select
 import threading
 import time
 
-_SHORTEST_NAP_S, _LONGEST_NAP_S = 50e-6, 1e-3
+from syclsched.execution.waiting import nap_s
+
+#: How long is slept between two looks, at least and at most.
+_NAPS_S = 50e-6, 1e-3
 #: Python can miss a signal that comes just before it blocks; it notices at the end of a slice.
 _SLICE_S = 0.2
 
@@ -52,12 +55,12 @@ class Alarm:
             waiting.poll(_SLICE_S * 1e3)
             self._quieten()
         else:
-            time.sleep(_nap_s(begun_s))
+            time.sleep(nap_s(time.perf_counter() - begun_s, *_NAPS_S))
 
     async def sleep_async(self, begun_s: float, rings: bool) -> None:
         """Do so in a coroutine."""
         if not rings or self._fd is None:
-            await asyncio.sleep(_nap_s(begun_s))
+            await asyncio.sleep(nap_s(time.perf_counter() - begun_s, *_NAPS_S))
             return
         loop = asyncio.get_running_loop()
         rang = asyncio.Event()
@@ -87,8 +90,3 @@ class Alarm:
             os.eventfd_read(self._fd)
         except BlockingIOError:
             return
-
-
-def _nap_s(begun_s: float) -> float:
-    """Return how long to sleep: a sixteenth of the time that was waited so far, within limits."""
-    return min(_LONGEST_NAP_S, max(_SHORTEST_NAP_S, (time.perf_counter() - begun_s) / 16))
