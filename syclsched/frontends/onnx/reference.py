@@ -114,10 +114,19 @@ def _evaluator(
     node = onnx.NodeProto()
     node.ParseFromString(proto)
     constants = []
+    _as_in_the_newest_opset(node, dict(opsets).get("", 1))
     if node.op_type == "Loop" and not node.input[1]:
         # A condition that is left out is true. The reference implementation does no round then.
         node.input[1] = "condition left out"
         constants.append(numpy_helper.from_array(np.array(True), node.input[1]))
+    if node.op_type == "NonMaxSuppression":
+        # How many boxes are wanted, and by how much they may overlap, is 0 where it is left out. The reference
+        # implementation fails then.
+        node.input.extend([""] * (4 - len(node.input)))
+        for place, zero in ((2, np.array([0])), (3, np.array([0.0], np.float32))):
+            if not node.input[place]:
+                node.input[place] = f"input {place} left out"
+                constants.append(numpy_helper.from_array(zero, node.input[place]))
     graph = helper.make_graph(
         [node],
         "node",
@@ -127,3 +136,15 @@ def _evaluator(
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid(*each) for each in opsets])
     return ReferenceEvaluator(model)
+
+
+def _as_in_the_newest_opset(node: Any, opset: int) -> None:
+    """Say in a node what the reference implementation, which knows only the newest form of these, takes otherwise."""
+    from onnx import helper
+
+    if node.op_type == "GridSample":
+        for attribute in node.attribute:
+            if attribute.name == "mode":
+                attribute.s = {b"bilinear": b"linear", b"bicubic": b"cubic"}.get(attribute.s, attribute.s)
+    elif node.op_type == "RoiAlign" and opset < 16:
+        node.attribute.append(helper.make_attribute("coordinate_transformation_mode", "output_half_pixel"))

@@ -17,12 +17,10 @@ from syclsched.model.constant import Constant
 _BY_ARRAY: Final[WeakValueDictionary[int, Constant]] = WeakValueDictionary()
 #: By what is in it, for those that are computed anew whenever a model is imported.
 _BY_VALUE: Final[WeakValueDictionary[str, Constant]] = WeakValueDictionary()
-#: Smaller ones are not worth the search.
-_SMALL_BYTES: Final = 1 << 12
 
 
 def shared_constant(array: np.ndarray[Any, Any], name: str | None = None) -> Constant:
-    """Return a constant of an array's value; the same object for the same array, or a large one of equal value.
+    """Return a constant of an array's value; the same object for the same array, or one of equal value.
 
     Parameters
     ----------
@@ -41,7 +39,8 @@ def shared_constant(array: np.ndarray[Any, Any], name: str | None = None) -> Con
         return found
     whole = array if array.flags.c_contiguous else np.ascontiguousarray(array).reshape(array.shape)
     made = Constant(whole, name)
-    if array.nbytes >= _SMALL_BYTES and not _is_in_a_file(array):
+    # Small ones, too: a weight is packed together with its bias, and packed again if only that is another object.
+    if not _is_in_a_file(array):
         equal = _BY_VALUE.setdefault(made.digest, made)
         if equal is not made:
             return equal

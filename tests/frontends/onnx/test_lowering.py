@@ -99,12 +99,13 @@ def test_a_weight_used_twice_is_one_constant() -> None:
     assert first is second
 
 
-def test_graphs_for_several_shapes_share_their_weights() -> None:
+@pytest.mark.parametrize("extent", [3, 64])
+def test_graphs_for_several_shapes_share_their_weights(extent: int) -> None:
     random = np.random.default_rng(0)
-    constants = {"w": random.standard_normal((64, 64)).astype(np.float32), "s": np.float32(2)}
+    constants = {"w": random.standard_normal((extent, extent)).astype(np.float32), "s": np.float32(2)}
     nodes = [node("Mul", ["w", "s"], ["v"]), node("MatMul", ["x", "w"], ["a"]), node("MatMul", ["a", "v"], ["y"])]
-    model = read_model(model_of(nodes, {"x": ("n", 64)}, ["y"], constants))
-    graphs = [lower(import_model(model, {"x": (n, 64)})).graph for n in (1, 2)]
+    model = read_model(model_of(nodes, {"x": ("n", extent)}, ["y"], constants))
+    graphs = [lower(import_model(model, {"x": (n, extent)})).graph for n in (1, 2)]
     for one, two in zip(*(graph.tasks for graph in graphs), strict=True):
         assert one.constants["b"] is two.constants["b"]
     first, second = graphs[0].tasks

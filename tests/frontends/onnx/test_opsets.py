@@ -96,6 +96,12 @@ FORMS: list[tuple[str, dict[str, Any], tuple[int, ...], dict[str, Any]]] = [
     ("InstanceNormalization", {}, (7,), {"s": array(3), "b": array(3)}),
     (
         "BatchNormalization",
+        {"spatial": 0},
+        (7,),
+        {**{name: array(3, 4, 5) for name in ("s", "b", "m")}, "v": np.abs(array(3, 4, 5)) + 0.1},
+    ),
+    (
+        "BatchNormalization",
         {"epsilon": 1e-3},
         (7, 8, 9, 14, 15),
         {"s": array(3), "b": array(3), "m": array(3), "v": np.abs(array(3))},

@@ -35,7 +35,9 @@ _FAMILIES: Final = (
     "recurrent",
     "reductions",
     "resampling",
+    "sampling",
     "shaping",
+    "signals",
     "slicing",
     "sorting",
 )

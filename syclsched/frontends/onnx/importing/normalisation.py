@@ -16,12 +16,17 @@ from syclsched.frontends.onnx.model import ModelNode
 def batch_norm(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
     """Import BatchNormalization as it is in inference."""
     x, *rest = (given(b, inputs, i, name) for i, name in enumerate(("X", "scale", "B", "input_mean", "input_var")))
-    if node.integer("training_mode") or any(node.outputs[1:]) or not node.integer("spatial", 1):
+    if node.integer("training_mode") or any(node.outputs[1:]):
         raise NotHereError
     if b.dtype(x) not in FLOATS or len(b.shape(x)) < 2:
         raise NotHereError
     parameters = [b.cast(each, b.dtype(x)) for each in rest]
     epsilon = node.number("epsilon", 1e-5)
+    if not node.integer("spatial", 1):
+        # Before opset 9: a number for each element of a sample, not for each channel.
+        deviation = ("sqrt", ("add", 4, ("const", epsilon)))
+        normalised = ("add", ("mul", ("div", ("sub", 0, 3), deviation), 1), 2)
+        return [b.elementwise(normalised, x, *parameters, shape=b.shape(x))]
     return [b.emit("batch_norm", [x, *parameters], epsilon=epsilon, channels_last=False, activation=())]
 
 

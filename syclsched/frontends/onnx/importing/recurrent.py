@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from syclsched.frontends.onnx.dtypes import FLOATS
 from syclsched.frontends.onnx.importing.builder import Builder
@@ -15,13 +17,37 @@ from syclsched.frontends.onnx.model import ModelNode
 LONGEST: Final = 4_000
 _GATES: Final = {"RNN": 1, "GRU": 3, "LSTM": 4}
 _DEFAULTS: Final = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
-_FUNCTIONS: Final = {
-    "Sigmoid": "sigmoid",
-    "Tanh": "tanh",
-    "Relu": "relu",
-    "Softsign": "softsign",
-    "Softplus": "softplus",
+#: What activations are here, and their alpha and beta if nothing is said.
+_FUNCTIONS: Final[dict[str, tuple[str, tuple[float, ...]]]] = {
+    **{name: (name.lower(), ()) for name in ("Sigmoid", "Tanh", "Relu", "Softsign", "Softplus")},
+    "LeakyRelu": ("leaky_relu", (0.01,)),
+    "ThresholdedRelu": ("thresholded_relu", (1.0,)),
+    "Elu": ("elu", (1.0,)),
+    "HardSigmoid": ("hard_sigmoid", (0.2, 0.5)),
+    "ScaledTanh": ("scaled_tanh", (1.0, 1.0)),
+    "Affine": ("affine", (1.0, 0.0)),
 }
+
+
+class _Function(NamedTuple):
+    """An activation, and the bound of what it is given."""
+
+    name: str
+    numbers: tuple[float, ...]
+    bound: float | None
+
+    def __call__(self, x: Any) -> Any:
+        """Return the activation of an expression, as an expression."""
+        if self.bound is not None:
+            x = ("clip", -self.bound, self.bound, x)
+        if self.name == "affine":
+            return ("add", ("mul", x, ("const", self.numbers[0])), ("const", self.numbers[1]))
+        if self.name == "scaled_tanh":
+            return ("mul", ("tanh", ("mul", x, ("const", self.numbers[1]))), ("const", self.numbers[0]))
+        return (self.name, *self.numbers, x)
+
+
+_Functions = tuple[_Function, ...]
 
 
 class _Weights(NamedTuple):
@@ -44,12 +70,13 @@ def recurrent(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequ
         raise b.wrong(f"an input of shape {b.shape(x)}, expected (sequence, batch, features)")
     steps, batch, _ = b.shape(x)
     _refuse_forms(b, node, inputs, steps)
+    lengths = _lengths(b, inputs, steps, batch)
     hidden = node.integer("hidden_size", b.shape(given(b, inputs, 2, "R"))[-1])
     directions = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
     order = directions.get(node.text("direction", "forward"))
     if order is None or b.shape(given(b, inputs, 1, "W"))[0] != len(order):
         raise b.wrong(f"weights of shape {b.shape(given(b, inputs, 1, 'W'))} for direction {node.text('direction')!r}")
-    functions = _functions(node, len(order))
+    functions = _functions(b, node, len(order))
     rows: list[list[str]] = []
     last: list[str] = []
     cells: list[str] = []
@@ -58,12 +85,15 @@ def recurrent(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequ
         states = [_state(b, node, inputs, 5, number, batch, hidden)]
         if node.operator == "LSTM":
             states.append(_state(b, node, inputs, 6, number, batch, hidden))
-        made, states = _direction(b, node, x, weights, states, functions[number], backwards)
+        made, states = _direction(b, node, x, weights, states, functions[number], backwards, lengths)
         rows.append(made)
         last.append(states[0])
         cells.append(states[-1])
     steps_made = [_joined(b, [each[i] for each in rows], (1, 1, batch, hidden), 1) for i in range(steps)]
-    y = steps_made[0] if steps == 1 else b.emit("concat", steps_made, axis=0)
+    if steps == 0:
+        y = b.constant(np.zeros((0, len(order), batch, hidden), b.dtype(x)))
+    else:
+        y = steps_made[0] if steps == 1 else b.emit("concat", steps_made, axis=0)
     ends = [_joined(b, each, (1, batch, hidden), 0) for each in (last, cells)]
     if node.integer("layout"):
         y = b.transpose(y, (2, 0, 1, 3))
@@ -72,24 +102,57 @@ def recurrent(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequ
 
 
 def _refuse_forms(b: Builder, node: ModelNode, inputs: Sequence[str | None], steps: int) -> None:
-    """Leave to the host what is not done here."""
+    """Leave to the host what is not done here and is done right there."""
+    if steps <= LONGEST and b.dtype(given(b, inputs, 0, "X")) in FLOATS:
+        return
+    # onnx's reference implementation passes over the rest without a word, and knows no third output.
+    told = {"direction", "clip", "input_forget", "activations", "activation_alpha", "activation_beta", "layout"}
+    said = {name for name in told & node.attributes.keys() if node.attributes[name] not in (0, b"forward", "forward")}
+    if said or optional(inputs, 4) is not None or len(node.outputs) > 2:
+        raise b.wrong(
+            f"{steps:,} steps: more than {LONGEST:,} are done in the simplest form only",
+            hint="Give it shorter sequences, and the last state on to the next",
+        )
+    raise NotHereError
+
+
+def _lengths(b: Builder, inputs: Sequence[str | None], steps: int, batch: int) -> str | None:
+    """Return the sequences' lengths as a column; None where all are as long as the longest may be."""
     lengths = optional(inputs, 4)
-    known = None if lengths is None else b.known(lengths)
-    if b.dtype(given(b, inputs, 0, "X")) not in FLOATS or not 1 <= steps <= LONGEST:
-        raise NotHereError
-    if (lengths is not None and (known is None or (known != steps).any())) or "clip" in node.attributes:
-        raise NotHereError
-    if node.integer("input_forget") or "activation_alpha" in node.attributes or "activation_beta" in node.attributes:
-        raise NotHereError
+    if lengths is None:
+        return None
+    if b.shape(lengths) != (batch,):
+        raise b.wrong(f"lengths of shape {b.shape(lengths)} for {batch} sequences")
+    known = b.known(lengths)
+    if known is not None:
+        if (known < 0).any() or (known > steps).any():
+            raise b.wrong(f"lengths from {known.min()} to {known.max()}, and there are {steps} steps")
+        if (known == steps).all():
+            return None
+    return b.reshape(lengths, (batch, 1))
 
 
-def _functions(node: ModelNode, directions: int) -> list[tuple[str, ...]]:
+def _functions(b: Builder, node: ModelNode, directions: int) -> list[_Functions]:
+    """Return the activations of each direction; numbers are taken in order by those that have any."""
     count = len(_DEFAULTS[node.operator])
     names = node.attributes.get("activations") or _DEFAULTS[node.operator] * directions
-    if len(names) != count * directions or any(name not in _FUNCTIONS for name in names):
-        raise NotHereError
-    found = [_FUNCTIONS[name] for name in names]
+    if len(names) != count * directions:
+        raise b.wrong(f"{len(names)} activations, expected {count * directions}")
+    bound = node.number("clip", 0.0) if "clip" in node.attributes else None
+    if bound is not None and not bound > 0:
+        raise b.wrong(f"clip={bound:g} bounds nothing, expected more than 0")
+    given = [iter(node.attributes.get(f"activation_{each}") or ()) for each in ("alpha", "beta")]
+    found = []
+    for name in names:
+        if name not in _FUNCTIONS:
+            raise b.wrong(f"there is no activation {name!r}", hint=f"Those of ONNX are {', '.join(_FUNCTIONS)}")
+        kind, usual = _FUNCTIONS[name]
+        found.append(_Function(kind, tuple(_next(*each) for each in zip(given, usual, strict=False)), bound))
     return [tuple(found[i * count : (i + 1) * count]) for i in range(directions)]
+
+
+def _next(numbers: Iterator[float], usual: float) -> float:
+    return float(next(numbers, usual))
 
 
 def _part(b: Builder, x: str, number: int) -> str:
@@ -154,27 +217,37 @@ def _direction(
     x: str,
     weights: _Weights,
     states: list[str],
-    functions: tuple[str, ...],
+    functions: _Functions,
     backwards: bool,
+    lengths: str | None,
 ) -> tuple[list[str], list[str]]:
-    """Return the state after each step, in the order of the sequence, and the last states."""
+    """Return the state after each step, in the order of the sequence, and the last states.
+
+    Of a sequence that is over, or backwards not yet begun, states stay as they are, and 0 is returned.
+    """
     steps, batch, features = b.shape(x)
     flat = _times(b, b.reshape(x, (steps * batch, features)), weights.w, weights.wb)
     gates = b.reshape(flat, (steps, batch, b.shape(weights.w)[0]))
     step: Callable[..., list[str]] = {"RNN": _rnn, "GRU": _gru, "LSTM": _lstm}[node.operator]
     made: list[str] = [""] * steps
     for index in reversed(range(steps)) if backwards else range(steps):
-        states = step(b, node, _part(b, gates, index), weights, states, functions)
-        made[index] = states[0]
+        new = step(b, node, _part(b, gates, index), weights, states, functions)
+        if lengths is None:
+            states = new
+            made[index] = states[0]
+            continue
+        within = ("less", ("const", index, b.dtype(lengths)), 0)
+        states = [b.elementwise(("where", within, 1, 2), lengths, *each) for each in zip(new, states, strict=True)]
+        made[index] = b.elementwise(("where", within, 1, ("const", 0.0)), lengths, new[0])
     return made, states
 
 
-def _rnn(b: Builder, _: ModelNode, x: str, weights: _Weights, states: list[str], f: tuple[str, ...]) -> list[str]:
+def _rnn(b: Builder, _: ModelNode, x: str, weights: _Weights, states: list[str], f: _Functions) -> list[str]:
     h = _times(b, states[0], weights.r, weights.rb)
-    return [b.elementwise((f[0], ("add", 0, 1)), x, h)]
+    return [b.elementwise(f[0](("add", 0, 1)), x, h)]
 
 
-def _gru(b: Builder, node: ModelNode, x: str, weights: _Weights, states: list[str], f: tuple[str, ...]) -> list[str]:
+def _gru(b: Builder, node: ModelNode, x: str, weights: _Weights, states: list[str], f: _Functions) -> list[str]:
     """Gates z, r, h: of update, of reset, and what is new."""
     (state,) = states
     hidden = b.shape(state)[1]
@@ -182,8 +255,8 @@ def _gru(b: Builder, node: ModelNode, x: str, weights: _Weights, states: list[st
     if node.integer("linear_before_reset"):
         h = _times(b, state, weights.r, weights.rb)
         hz, hr, hh = (_columns(b, h, i * hidden, hidden) for i in range(3))
-        z = b.elementwise((f[0], ("add", 0, 1)), xz, hz)
-        new = b.elementwise((f[1], ("add", 0, ("mul", (f[0], ("add", 1, 2)), 3))), xh, xr, hr, hh)
+        z = b.elementwise(f[0](("add", 0, 1)), xz, hz)
+        new = b.elementwise(f[1](("add", 0, ("mul", f[0](("add", 1, 2)), 3))), xh, xr, hr, hh)
     else:
         rows = b.shape(weights.r)[1]
         both = _times(
@@ -193,20 +266,20 @@ def _gru(b: Builder, node: ModelNode, x: str, weights: _Weights, states: list[st
             b.slice(weights.rb, (0,), (2 * hidden,)),
         )
         hz, hr = (_columns(b, both, i * hidden, hidden) for i in range(2))
-        z = b.elementwise((f[0], ("add", 0, 1)), xz, hz)
-        kept = b.elementwise(("mul", (f[0], ("add", 0, 1)), 2), xr, hr, state)
+        z = b.elementwise(f[0](("add", 0, 1)), xz, hz)
+        kept = b.elementwise(("mul", f[0](("add", 0, 1)), 2), xr, hr, state)
         hh = _times(
             b,
             kept,
             b.slice(weights.r, (2 * hidden, 0), (hidden, rows)),
             b.slice(weights.rb, (2 * hidden,), (hidden,)),
         )
-        new = b.elementwise((f[1], ("add", 0, 1)), xh, hh)
+        new = b.elementwise(f[1](("add", 0, 1)), xh, hh)
     one = ("const", 1.0)
     return [b.elementwise(("add", ("mul", ("sub", one, 0), 1), ("mul", 0, 2)), z, new, state)]
 
 
-def _lstm(b: Builder, _: ModelNode, x: str, weights: _Weights, states: list[str], f: tuple[str, ...]) -> list[str]:
+def _lstm(b: Builder, node: ModelNode, x: str, weights: _Weights, states: list[str], f: _Functions) -> list[str]:
     """Gates i, o, f, c: in, out, forget, and what is new."""
     state, cell = states
     hidden = b.shape(state)[1]
@@ -215,8 +288,11 @@ def _lstm(b: Builder, _: ModelNode, x: str, weights: _Weights, states: list[str]
     if weights.peepholes:
         pi, po, pf = weights.peepholes
         gi, gf = (b.elementwise(("add", 0, ("mul", 1, 2)), gate, p, cell) for gate, p in ((gi, pi), (gf, pf)))
-    kept: Any = ("add", ("mul", (f[0], 0), 3), ("mul", (f[0], 1), (f[1], 2)))
+    # What is forgotten is what is not taken in, if that is asked for.
+    forget = ("sub", ("const", 1.0), f[0](1)) if node.integer("input_forget") else f[0](0)
+    kept: Any = ("add", ("mul", forget, 3), ("mul", f[0](1), f[1](2)))
     new_cell = b.elementwise(kept, gf, gi, gc, cell)
     if weights.peepholes:
         go = b.elementwise(("add", 0, ("mul", 1, 2)), go, po, new_cell)
-    return [b.elementwise(("mul", (f[0], 0), (f[2], 1)), go, new_cell), new_cell]
+    # The bound is one of sums; what the cell holds has none, as in ONNX Runtime.
+    return [b.elementwise(("mul", f[0](0), f[2]._replace(bound=None)(1)), go, new_cell), new_cell]
