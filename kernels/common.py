@@ -56,7 +56,8 @@ GROUPS_PER_UNIT = 4
 VECTOR_ITEMS = 16
 
 NUMBA_DPEX = Requirements(packages=("numba_dpex",))
-OPENCL_C = Requirements(backends=("opencl",))
+#: Level Zero takes SPIR-V only, which the compiler of the OpenCL CPU runtime makes.
+OPENCL_C = Requirements(backends=("opencl", "level_zero"), backend_packages=(("level_zero", "intel-opencl-rt"),))
 ONEMKL = Requirements(packages=("dpnp",), device_kinds=("cpu", "gpu"))
 
 

@@ -16,10 +16,12 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
+from syclsched.kernels import base_two
 from syclsched.kernels.common import turning
 from syclsched.kernels.error_function import error_function
 from syclsched.kernels.exponential import power
-from syclsched.kernels.straight_line import Words
+from syclsched.kernels.inverse_root import inverse_three_quarters
+from syclsched.kernels.straight_line import Function, operand_names
 from syclsched.kernels.vector_words import (
     LANES,
     choose,
@@ -35,14 +37,19 @@ from syclsched.kernels.vector_words import (
     total,
     turn,
     unordered,
+    vadd_power,
     verf,
     vexp,
     vexpm1,
+    vexponent,
     vfabs,
     vfma,
+    vinverse_three_quarters,
     vlog,
     vlog1p,
     vpower,
+    vpower_over,
+    vscaling,
     vsqrt,
     vtanh,
 )
@@ -58,6 +65,16 @@ _COMPARISONS = {
 }
 _LOGIC = {operator.and_: "and_", operator.or_: "or_"}
 _FUNCTIONS = (vexp, vlog, vsqrt, vfabs, vtanh, vexpm1, vlog1p, vfma)
+#: What is written in `Words` for single precision, and what OpenCL has in its place for double, if anything.
+_STRAIGHT: dict[Any, tuple[Function, str | None]] = {
+    vpower: (power, "exp"),
+    verf: (error_function, "erf"),
+    vexponent: (base_two.exponent, None),
+    vscaling: (base_two.scaling, None),
+    vpower_over: (base_two.power_over, None),
+    vadd_power: (base_two.add_power, None),
+    vinverse_three_quarters: (inverse_three_quarters, None),
+}
 
 
 @cache
@@ -67,12 +84,14 @@ def functions() -> SimpleNamespace:
     Of vectors it knows, too, + - * /, comparisons, and & | ~ of conditions.
     """
     from llvmlite import ir
-    from numba.core import cgutils, types
+    from numba.core import types
     from numba.core.datamodel.models import PrimitiveModel
     from numba.extending import register_model, type_callable
     from numba_dpex.core.descriptor import dpex_kernel_target
     from numba_dpex.core.types import USMNdArray
     from numba_dpex.kernel_api_impl.spirv.overloads._registry import lower
+
+    from syclsched.kernels.numba_instructions import Instructions, called
 
     class Vector(types.Type):  # type: ignore[misc]
         def __init__(self, dtype: Any, lanes: int) -> None:
@@ -93,6 +112,10 @@ def functions() -> SimpleNamespace:
         vectors = {each for each in given if isinstance(each, Vector)}
         others = [each for each in given if not isinstance(each, Vector)]
         return vectors.pop() if len(vectors) == 1 and all(isinstance(each, scalar) for each in others) else None
+
+    def of_count(typed: Any, count: int) -> Any:
+        """Return a function of so many arguments; the compiler looks at how many there are."""
+        return (lambda a: typed(a), lambda a, b: typed(a, b), lambda a, b, c: typed(a, b, c))[count - 1]
 
     def spread(context: Any, builder: Any, value: Any, given: Any, wanted: Any) -> Any:
         """Return a number as a vector of a type; a vector as it is."""
@@ -204,83 +227,36 @@ def functions() -> SimpleNamespace:
     def lowered_inversion(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.not_(arguments[0])
 
-    def called(context: Any, builder: Any, name: str, kind: Any, vectors: list[Any]) -> Any:
-        """Call a function of OpenCL."""
-        value = context.get_value_type(kind)
-        letter = "d" if getattr(kind, "dtype", kind).bitwidth == 64 else "f"
-        # As the C++ ABI has it: a type that has a name of some letters and was named before is a reference to it.
-        of_one = [f"Dv{kind.lanes}_{letter}", "S_"] if isinstance(kind, Vector) else [letter, letter]
-        mangled = f"_Z{len(name)}{name}{of_one[0]}" + of_one[1] * (len(vectors) - 1)
-        function = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(value, [value] * len(vectors)), mangled
-        )
-        function.calling_convention = "spir_func"
-        call = builder.call(function, vectors)
-        call.cconv = "spir_func"
-        return call
-
-    class Instructions(Words):
-        """Words that are instructions, of vectors or, of no lanes, of numbers."""
-
-        def __init__(self, context: Any, builder: Any, kind: Any) -> None:
-            self.context, self.builder, self.kind = context, builder, kind
-            self.lanes = getattr(kind, "lanes", 0)
-
-        def _of(self, element: Any, number: Any) -> Any:
-            return (
-                ir.Constant(ir.VectorType(element, self.lanes), [number] * self.lanes)
-                if self.lanes
-                else (ir.Constant(element, number))
-            )
-
-        def _given(self, x: Any) -> Any:
-            return self._of(ir.FloatType(), x) if isinstance(x, float) else x
-
-        def binary(self, symbol: str, a: Any, b: Any) -> Any:
-            instruction = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}[symbol]
-            return getattr(self.builder, instruction)(self._given(a), self._given(b))
-
-        def fma(self, a: Any, b: Any, c: Any) -> Any:
-            return called(self.context, self.builder, "fma", self.kind, [*map(self._given, (a, b, c))])
-
-        def choose(self, symbol: str, a: Any, b: Any, yes: Any, no: Any) -> Any:
-            condition = self.builder.fcmp_ordered(symbol, self._given(a), self._given(b))
-            return self.builder.select(condition, self._given(yes), self._given(no))
-
-        def _bits(self, x: Any) -> Any:
-            whole = ir.IntType(32)
-            return self.builder.bitcast(x, ir.VectorType(whole, self.lanes) if self.lanes else whole)
-
-        def two_to(self, z: Any) -> Any:
-            shifted = self.builder.shl(self._bits(z), self._of(ir.IntType(32), 23))
-            return self.builder.bitcast(shifted, z.type)
-
-        def magnitude(self, x: Any) -> Any:
-            return called(self.context, self.builder, "fabs", self.kind, [x])
-
-        def signed(self, x: Any, sign: Any) -> Any:
-            return called(self.context, self.builder, "copysign", self.kind, [x, sign])
-
-    for symbol, function, name in ((vpower, power, "exp"), (verf, error_function, "erf")):
+    for symbol, (function, name) in _STRAIGHT.items():
+        count = len(operand_names(function))
 
         @type_callable(symbol)
-        def typed_straight(context: Any) -> Any:
-            def typer(x: Any) -> Any:
-                real = x.dtype if isinstance(x, Vector) else x
-                return x if isinstance(real, types.Float) else None
+        def typed_straight(context: Any, count: int = count, double: bool = name is not None) -> Any:
+            def typed(*given: Any) -> Any:
+                kind = common(*given) or (given[0] if len({*given}) == 1 else None)
+                real = getattr(kind, "dtype", kind)
+                return kind if isinstance(real, types.Float) and (double or real.bitwidth == 32) else None
 
-            return typer
+            return of_count(typed, count)
 
         def lowered_straight(
-            context: Any, builder: Any, signature: Any, arguments: Any, function: Any = function, name: str = name
+            context: Any,
+            builder: Any,
+            signature: Any,
+            arguments: Any,
+            function: Any = function,
+            name: str | None = name,
         ) -> Any:
             kind = signature.return_type
-            if getattr(kind, "dtype", kind).bitwidth != 32:
+            if isinstance(kind, Vector):
+                pairs = zip(arguments, signature.args, strict=True)
+                arguments = [spread(context, builder, value, given, kind) for value, given in pairs]
+            if name is not None and getattr(kind, "dtype", kind).bitwidth != 32:
                 return called(context, builder, name, kind, [*arguments])
-            return function(Instructions(context, builder, kind), arguments[0])
+            return function(Instructions(context, builder, kind), *arguments)
 
-        lower(symbol, Vector)(lowered_straight)
-        lower(symbol, types.Float)(lowered_straight)
+        for operands_are in itertools.product((Vector, types.Float), repeat=count):
+            lower(symbol, *operands_are)(lowered_straight)
 
     for function in _FUNCTIONS:
 
@@ -289,9 +265,7 @@ def functions() -> SimpleNamespace:
             def real(kind: Any) -> Any:
                 return kind if kind and isinstance(kind.dtype, types.Float) else None
 
-            if function is vfma:
-                return lambda a, b, c: real(common(a, b, c))
-            return lambda x: real(common(x))
+            return of_count(lambda *given: real(common(*given)), 3 if function is vfma else 1)
 
         def lowered_function(
             context: Any, builder: Any, signature: Any, arguments: Any, name: str = function.__name__[1:]
@@ -482,8 +456,7 @@ def functions() -> SimpleNamespace:
         largest,
         low,
         high,
-        vpower,
-        verf,
+        *_STRAIGHT,
         *_FUNCTIONS,
     )
     return SimpleNamespace(**{each.__name__: each for each in known})

@@ -8,12 +8,18 @@ vectors of neighbouring work-items out of it, as nothing depends on what the num
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
-#: A function of one number.
-Function = Callable[["Words", Any], Any]
+#: A function of some numbers.
+Function = Callable[..., Any]
+
+
+def operand_names(function: Function) -> list[str]:
+    """Return the names of the numbers a function is of; before them, `Words` are given."""
+    return [*inspect.signature(function).parameters][1:]
 
 
 class Words(ABC):
@@ -42,6 +48,10 @@ class Words(ABC):
     @abstractmethod
     def signed(self, x: Any, sign: Any) -> Any:
         """Return a number with the sign of another."""
+
+    @abstractmethod
+    def near_inverse_root(self, x: Any) -> Any:
+        """Return an approximation of a number to the power of -1/2, of some 11 bits or more."""
 
     def polynomial(self, coefficients: Sequence[float], x: Any) -> Any:
         """Return the value of a polynomial, given its coefficients from the constant term on.
@@ -89,6 +99,9 @@ class _OpenCL(Words):
     def signed(self, x: Any, sign: Any) -> str:
         return self._named(f"copysign({x}, {sign})")
 
+    def near_inverse_root(self, x: Any) -> str:
+        return self._named(f"native_rsqrt({x})")
+
 
 def opencl(function: Function, name: str, width: int) -> str:
     """Return a function in OpenCL C.
@@ -96,15 +109,15 @@ def opencl(function: Function, name: str, width: int) -> str:
     Parameters
     ----------
     function : callable
-        What it does, in `Words`.
+        What it does, in `Words`, with numbers.
     name : str
         What it is called.
     width : int
         Of the vectors of floats it is of; 1: of numbers.
     """
-    words = _OpenCL(width)
-    result = function(words, "x")
+    words, given = _OpenCL(width), operand_names(function)
+    result = function(words, *given)
     kind = f"float{words.suffix}"
     # What is not told to be put in its place is called where there are many of it, with its vectors in memory.
-    head = f"inline __attribute__((always_inline)) {kind} {name}({kind} x) {{\n"
+    head = f"inline __attribute__((always_inline)) {kind} {name}({', '.join(f'{kind} {each}' for each in given)}) {{\n"
     return f"{head}{''.join(words.lines)}  return {result};\n}}\n"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from syclsched.kernels.common import VECTOR_ITEMS
@@ -89,6 +90,30 @@ def vpower(x: Any) -> Any:
     return vexp(x) if isinstance(x, list) else math.exp(x)
 
 
+def vexponent(top: Any) -> Any:
+    """Return by what whole powers of two exponentials are divided; see `syclsched.kernels.base_two`."""
+    return _each(lambda x: round(x / math.log(2)), top)
+
+
+def vscaling(before: Any, now: Any) -> Any:
+    """Return what makes sums of such exponentials sums of others, divided by larger powers."""
+    return _each(lambda a, b: 2 ** (a - b), before, now)
+
+
+def vpower_over(x: Any, k: Any) -> Any:
+    """Return exponentials divided by powers of two."""
+    return _each(lambda a, b: math.exp(a - b * math.log(2)), x, k)
+
+
+def vadd_power(total: Any, x: Any, k: Any) -> Any:
+    """Return sums to which exponentials divided by powers of two are added."""
+    return _each(lambda a, b, c: a + math.exp(b - c * math.log(2)), total, x, k)
+
+
+def _each(function: Callable[..., float], *given: Any) -> Any:
+    return [*map(function, *given)] if isinstance(given[0], list) else function(*given)
+
+
 def vlog(x: Any) -> Any:
     """Return natural logarithms."""
     return [math.log(each) for each in x]
@@ -112,6 +137,11 @@ def vtanh(x: Any) -> Any:
 def verf(x: Any) -> Any:
     """Return the error function's values, or value; see `syclsched.kernels.error_function`."""
     return [math.erf(each) for each in x] if isinstance(x, list) else math.erf(x)
+
+
+def vinverse_three_quarters(x: Any) -> Any:
+    """Return single-precision numbers, or one, to the power of -3/4; see `syclsched.kernels.inverse_root`."""
+    return [each**-0.75 for each in x] if isinstance(x, list) else x**-0.75
 
 
 def vexpm1(x: Any) -> Any:

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
 from syclsched.kernels.common import OPENCL_C
 from syclsched.kernels.nn import activation as act
-from syclsched.kernels.nn import conv_numba, conv_opencl
+from syclsched.kernels.nn import conv_groups, conv_numba, conv_opencl, winograd_opencl, winograd_tiling
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.convolutions import label, parameters, residual_of
 from syclsched.kernels.nn.geometry import arranged, channels, last, size, spatial
@@ -87,6 +88,26 @@ def _load_host(signature: Signature, **attributes: Any) -> Any:
     return partial(_host, **attributes)
 
 
+def _minimal(convolution: Convolution, extra: Mapping[str, Any]) -> tuple[Implementation, ...]:
+    """Return the convolution by minimal filtering, where there is one: fewer multiplications, rounded otherwise."""
+    if not winograd_opencl.does(convolution.window, convolution.groups, convolution.channels_last):
+        return ()
+    return (
+        Implementation(
+            "opencl-c-winograd",
+            "opencl-c",
+            partial(winograd_opencl.load, window=convolution.window, **extra),
+            winograd_tiling.launch,
+            # A work-item's scratch is for a core and its caches.
+            replace(
+                OPENCL_C, device_kinds=("cpu", "accelerator"), dtypes=("float32",), refuses=winograd_opencl.refuses
+            ),
+            efficiency=1.5,
+            prepare=winograd_opencl.prepare,
+        ),
+    )
+
+
 @cache
 def _conv(convolution: Convolution, bias: bool, residual: str) -> Operation:
     window, groups, activation = convolution.window, convolution.groups, convolution.activation
@@ -97,6 +118,7 @@ def _conv(convolution: Convolution, bias: bool, residual: str) -> Operation:
         parameters=parameters(window.ndim, bias=bias, residual=residual),
         implementations=(
             onednn.conv(convolution, residual=residual),
+            conv_groups.conv(convolution, bias=bias, residual=residual),
             Implementation(
                 "opencl-c",
                 "opencl-c",
@@ -104,8 +126,10 @@ def _conv(convolution: Convolution, bias: bool, residual: str) -> Operation:
                 partial(conv_opencl.launch, **attributes),
                 OPENCL_C,
                 efficiency=0.5,
+                revision="2",
                 prepare=partial(conv_opencl.prepare, **attributes),
             ),
+            *_minimal(convolution, extra),
             conv_numba.conv(**extra, **attributes),
             Implementation(
                 "numpy",

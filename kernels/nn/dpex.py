@@ -127,7 +127,7 @@ def compiled(text: str, name: str, dtype: str) -> Any:
     ----------
     text : str
         A function. It knows `functions`, vectors (`syclsched.kernels.numba_vectors`), ``math``, ``inf``,
-        ``group_barrier``, and ``real``: the dtype.
+        ``group_barrier``, ``PrivateArray``, and ``real``: the dtype.
     name : str
         Of the function.
     dtype : str
@@ -135,13 +135,14 @@ def compiled(text: str, name: str, dtype: str) -> Any:
     """
     import numba_dpex
     import numpy as np
-    from numba_dpex.kernel_api import group_barrier
+    from numba_dpex.kernel_api import PrivateArray, group_barrier
 
     known = {
         **vars(functions()),
         **vars(numba_vectors.functions()),
         "real": np.dtype(dtype).type,
         "group_barrier": group_barrier,
+        "PrivateArray": PrivateArray,
     }
     known |= {"math": math, "inf": math.inf, "nan": math.nan}
     exec(compile(text, "<syclsched generated kernel>", "exec"), known)

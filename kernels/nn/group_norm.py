@@ -10,7 +10,7 @@ from typing import Any
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import OPENCL_C
 from syclsched.kernels.nn import activation as act
-from syclsched.kernels.nn import norms_numba, panels
+from syclsched.kernels.nn import norms_groups, norms_numba, panels
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import channels, last, size, spatial
 from syclsched.kernels.nn.norm import centred, lines_launch, number, work
@@ -65,7 +65,10 @@ def _load_host(signature: Signature, **attributes: Any) -> Any:
 
 
 #: Vectors of neighbouring channels a work-item makes, at most, and work-items there should be.
-_VECTORS, _ITEMS = 4, 16
+_VECTORS, _ITEMS = 8, 16
+#: Pixels whose moments are found in two passes, while they are in the nearest cache, before those of all until then and
+#: theirs become one (Chan, Golub and LeVeque, 1979): an array that fits no cache is read twice, not three times.
+_PIXELS = 32
 
 
 def _block(signature: Signature, groups: int) -> tuple[int, int]:
@@ -105,7 +108,6 @@ def _last_in_blocks(
     shape = signature.shapes["x"]
     every, pixels = shape[-1], size(shape[1:-1])
     pieces = panels.starts(every, block)
-    each = f"for (int p = 0; p < {pixels * every}; p += {every})"
 
     def all_of(statement: str) -> str:
         return " ".join(statement.replace("#", str(k)).replace("@", str(k * width)) for k in range(block // width))
@@ -114,7 +116,7 @@ def _last_in_blocks(
         if count == 1:
             return ""
         add = f"A t = 0; for (int c = 0; c < {count}; ++c) t += part[g + c];"
-        fill = f"for (int c = 0; c < {count}; ++c) part[g + c] = t;"
+        fill = f"for (int c = 0; c < {count}; ++c) part[g + c] = t / {count};"
         # Sums, not elements: they are loaded as such, whatever the elements are.
         store, load = (
             ("vstore{0}({1}#, 0, part + @);", "{1}# = vload{0}(0, part + @);")
@@ -127,6 +129,9 @@ def _last_in_blocks(
         )
 
     rows = Rows(width, signature.dtypes["y"])
+    each = f"for (int p = k * {every}; p < end * {every}; p += {every})"
+    # Backwards: what was read last is still in the second cache.
+    back = f"for (int p = {(pixels - 1) * every}; p >= 0; p -= {every})"
     source = f"""{rows.head}WHOLE_VECTORS __kernel void group_norm({parameters}) {{
   const size_t i = get_global_id(0);
   if (i >= {shape[0] * pieces}) return;
@@ -134,14 +139,22 @@ def _last_in_blocks(
   x += i / {pieces} * {every * pixels} + first; y += i / {pieces} * {every * pixels} + first;
   scale += first; bias += first;
   A part[{block}];
-  {all_of("AV s# = (AV)0, q# = (AV)0;")}
-  {each} {{ {all_of("s# += LOADV(x + p + @);")} }}
-  {by_group("s")}
-  {all_of(f"s# /= {count * pixels};")}
-  {each} {{ {all_of("{ const AV d = LOADV(x + p + @) - s#; q# = fma(d, d, q#); }")} }}
+  {all_of("AV m# = (AV)0, q# = (AV)0;")}
+  for (int k = 0; k < {pixels}; k += {_PIXELS}) {{
+    const int end = min(k + {_PIXELS}, {pixels});
+    const A n = end - k, share = n / end;
+    {all_of("AV s# = (AV)0;")}
+    {each} {{ {all_of("s# += LOADV(x + p + @);")} }}
+    {all_of("s# /= n;")}
+    {each} {{ {all_of("{ const AV d = LOADV(x + p + @) - s#; q# = fma(d, d, q#); }")} }}
+    {all_of("{ const AV d = s# - m#; m# = fma(d, (AV)share, m#); q# = fma(d * d, (AV)(k * share), q#); }")}
+  }}
+  {all_of("AV g# = m#;") if count > 1 else ""}
+  {by_group("g")}
+  {all_of(f"q# = fma((m# - g#) * (m# - g#), (AV){pixels}, q#); m# = g#;") if count > 1 else ""}
   {by_group("q")}
-  {all_of(f"q# = LOADV(scale + @) / sqrt(q# / {count * pixels} + {epsilon}); const AV b# = LOADV(bias + @);")}
-  {each} {{ {all_of("{ AV v = (LOADV(x + p + @) - s#) * q# + b#; " + activate + " STOREV(y + p + @, v); }")} }}
+  {all_of(f"q# = LOADV(scale + @) / sqrt(q# / {pixels} + {epsilon}); const AV b# = LOADV(bias + @);")}
+  {back} {{ {all_of("{ AV v = (LOADV(x + p + @) - m#) * q# + b#; " + activate + " STOREV(y + p + @, v); }")} }}
 }}
 """
     return OpenCLSource(source, "group_norm")
@@ -228,7 +241,7 @@ def _group_norm(groups: int, epsilon: float, channels_last: bool, activation: Ac
         partial(lines_launch, count=partial(_count, **attributes)),
         OPENCL_C,
         efficiency=0.4,
-        revision="2",
+        revision="3",
     )
     return Operation(
         name=" ".join(filter(None, names)),
@@ -240,6 +253,7 @@ def _group_norm(groups: int, epsilon: float, channels_last: bool, activation: Ac
         ),
         implementations=(
             onednn.group_norm(groups=groups, epsilon=epsilon, channels_last=channels_last, activation=activation),
+            norms_groups.group_norm(groups, epsilon, channels_last, activation),
             opencl,
             norms_numba.group_norm(epsilon=epsilon, activation=activation, **attributes),
             Implementation("numpy", "host", load, efficiency=0.1),

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any
 
-from syclsched.kernels.common import OPENCL_C, Ints
-from syclsched.kernels.nn import windows_numba
+from syclsched.kernels.common import OPENCL_C, Ints, ceil_div
+from syclsched.kernels.nn import im2col_numba, picked_lines
 from syclsched.kernels.nn.geometry import channels, last, size, spatial, strides_of
 from syclsched.kernels.nn.norm import lines_launch
 from syclsched.kernels.nn.rows_opencl import Rows
@@ -52,53 +52,101 @@ def _outputs(signature: Signature, window: Window, kernel: Ints, last_: bool) ->
     return window.extents(spatial(signature.shapes["x"], last_), kernel)
 
 
+#: Work-items there should be, channels first.
+_ITEMS = 256
+
+
+def _parts(signature: Signature, kernel: Ints, outputs: Ints) -> tuple[int, int]:
+    """Return in how many parts work-items make the lines of windows, channels first, and how many lines each has."""
+    lines = size(outputs[:-1])
+    each = ceil_div(lines, max(1, min(lines, _ITEMS // max(1, size(signature.shapes["x"][:2]) * size(kernel[:-1])))))
+    return ceil_div(lines, each), each
+
+
 def _count(signature: Signature, *, window: Window, kernel: Ints, last_: bool) -> int:
     x, outputs = signature.shapes["x"], _outputs(signature, window, kernel, last_)
+    if not size(signature.shapes["y"]):
+        return 1
     if last_:
         return x[0] * size(outputs) * size(kernel)
-    return x[0] * channels(x, last_) * size(kernel) * size(outputs[:-1])
+    return size(x[:2]) * size(kernel[:-1]) * _parts(signature, kernel, outputs)[0]
 
 
 def _load_opencl(signature: Signature, *, window: Window, kernel: Ints, last_: bool) -> OpenCLSource:
     x, dtype = signature.shapes["x"], signature.dtypes["y"]
-    parameters = "__global T* restrict y, __global const T* restrict x"
     if not size(signature.shapes["y"]):
-        return nothing("im2col", parameters.replace("T*", "uchar*"))
-    count, sizes, outputs = channels(x, last_), spatial(x, last_), _outputs(signature, window, kernel, last_)
-    xs, xc, xn = strides_of(sizes, count, last_)
-    axes = [*range(len(kernel))]
-    known = axes if last_ else axes[:-1]
-    line = Rows(count if last_ else outputs[-1], dtype)
-    items = _count(signature, window=window, kernel=kernel, last_=last_)
-    copied, zero = ("STOREV(y + j, LOADV(x + j));", "STOREV(y + j, (AV)0);")
-
-    def taken(names: list[str], extents: list[int]) -> list[str]:
-        pairs = reversed([*zip(names, extents, strict=True)])
-        return [f"const int {name} = rest % {extent}; rest /= {extent};" for name, extent in pairs]
-
-    places, windows = [f"k{axis}" for axis in axes], [f"o{axis}" for axis in known]
+        return nothing("im2col", _PARAMETERS.replace("T*", "uchar*"))
+    outputs = _outputs(signature, window, kernel, last_)
+    items, axes = _count(signature, window=window, kernel=kernel, last_=last_), range(len(kernel))
     out = [f"const size_t i = get_global_id(0);\n  if (i >= {items}) return;"]
+    if not last_:
+        head, more = _first(signature, window, kernel, outputs)
+        return _kernel(head, [*out, *more])
+    line = Rows(x[-1], dtype)
     out.append(f"size_t rest = i; y += i * {line.length};")
-    if last_:
-        out += taken(places, [*kernel]) + taken(windows, [*outputs])
-    else:
-        out += taken(windows, [*outputs[:-1]]) + taken(places, [*kernel]) + taken(["c"], [count])
-    for axis in known:
-        at = f"o{axis} * {window.strides[axis]} - {window.begins[axis]} + k{axis} * {window.dilations[axis]}"
-        out.append(f"const int i{axis} = {at};")
-    there = " && ".join(f"(uint)i{axis} < {sizes[axis]}u" for axis in known) or "1"
-    where = " + ".join(["rest * " + str(xn), *(f"(size_t)i{axis} * {xs[axis]}" for axis in known)])
-    if last_:
-        out.append(f"if ({there}) {{ x += {where}; {line.along(copied)} }} else {{ {line.along(zero)} }}")
-    else:
-        at = f"j * {window.strides[-1]} + first"
-        each = f"const int at = {at}; y[j] = (uint)at < {sizes[-1]}u ? x[at] : (T)0;"
-        out.append(f"const int first = k{axes[-1]} * {window.dilations[-1]} - {window.begins[-1]};")
-        out.append(f"x += {where} + (size_t)c * {xc};")
-        out.append(f"if ({there}) for (int j = 0; j < {outputs[-1]}; ++j) {{ {each} }}")
-        out.append(f"else {{ {line.along(zero)} }}")
+    out += _taken([(f"o{axis}", outputs[axis]) for axis in axes] + [(f"k{axis}", kernel[axis]) for axis in axes])
+    there, where = _seen(window, x, axes, last_)
+    copied, zero = ("STOREV(y + j, LOADV(x + j));", "STOREV(y + j, (AV)0);")
+    out.append(f"{there} {{ x += rest * {size(x[1:])} + {where}; {line.along(copied)} }} else {{ {line.along(zero)} }}")
+    return _kernel(line.head, out)
+
+
+_PARAMETERS = "__global T* restrict y, __global const T* restrict x"
+
+
+def _kernel(head: str, out: list[str]) -> OpenCLSource:
     body = "\n  ".join(out)
-    return OpenCLSource(f"{line.head}WHOLE_VECTORS __kernel void im2col({parameters}) {{\n  {body}\n}}\n", "im2col")
+    source = f"{head}WHOLE_VECTORS __kernel void im2col({_PARAMETERS}) {{\n  {body}\n}}\n"
+    return OpenCLSource(source, "im2col")
+
+
+def _taken(names: list[tuple[str, int]]) -> list[str]:
+    return [f"const int {name} = rest % {extent}; rest /= {extent};" for name, extent in reversed(names)]
+
+
+def _seen(window: Window, x: Ints, axes: range, last_: bool) -> tuple[str, str]:
+    """Return what says whether the source is seen along some axes, and where."""
+    sizes = spatial(x, last_)
+    xs, _, _ = strides_of(sizes, channels(x, last_), last_)
+    at = [f"(o{a} * {window.strides[a]} - {window.begins[a]} + k{a} * {window.dilations[a]})" for a in axes]
+    there = " && ".join(f"(uint){each} < {sizes[axis]}u" for axis, each in zip(axes, at, strict=True)) or "1"
+    where = " + ".join(f"(size_t){each} * {xs[axis]}" for axis, each in zip(axes, at, strict=True)) or "0"
+    return f"if ({there})", where
+
+
+def _first(signature: Signature, window: Window, kernel: Ints, outputs: Ints) -> tuple[str, list[str]]:
+    """Return types and code of channels first: lines of windows at all places of the kernel's last axis."""
+    x, line = signature.shapes["x"], Rows(outputs[-1], signature.dtypes["y"])
+    parts, each = _parts(signature, kernel, outputs)
+    reading = Rows(x[-1], line.dtype)
+    outer = range(len(kernel) - 1)
+    out = [f"const int part = i % {parts} * {each}; size_t rest = i / {parts};"]
+    out.append(f"y += rest * {kernel[-1] * size(outputs)};")
+    out += _taken([(f"k{axis}", kernel[axis]) for axis in outer])
+    out.append(f"x += rest * {size(x[2:])};")
+    out.append(f"for (int line = part; line < min(part + {each}, {size(outputs[:-1])}); ++line) {{ rest = line;")
+    out += _taken([(f"o{axis}", outputs[axis]) for axis in outer])
+    there, where = _seen(window, x, outer, False)
+    seen, missing = [], []
+    for place in range(kernel[-1]):
+        into = f"y + {place * size(outputs)} + line * {line.length}"
+        begin = place * window.dilations[-1] - window.begins[-1]
+        seen.append(_copied(line, reading, begin, window.strides[-1], into))
+        missing.append(line.along(f"STOREV({into} + j, (AV)0);"))
+    out.append(f"{there} {{ __global const T* x0 = x + {where};\n  {' '.join(seen)} }}")
+    out.append(f"else {{ {' '.join(missing)} }} }}")
+    return line.head + picked_lines.reader(line.dtype, reading.block.width), out
+
+
+def _copied(line: Rows, source: Rows, begin: int, stride: int, into: str) -> str:
+    """Return code that copies elements of a line, from one on, and so many apart; those beyond its ends are 0."""
+    places = [[at if 0 <= at < source.length else -1] for at in range(begin, begin + line.length * stride, stride)]
+    block = line.block.width, source.block.width
+    found = picked_lines.pieces(places, [[1.0]] * line.length, source.length, *block)
+    store = f"STOREV({into} + {{0}}, v);"
+    code = picked_lines.code(found, line.dtype, block, "LOADR(x0 + {0})", store) if found else None
+    each = f"const int at = j * {stride} + {begin}; ({into})[j] = (uint)at < {source.length}u ? x0[at] : (T)0;"
+    return code or f"for (int j = 0; j < {line.length}; ++j) {{ {each} }}"
 
 
 def _load_host(signature: Signature, **attributes: Any) -> Any:
@@ -110,9 +158,8 @@ def _im2col(kernel: Ints, window: Window, channels_last: bool) -> Operation:
     names = ["im2col", times(kernel), window.label(), "last" if channels_last else ""]
     attributes = {"window": window, "kernel": kernel, "last_": channels_last}
     launch = partial(lines_launch, count=partial(_count, **attributes))
-    opencl = Implementation(
-        "opencl-c", "opencl-c", partial(_load_opencl, **attributes), launch, OPENCL_C, efficiency=0.4
-    )
+    load = partial(_load_opencl, **attributes)
+    opencl = Implementation("opencl-c", "opencl-c", load, launch, OPENCL_C, efficiency=0.4, revision="2")
     return Operation(
         name=" ".join(filter(None, names)),
         parameters=(
@@ -121,7 +168,7 @@ def _im2col(kernel: Ints, window: Window, channels_last: bool) -> Operation:
         ),
         implementations=(
             opencl,
-            windows_numba.im2col(**attributes),
+            im2col_numba.im2col(**attributes),
             Implementation("numpy", "host", partial(_load_host, **attributes), efficiency=0.2),
         ),
         work=_work,

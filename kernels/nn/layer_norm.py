@@ -7,7 +7,7 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.kernels.common import OPENCL_C, Ints
-from syclsched.kernels.nn import norms_numba
+from syclsched.kernels.nn import norms_groups, norms_numba
 from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.norm import centred, lines_launch, number, work
 from syclsched.kernels.nn.rows_opencl import Rows
@@ -95,6 +95,7 @@ def _layer_norm(axis: int, epsilon: float, bias: bool) -> Operation:
         ),
         implementations=(
             onednn.layer_norm(axis=axis, epsilon=epsilon),
+            norms_groups.layer_norm(axis, epsilon, bias),
             opencl,
             norms_numba.layer_norm(epsilon=epsilon, bias=bias),
             Implementation("numpy", "host", partial(_load_host, **attributes), efficiency=0.1),

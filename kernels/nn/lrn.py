@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
-from syclsched.kernels.common import OPENCL_C
-from syclsched.kernels.nn import panels, windows_numba
+from syclsched.kernels import inverse_root
+from syclsched.kernels.common import OPENCL_C, ceil_div
+from syclsched.kernels.nn import lrn_numba, picked_lines
 from syclsched.kernels.nn.geometry import last
 from syclsched.kernels.nn.geometry import size as extent
 from syclsched.kernels.nn.norm import lines_launch, number, work
@@ -41,55 +43,124 @@ def _host(*, y: Any, x: Any, alpha: float, beta: float, bias: float, size: int, 
     target[...] = source / (bias + alpha / size * total) ** beta
 
 
-def _line(signature: Signature, last_: bool) -> tuple[int, int, int]:
-    """Return how many channels x has, how many elements apart they lie, and the length of a line of vectors."""
-    x = signature.shapes["x"]
-    apart = 1 if last_ else extent(x[2:])
-    count = x[-1] if last_ else x[1]
-    return count, apart, apart if apart > 1 else count
+#: Vectors of a line that a work-item takes through the channels, at most and as a rule at least; work-items there
+#: should be.
+_MOST, _LEAST, _ITEMS = 64, 32, 32
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How work-items divide what there is to make.
+
+    Parameters
+    ----------
+    images, channels, apart : int
+        How often there are all channels, how many, and how many elements apart they lie.
+    line : Rows
+        Neighbours that a work-item makes: of every channel of its, or all channels.
+    lines : int
+        How many of them cover what a channel has.
+    each : int
+        Channels of a work-item.
+    """
+
+    images: int
+    channels: int
+    apart: int
+    line: Rows
+    lines: int
+    each: int
+
+    @property
+    def parts(self) -> int:
+        """Work-items that make a line of all channels."""
+        return ceil_div(self.channels, self.each)
+
+    @property
+    def items(self) -> int:
+        """Work-items."""
+        return self.images * self.lines * self.parts
+
+
+def _way(signature: Signature, last_: bool) -> _Way:
+    x, dtype = signature.shapes["x"], signature.dtypes["y"]
+    count, apart = (x[-1], 1) if last_ else (x[1], extent(x[2:]))
+    if apart == 1:
+        return _Way(extent(x) // count, count, 1, Rows(count, dtype), 1, count)
+    width = Rows(apart, dtype).block.width
+    # Of the lengths, the greatest of those that waste least.
+    lengths = [min(vectors * width, apart) for vectors in range(_MOST, _LEAST - 1, -1)]
+    length = min(lengths, key=lambda length: ceil_div(apart, length) * length)
+    lines = ceil_div(apart, length)
+    each = ceil_div(count, max(1, min(count, _ITEMS // (x[0] * lines))))
+    return _Way(x[0], count, apart, Rows(length, dtype), lines, each)
 
 
 def _count(signature: Signature, *, last_: bool) -> int:
-    _, _, line = _line(signature, last_)
-    width = Rows(max(1, line), signature.dtypes["y"]).block.width
-    return extent(signature.shapes["x"]) // max(1, line) * panels.starts(line, width)
+    return _way(signature, last_).items if extent(signature.shapes["x"]) else 1
 
 
 def _load_opencl(
     signature: Signature, *, alpha: float, beta: float, bias: float, size: int, last_: bool
 ) -> OpenCLSource:
-    dtype = signature.dtypes["y"]
-    kind = sums(dtype)
     parameters = "__global T* restrict y, __global const T* restrict x"
-    if not extent(signature.shapes["y"]):
+    if not extent(signature.shapes["x"]):
         return nothing("lrn", parameters.replace("T*", "uchar*"))
-    channels, apart, line = _line(signature, last_)
-    rows = Rows(line, dtype)
-    width, pieces, before, after = rows.block.width, panels.starts(line, rows.block.width), (size - 1) // 2, size // 2
-    body = f"""const size_t i = get_global_id(0);
-  if (i >= {_count(signature, last_=last_)}) return;
-  const int l = min((int)(i % {pieces}) * {width}, {line - width});
-  x += i / {pieces} * {line} + l; y += i / {pieces} * {line} + l;
-  AV s = (AV)0;"""
-    if apart > 1:
-        body += f"""
-  const int c = i / {pieces} % {channels};
-  for (int k = max(-{before}, -c); k <= min({after}, {channels - 1} - c); ++k) {{
-    const AV v = LOADV(x + k * {apart}); s = fma(v, v, s);
-  }}"""
-    else:
-        lanes = ", ".join(f"((uint)(l + k + {lane}) < {channels}u ? (A)x[k + {lane}] : (A)0)" for lane in range(width))
-        body += f"""
-  if (l >= {before} && l + {width - 1 + after} < {channels})
-    for (int k = -{before}; k <= {after}; ++k) {{ const AV v = LOADV(x + k); s = fma(v, v, s); }}
-  else for (int k = -{before}; k <= {after}; ++k) {{ const AV v = (AV)({lanes}); s = fma(v, v, s); }}"""
-    base = f"{literal(bias, kind)} + {literal(alpha / size, kind)} * s"
+    dtype, way = signature.dtypes["y"], _way(signature, last_)
+    kind, whole = sums(dtype), way.channels * way.apart
+    finish = f"const AV base = {literal(bias, kind)} + {literal(alpha / size, kind)} * v; "
+    finish += f"STOREV(y + {{0}}, LOADV(x + {{0}}) * ({_power(beta, kind)}));"
+    start = f"const size_t i = get_global_id(0);\n  if (i >= {way.items}) return;\n  "
+    start += f"const size_t image = i / {way.lines * way.parts} * {whole}; x += image; y += image;"
+    body = _neighbours(way.line, size, finish) if way.apart == 1 else None
+    if body is None:
+        way = way if way.apart > 1 else replace(way, line=Rows(1, dtype))
+        body = _through(way, size, finish)
+    width = way.line.block.width
+    head = way.line.head + (inverse_root.opencl(width) if kind == "float32" else "")
+    head += f"{picked_lines.reader(dtype, width)}inline AR squared(AR v) {{ return v * v; }}\n"
+    source = f"{head}WHOLE_VECTORS __kernel void lrn({parameters}) {{\n  {start}\n  {body}\n}}\n"
+    return OpenCLSource(source, "lrn")
+
+
+def _power(beta: float, kind: str) -> str:
+    """Return the expression of ``base`` to the power of -beta."""
+    single = kind == "float32"
+    root = "inverse_root(base)" if single else "1 / sqrt(base)"
     # Roots are several times as fast as powers, and these are the exponents in use.
-    powers = {0.5: "t", 0.75: "t * sqrt(t)", 1.0: "t * t"}
-    power = powers.get(beta, f"pow(base, (AV){literal(-beta, kind)})")
-    root = "const AV t = 1 / sqrt(base); " if beta in powers else ""
-    body += f"\n  const AV base = {base}; {root}STOREV(y, LOADV(x) * ({power}));"
-    return OpenCLSource(f"{rows.head}WHOLE_VECTORS __kernel void lrn({parameters}) {{\n  {body}\n}}\n", "lrn")
+    three_quarters = "inverse_three_quarters(base)" if single else "1 / (sqrt(base) * sqrt(sqrt(base)))"
+    powers = {0.5: root, 0.75: three_quarters, 1.0: "1 / base"}
+    return powers.get(beta, f"pow(base, (AV){literal(-beta, kind)})")
+
+
+def _neighbours(rows: Rows, size: int, finish: str) -> str | None:
+    """Return code that makes all channels of a place, which are neighbours; None if there would be too much."""
+    before, count, width = (size - 1) // 2, rows.length, rows.block.width
+    taps = [range(channel - before, channel - before + size) for channel in range(count)]
+    places = [[at if 0 <= at < count else -1 for at in line] for line in taps]
+    line = picked_lines.pieces(places, [[1.0] * size] * count, count, width, width)
+    load = "squared(LOADR(x + {0}))"
+    return picked_lines.code(line, rows.dtype, (width, width), load, finish) if line else None
+
+
+def _through(way: _Way, size: int, finish: str) -> str:
+    """Return code that goes through channels, of each of which a work-item has a line."""
+    before, after, length = (size - 1) // 2, size // 2, way.line.length
+    add = "{{ const AV u = LOADV(x + at + {0}); v = fma(u, u, v); }}"
+    inside = " ".join(add.format(k * way.apart) for k in range(-before, after + 1))
+    edge = f"for (int k = max(-{before}, -c); k <= min({after}, {way.channels - 1} - c); ++k) "
+    edge += add.format(f"k * {way.apart}")
+
+    def channel(sum_up: str) -> str:
+        each = f"const int at = c * {way.apart} + j; AV v = (AV)0; {sum_up} {finish.format('at')}"
+        return f"{{ {way.line.along(each)} }}"
+
+    first = f"min((int)(i / {way.parts} % {way.lines}) * {length}, {way.apart - length})"
+    return f"""const int first = {first}, part = i % {way.parts} * {way.each};
+  x += first; y += first;
+  for (int c = part; c < min(part + {way.each}, {way.channels}); ++c)
+    if (c >= {before} && c + {after} < {way.channels}) {channel(inside)}
+    else {channel(edge)}"""
 
 
 def _load_host(signature: Signature, **attributes: Any) -> Any:
@@ -101,7 +172,7 @@ def _lrn(alpha: float, beta: float, bias: float, size: int, channels_last: bool)
     attributes = {"alpha": alpha, "beta": beta, "bias": bias, "size": size, "last_": channels_last}
     launch = partial(lines_launch, count=partial(_count, last_=channels_last))
     opencl = Implementation(
-        "opencl-c", "opencl-c", partial(_load_opencl, **attributes), launch, OPENCL_C, efficiency=0.4
+        "opencl-c", "opencl-c", partial(_load_opencl, **attributes), launch, OPENCL_C, efficiency=0.4, revision="2"
     )
     names = ["lrn", str(size), number(alpha), number(beta), number(bias), "last" if channels_last else ""]
     return Operation(
@@ -113,7 +184,7 @@ def _lrn(alpha: float, beta: float, bias: float, size: int, channels_last: bool)
         implementations=(
             onednn.lrn(alpha=alpha, beta=beta, bias=bias, size=size, channels_last=channels_last),
             opencl,
-            windows_numba.lrn(alpha=alpha, beta=beta, bias=bias, size=size, last_=channels_last),
+            lrn_numba.lrn(alpha=alpha, beta=beta, bias=bias, size=size, last_=channels_last),
             Implementation("numpy", "host", partial(_load_host, **attributes), efficiency=0.1),
         ),
         work=partial(work, flops=2.0 * size + 20),

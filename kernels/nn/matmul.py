@@ -8,7 +8,7 @@ from typing import Any
 
 from syclsched.kernels.common import OPENCL_C, Ints
 from syclsched.kernels.nn import activation as act
-from syclsched.kernels.nn import matmul_numba, matmul_opencl
+from syclsched.kernels.nn import matmul_groups, matmul_numba, matmul_opencl
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.norm import number
@@ -167,6 +167,7 @@ def _matmul(
                 residual=residual,
                 activation=activation,
             ),
+            matmul_groups.matmul(bias=bias, residual=residual, **scaled, **attributes),
             opencl,
             *numba,
             Implementation("numpy", "host", host, efficiency=0.4),

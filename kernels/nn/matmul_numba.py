@@ -14,7 +14,7 @@ from typing import Any
 
 from syclsched.kernels.common import NUMBA_DPEX, ceil_div
 from syclsched.kernels.nn import dpex
-from syclsched.model.operation import DeviceLimits, Launch, Requirements, Signature
+from syclsched.model.operation import DeviceLimits, Launch, Requirements, Signature, Tailored
 
 #: Rows and columns a work-item makes: 28 sums, which leaves registers for what is multiplied.
 ROWS, COLUMNS = 14, 2
@@ -22,10 +22,10 @@ ROWS, COLUMNS = 14, 2
 DEPTH = 128
 
 
-def lanes(signature: Signature) -> int:
+def lanes(signature: Signature, limits: DeviceLimits) -> int:
     """Return the work-items of a group: a constant of the kernel, which then sees what lies together."""
     columns = signature.shapes["y"][-1]
-    return 128 if columns >= 256 else 32
+    return min(128 if columns >= 256 else 32, limits.max_work_group_size)
 
 
 def refuses(signature: Signature) -> str | None:
@@ -44,13 +44,17 @@ REQUIRES = Requirements(packages=NUMBA_DPEX.packages, dtypes=("float32", "float6
 
 def launch(signature: Signature, limits: DeviceLimits) -> Launch:
     """Return the index space."""
-    (m, n), width = signature.shapes["y"], lanes(signature)
+    (m, n), width = signature.shapes["y"], lanes(signature, limits)
     return Launch((max(1, ceil_div(m, ROWS) * ceil_div(n, COLUMNS * width)) * width,), (width,))
 
 
 def load(signature: Signature, *, alpha: float, beta: float, bias: bool, residual: bool) -> Any:
-    """Return the kernel of a signature."""
-    return _kernel(signature.dtypes["y"], lanes(signature), alpha, beta, bias, residual)
+    """Return the kernel of a signature, for the work-groups of a device."""
+
+    def of(limits: DeviceLimits) -> Any:
+        return _kernel(signature.dtypes["y"], lanes(signature, limits), alpha, beta, bias, residual)
+
+    return Tailored(of)
 
 
 def _terms(clamped: bool) -> str:

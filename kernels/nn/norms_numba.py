@@ -45,8 +45,9 @@ def _gathered(name: str, shared: str) -> str:
 """
 
 
-#: Vectors of neighbouring channels a work-item does, at most, and work-items there should be.
-_VECTORS, _ITEMS = 4, 16
+#: Vectors of neighbouring channels a work-item does, at most, and work-items there should be; pixels whose moments are
+#: found at once, as `syclsched.kernels.nn.group_norm` does it.
+_VECTORS, _ITEMS, _PIXELS = 4, 16, 32
 
 
 def _moments(epsilon: float) -> str:
@@ -209,7 +210,7 @@ def _group_vectors_text(count: int, vectors: int, epsilon: float, activation: Ac
         for k in range({count}):
             t += load(part, g + k)
         for k in range({count}):
-            store(part, g + k, t)
+            store(part, g + k, t / real({count}))
 """
         return text + all_of(f"{name}{{0}} = load_vector(part, {{1}})", 1)
 
@@ -219,17 +220,31 @@ def _group_vectors_text(count: int, vectors: int, epsilon: float, activation: Ac
     i = item.get_global_id(0)
     c = min(i % pieces * {width}, every - {width})
     first = i // pieces * pixels * every + c
-    n = real({count} * pixels)
 """
-    along = "    for j in range(first, first + pixels * every, every):\n"
     text += f"    part = LocalArray({width}, real)\n" if count > 1 else ""
-    text += all_of("s{0} = splat(real(0))\nq{0} = splat(real(0))", 1)
-    text += along + all_of("s{0} = s{0} + load_vector(x, j + {1})", 2) + by_group("s") + all_of("s{0} = s{0} / n", 1)
-    text += along + all_of("d = load_vector(x, j + {1}) - s{0}\nq{0} = vfma(d, d, q{0})", 2) + by_group("q")
-    text += all_of(f"f{{0}} = load_vector(scale, c + {{1}}) / vsqrt(q{{0}} / n + real({epsilon!r}))", 1)
+    text += all_of("m{0} = splat(real(0))\nq{0} = splat(real(0))", 1)
+    text += f"""    for k in range(0, pixels, {_PIXELS}):
+        end = min(k + {_PIXELS}, pixels)
+        n = real(end - k)
+        share = n / real(end)
+        old = real(k) * share
+        low = first + k * every
+        high = first + end * every
+"""
+    along = "        for j in range(low, high, every):\n"
+    text += all_of("s{0} = splat(real(0))", 2)
+    text += along + all_of("s{0} = s{0} + load_vector(x, j + {1})", 3) + all_of("s{0} = s{0} / n", 2)
+    text += along + all_of("d = load_vector(x, j + {1}) - s{0}\nq{0} = vfma(d, d, q{0})", 3)
+    text += all_of("d = s{0} - m{0}\nm{0} = vfma(d, share, m{0})\nq{0} = vfma(d * d, old, q{0})", 2)
+    if count > 1:
+        text += all_of("g{0} = m{0}", 1) + by_group("g")
+        text += all_of("d = m{0} - g{0}\nq{0} = vfma(d * d, real(pixels), q{0})\nm{0} = g{0}", 1) + by_group("q")
+    text += all_of(f"f{{0}} = load_vector(scale, c + {{1}}) / vsqrt(q{{0}} / real(pixels) + real({epsilon!r}))", 1)
     text += all_of("h{0} = load_vector(bias, c + {1})", 1)
-    finish = f"v = (load_vector(x, j + {{1}}) - s{{0}}) * f{{0}} + h{{0}}\n{applied_wide(activation, '')}"
-    return text + along + all_of(f"{finish}store_vector(y, j + {{1}}, v)", 2)
+    # Backwards: what was read last is still in the second cache.
+    text += "    for k in range(pixels):\n        j = first + (pixels - 1 - k) * every\n"
+    finish = f"v = (load_vector(x, j + {{1}}) - m{{0}}) * f{{0}} + h{{0}}\n{applied_wide(activation, '')}"
+    return text + all_of(f"{finish}store_vector(y, j + {{1}}, v)", 2)
 
 
 def _group_narrow_text(groups: int, epsilon: float, activation: Activation) -> str:
@@ -271,7 +286,7 @@ def _group_narrow_text(groups: int, epsilon: float, activation: Activation) -> s
 def _group_vectors(signature: Signature, groups: int) -> int:
     """Return how many vectors of whole groups of channels a work-item does, channels last; 0 if they fit none."""
     x, every = signature.shapes["x"], signature.shapes["scale"][0]
-    fit = [k for k in (1, 2, _VECTORS) if k * LANES <= every and k * LANES % (every // groups) == 0]
+    fit = [k for k in (1, 2, 4, 8) if k * LANES <= every and k * LANES % (every // groups) == 0]
     # As many as leave work-items enough.
     return max((k for k in fit if x[0] * ceil_div(every, k * LANES) >= _ITEMS), default=min(fit, default=0))
 
@@ -302,8 +317,8 @@ def _group_launch(signature: Signature, limits: DeviceLimits, *, groups: int, la
 def group_norm(*, groups: int, epsilon: float, last_: bool, activation: Activation) -> Implementation:
     """Return group normalisation."""
     load = partial(_group_load, groups=groups, epsilon=epsilon, last_=last_, activation=activation)
-    return _implementation(load, partial(_group_launch, groups=groups, last_=last_))
+    return _implementation(load, partial(_group_launch, groups=groups, last_=last_), revision="3")
 
 
-def _implementation(load: Any, launch: Any) -> Implementation:
-    return Implementation("numba-dpex", "numba-dpex", load, launch, dpex.REQUIRES, efficiency=0.4, revision="2")
+def _implementation(load: Any, launch: Any, revision: str = "2") -> Implementation:
+    return Implementation("numba-dpex", "numba-dpex", load, launch, dpex.REQUIRES, efficiency=0.4, revision=revision)

@@ -69,11 +69,11 @@ class Block:
         return self.vectors * self.width
 
     @classmethod
-    def of(cls, rows: int, columns: int, dtype: str) -> Block:
-        """Return a good block for lines of so many rows, and so many columns."""
+    def of(cls, rows: int, columns: int, dtype: str, most: int = ROWS) -> Block:
+        """Return a good block, of ``most`` rows at most, for lines of so many rows, and so many columns."""
         full = VECTOR_BYTES // BYTES[sums(dtype)]
         # Of the heights that waste least, the greatest.
-        tall = min(range(1, min(rows, ROWS) + 1), key=lambda r: (ceil_div(rows, r) * (r + 3), -r))
+        tall = min(range(1, min(rows, most) + 1), key=lambda r: (ceil_div(rows, r) * (r + 3), -r))
         wanted = 2 if tall > 6 else 4 if tall > 3 else 8
         width = full
         while width > columns:

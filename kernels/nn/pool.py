@@ -10,12 +10,12 @@ from typing import Any
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import OPENCL_C, Ints
 from syclsched.kernels.nn import activation as act
-from syclsched.kernels.nn import panels, windows_numba
+from syclsched.kernels.nn import pool_channels_opencl, pool_lines_opencl, windows_numba
 from syclsched.kernels.nn.activation import Activation
-from syclsched.kernels.nn.geometry import channels, last, size, spatial, strides_of
+from syclsched.kernels.nn.geometry import channels, last, size, spatial
 from syclsched.kernels.nn.norm import lines_launch
 from syclsched.kernels.nn.rows_opencl import Rows
-from syclsched.kernels.nn.source import BYTES, FLOATS, TYPES, literal, nothing, sums
+from syclsched.kernels.nn.source import BYTES, FLOATS, TYPES, nothing, sums
 from syclsched.kernels.onednn import pool as onednn
 from syclsched.kernels.windows import Window, times
 from syclsched.model.access import AccessMode
@@ -96,17 +96,28 @@ def _is_global(signature: Signature, *, window: Window, kernel: Ints, last_: boo
     return not last_ and kernel == sizes and not any(window.pads) and size(spatial(signature.shapes["y"], last_)) == 1
 
 
-def _line(signature: Signature, last_: bool) -> tuple[int, Rows]:
-    """Return how many vectors make up y, and the line they lie in."""
-    y, dtype = signature.shapes["y"], signature.dtypes["y"]
-    rows = Rows(max(1, y[-1]), dtype)
-    return size(y[:-1]) * panels.starts(y[-1], rows.block.width), rows
+def _way(
+    signature: Signature, window: Window, kernel: Ints, last_: bool
+) -> pool_lines_opencl.Lines | pool_channels_opencl.Channels:
+    """Return how windows are made that have elements."""
+    y, x = signature.shapes["y"], signature.shapes["x"]
+    lines = None if last_ else pool_lines_opencl.Lines.of(signature, window, kernel)
+    if lines is not None:
+        return lines
+    if not last_:
+        y, x = ((size(shape[:2]), *shape[2:], 1) for shape in (y, x))
+    return pool_channels_opencl.Channels(y, x, signature.dtypes["y"], window, kernel)
 
 
 def _count(signature: Signature, *, window: Window, kernel: Ints, last_: bool) -> int:
+    if not size(signature.shapes["y"]):
+        return 1
     if _is_global(signature, window=window, kernel=kernel, last_=last_) and signature.dtypes["y"] in FLOATS:
         return size(signature.shapes["y"])
-    return _line(signature, last_)[0]
+    return _way(signature, window, kernel, last_).items
+
+
+_PARAMETERS = "__global T* restrict y, __global const T* restrict x"
 
 
 def _load_opencl(
@@ -119,75 +130,44 @@ def _load_opencl(
     count_include_pad: bool,
     activation: Activation,
 ) -> OpenCLSource:
-    y, x, dtype = signature.shapes["y"], signature.shapes["x"], signature.dtypes["y"]
-    parameters = "__global T* restrict y, __global const T* restrict x"
+    y, dtype = signature.shapes["y"], signature.dtypes["y"]
+    sizes = spatial(signature.shapes["x"], last_)
     if not size(y):
-        return nothing("pool", parameters.replace("T*", "uchar*"))
-    items, rows = _line(signature, last_)
-    width, sizes, outputs = rows.block.width, spatial(x, last_), spatial(y, last_)
-    most = "s = (s >= v) | (s != s) ? s : v;"
+        return nothing("pool", _PARAMETERS.replace("T*", "uchar*"))
     if _is_global(signature, window=window, kernel=kernel, last_=last_) and dtype in FLOATS:
-        length = size(sizes)
-        rows = Rows(length, dtype)
-        if mode == "max":
-            first = f"AV s = (AV)-INFINITY; {rows.along(f'const AV v = LOADV(x + j); {most}')}"
-            lanes = ["s"] if rows.block.width == 1 else [f"s.s{lane:x}" for lane in range(rows.block.width)]
-            code = f"{first} A m = {lanes[0]};" + "".join(f" m = m >= {v} || m != m ? m : {v};" for v in lanes[1:])
-        else:
-            code = f"{rows.summed('sum', '', 'LOADV(x + j)')} A m = sum / {length};"
-        code += f" {act.opencl(activation, 'm', sums(dtype))} y[i] = m;"
-        start = f"const size_t i = get_global_id(0);\n  if (i >= {size(y)}) return;\n  x += i * {length};"
-        source = f"{rows.head}WHOLE_VECTORS __kernel void pool({parameters}) {{\n  {start}\n  {code}\n}}\n"
-        return OpenCLSource(source, "pool")
-    count = channels(x, last_)
-    xs, xc, xn = strides_of(sizes, count, last_)
-    axes = [*range(len(kernel))]
-    inner = axes if last_ else axes[:-1]
-    out = [f"size_t i = get_global_id(0);\n  if (i >= {items}) return;"]
-    pieces = panels.starts(y[-1], width)
-    out.append(f"const int l = min((int)(i % {pieces}) * {width}, {y[-1] - width}); size_t rest = i / {pieces};")
-    out.append(f"y += rest * {y[-1]} + l; const int {'c' if last_ else f'o{axes[-1]}'} = l;")
-    out.extend(f"const int o{axis} = rest % {outputs[axis]}; rest /= {outputs[axis]};" for axis in reversed(inner))
-    if not last_:
-        out.append(f"const int c = rest % {count}; rest /= {count};")
-    lowest = "-INFINITY" if dtype in FLOATS else f"({TYPES[dtype]})({_lowest(dtype)})"
-    out.append(f"x += rest * {xn} + (size_t)c * {xc}; AV s = (AV){lowest if mode == 'max' else '0'};")
-    for axis in axes:
-        at = f"o{axis} * {window.strides[axis]} - {window.begins[axis]} + k{axis} * {window.dilations[axis]}"
-        out.append(f"for (int k{axis} = 0; k{axis} < {kernel[axis]}; ++k{axis}) {{ const int i{axis} = {at};")
-        if axis in inner:
-            out.append(f"if ((uint)i{axis} >= {sizes[axis]}u) continue;")
-    where = " + ".join(f"(size_t)i{axis} * {xs[axis]}" for axis in inner) or "0"
-    combine = most if mode == "max" else "s += v;"
-    if last_:
-        out.append(f"const AV v = LOADV(x + {where}); {combine}")
+        return _load_global(mode, size(y), Rows(size(sizes), dtype), activation)
+    way, kind, tables, value = _way(signature, window, kernel, last_), sums(dtype), "", "v"
+    join, least = "{0} + {1}", "(A)0"
+    if mode == "max":
+        join = "larger_{kind}({0}, {1})"
+        least = "-INFINITY" if dtype in FLOATS else f"({TYPES[dtype]})({_lowest(dtype)})"
+        larger = "(a >= b) | (a != a) ? a : b" if dtype in FLOATS else "max(a, b)"
+        for vector in ("AR", "AV"):
+            tables += f"inline {vector} larger_{vector}({vector} a, {vector} b) {{ return {larger}; }}\n"
     else:
-        step, limit, at, missing = window.strides[-1], sizes[-1], f"i{axes[-1]}", lowest if mode == "max" else "0"
-        plain = "LOADV(p)" if step == 1 else panels.gathered("p", step, width)
-        lanes = [
-            f"((uint)({at} + {lane * step}) < {limit}u ? (A)p[{lane * step}] : (A){missing})" for lane in range(width)
-        ]
-        out.append(f"__global const T* p = x + {where} + {at}; AV v;")
-        out.append(f"if ({at} >= 0 && {at} + {(width - 1) * step} < {limit}) v = {plain};")
-        out.append(f"else v = (AV)({', '.join(lanes)}); {combine}")
-    out.append("}" * len(axes))
-    tables = ""
-    if mode == "average":
-        factors = []
-        for axis, line in enumerate(counts(window, kernel, sizes, outputs, pads=count_include_pad)):
-            if len(set(line)) == 1:
-                factors.append(f"(AV){literal(float(line[0]), sums(dtype))}")
-                continue
-            numbers = ", ".join(literal(float(each), sums(dtype)) for each in line)
-            tables += f"__constant A count{axis}[] = {{{numbers}}};\n"
-            wide = axis not in inner and width > 1
-            factors.append(f"vload{width}(0, count{axis} + l)" if wide else f"(AV)count{axis}[o{axis}]")
-        out.append(f"s /= {' * '.join(factors)};")
-    if activation:
-        out.append(act.opencl(activation, "s", sums(dtype), "AV"))
-    out.append("STOREV(y, s);")
-    body = "\n  ".join(out)
-    source = f"{rows.head}{tables}WHOLE_VECTORS __kernel void pool({parameters}) {{\n  {body}\n}}\n"
+        for axis, line in enumerate(counts(window, kernel, sizes, spatial(y, last_), pads=count_include_pad)):
+            table, share = pool_lines_opencl.shares(axis, line, kind, *way.place(axis))
+            tables += table
+            value += f" * {share}"
+    finish = f"AV u = {value}; {act.opencl(activation, 'u', kind, 'AV')}"
+    functions, body = way.code(join, least, finish)
+    start = f"const size_t i = get_global_id(0);\n  if (i >= {way.items}) return;"
+    head = f"{way.head}{tables}{functions}WHOLE_VECTORS __kernel void pool({_PARAMETERS})"
+    return OpenCLSource(f"{head} {{\n  {start}\n  {body}\n}}\n", "pool")
+
+
+def _load_global(mode: str, results: int, rows: Rows, activation: Activation) -> OpenCLSource:
+    """Return the kernel of windows that see all of a channel: a row each."""
+    if mode == "max":
+        larger = "s = (s >= v) | (s != s) ? s : v;"
+        first = f"AV s = (AV)-INFINITY; {rows.along(f'const AV v = LOADV(x + j); {larger}')}"
+        lanes = ["s"] if rows.block.width == 1 else [f"s.s{lane:x}" for lane in range(rows.block.width)]
+        code = f"{first} A m = {lanes[0]};" + "".join(f" m = m >= {v} || m != m ? m : {v};" for v in lanes[1:])
+    else:
+        code = f"{rows.summed('sum', '', 'LOADV(x + j)')} A m = sum / {rows.length};"
+    code += f" {act.opencl(activation, 'm', sums(rows.dtype))} y[i] = m;"
+    start = f"const size_t i = get_global_id(0);\n  if (i >= {results}) return;\n  x += i * {rows.length};"
+    source = f"{rows.head}WHOLE_VECTORS __kernel void pool({_PARAMETERS}) {{\n  {start}\n  {code}\n}}\n"
     return OpenCLSource(source, "pool")
 
 
@@ -240,6 +220,7 @@ def _pool(
                 partial(lines_launch, count=partial(_count, **attributes)),
                 OPENCL_C,
                 efficiency=0.4,
+                revision="2",
             ),
             windows_numba.pool(dtypes=dtypes, **how, **attributes),
             Implementation(

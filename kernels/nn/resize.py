@@ -15,11 +15,11 @@ from typing import Any
 
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import OPENCL_C
-from syclsched.kernels.nn import panels
+from syclsched.kernels.nn import resize_opencl
 from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.norm import lines_launch, number
-from syclsched.kernels.nn.rows_opencl import Rows
-from syclsched.kernels.nn.source import BYTES, FLOATS, literal, nothing, sums
+from syclsched.kernels.nn.resize_opencl import Axis
+from syclsched.kernels.nn.source import BYTES, FLOATS, sums
 from syclsched.kernels.onednn import resize as onednn
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import Implementation, OpenCLSource, Operation, Parameter, Signature, Work
@@ -115,9 +115,6 @@ class Resampling:
         return places, weights
 
 
-Axis = tuple[int, list[list[int]], list[list[float]]]
-
-
 def axes(signature: Signature, resampling: Resampling, scales: tuple[float, ...], roi: tuple[float, ...]) -> list[Axis]:
     """Return the axes that change, each with its table."""
     y, x = signature.shapes["y"], signature.shapes["x"]
@@ -170,67 +167,17 @@ def _host(*, y: Any, x: Any, changed: list[Axis], extrapolation: float) -> None:
         y[outside] = extrapolation
 
 
-def _innermost(signature: Signature, changed: list[Axis]) -> int:
-    """Return how many elements lie behind the last axis that changes."""
-    return size(signature.shapes["y"][changed[-1][0] + 1 :]) if changed else size(signature.shapes["y"])
-
-
 def _count(signature: Signature, *, resampling: Resampling, **attributes: Any) -> int:
-    if not size(signature.shapes["y"]):
-        return 1
-    inner = _innermost(signature, axes(signature, resampling, **attributes))
-    return size(signature.shapes["y"]) // inner * panels.starts(inner, Rows(inner, signature.dtypes["y"]).block.width)
+    return resize_opencl.count(signature, _known(signature, resampling, **attributes))
 
 
 def _load_opencl(signature: Signature, *, resampling: Resampling, **attributes: Any) -> OpenCLSource:
-    y, x, dtype = signature.shapes["y"], signature.shapes["x"], signature.dtypes["y"]
-    parameters = "__global T* restrict y, __global const T* restrict x"
-    if not size(y):
-        return nothing("resize", parameters.replace("T*", "uchar*"))
-    changed = axes(signature, resampling, **attributes)
-    inner = _innermost(signature, changed)
-    rows = Rows(inner, dtype)
-    width, pieces = rows.block.width, panels.starts(inner, rows.block.width)
-    items = size(y) // inner * pieces
-    tables, out = "", [f"const size_t i = get_global_id(0);\n  if (i >= {items}) return;"]
-    out.append(f"const int l = min((int)(i % {pieces}) * {width}, {inner - width}); size_t rest = i / {pieces};")
-    out.append(f"y += rest * {inner} + l; x += l; int outside = 0;")
-    by_axis = {axis: (places, weights) for axis, places, weights in changed}
-    for axis in reversed(range(changed[-1][0] + 1 if changed else 0)):
-        step = size(x[axis + 1 :])
-        if axis not in by_axis:
-            out.append(f"x += rest % {y[axis]} * {step}; rest /= {y[axis]};")
-            continue
-        places, weights = by_axis[axis]
-        taps = len(places[0])
-        flat = [max(place, 0) * step for line in places for place in line]
-        tables += f"__constant int places{axis}[] = {{{', '.join(map(str, flat))}}};\n"
-        out.append(f"const int o{axis} = rest % {y[axis]} * {taps}; rest /= {y[axis]};")
-        if taps > 1:
-            numbers = (literal(share, sums(dtype)) for line in weights for share in line)
-            tables += f"__constant A weights{axis}[] = {{{', '.join(numbers)}}};\n"
-        if any(line[0] < 0 for line in places):
-            tables += f"__constant uchar left{axis}[] = {{{', '.join(str(int(line[0] < 0)) for line in places)}}};\n"
-            out.append(f"outside |= left{axis}[o{axis} / {taps}];")
-    where = " + ".join([*(f"places{axis}[o{axis} + k{axis}]" for axis in by_axis), "0"])
-    if resampling.mode == "nearest":
-        out.extend(f"const int k{axis} = 0;" for axis in by_axis)
-        value = f"LOADV(x + {where})"
-    else:
-        out.append("AV s = (AV)0;")
-        for axis, (places, _) in by_axis.items():
-            out.append(f"for (int k{axis} = 0; k{axis} < {len(places[0])}; ++k{axis})")
-        share = " * ".join([*(f"weights{axis}[o{axis} + k{axis}]" for axis in by_axis), literal(1.0, sums(dtype))])
-        out.append(f"  s += ({share}) * LOADV(x + {where});")
-        value = "s"
-    if "left" in tables:
-        out.append(f"AV v; if (outside) v = (AV)(A){literal(resampling.extrapolation, sums(dtype))}; else v = {value};")
-        value = "v"
-    out.append(f"STOREV(y, {value});")
-    body = "\n  ".join(out)
-    return OpenCLSource(
-        f"{rows.head}{tables}WHOLE_VECTORS __kernel void resize({parameters}) {{\n  {body}\n}}\n", "resize"
-    )
+    return resize_opencl.load(signature, _known(signature, resampling, **attributes), resampling.extrapolation)
+
+
+def _known(signature: Signature, resampling: Resampling, **attributes: Any) -> list[Axis]:
+    """Return the axes that change, of a result that has elements."""
+    return axes(signature, resampling, **attributes) if size(signature.shapes["y"]) else []
 
 
 def _load_host(signature: Signature, *, resampling: Resampling, **attributes: Any) -> Any:
@@ -258,7 +205,7 @@ def _resize(resampling: Resampling, scales: tuple[float, ...], roi: tuple[float,
     taps = {"nearest": 1, "linear": 2, "cubic": 4}[resampling.mode]
     launch = partial(lines_launch, count=partial(_count, resampling=resampling, **attributes))
     load = partial(_load_opencl, resampling=resampling, **attributes)
-    opencl = Implementation("opencl-c", "opencl-c", load, launch, OPENCL_C, efficiency=0.3)
+    opencl = Implementation("opencl-c", "opencl-c", load, launch, OPENCL_C, efficiency=0.3, revision="2")
     host = partial(_load_host, resampling=resampling, **attributes)
     return Operation(
         name=" ".join(filter(None, names)),

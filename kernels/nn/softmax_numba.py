@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from syclsched.kernels.common import ITEM_BYTES, block_launch, ceil_div
-from syclsched.kernels.nn import dpex
+from syclsched.kernels.nn import dpex, softmax_blocks
 from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.rows_numba import BLOCK, everywhere, folded, of_vectors, rows_launch, rows_text, summed
 from syclsched.kernels.vector_words import LANES
@@ -25,9 +25,9 @@ def _rows_text(axis: int, log: bool) -> str:
     text += folded("m", "-inf", wide, narrow, "choose({0} > {1}, {0}, {1})", "largest({0})")
     if log:
         text += summed("s", "{0} = {0} + vpower(load_vector(x, {1}) - m)", "{0} += math.exp(load(x, {1}) - m)")
-        text += "        shift = m + math.log(s)\n"
-        wide = "store_vector(y, first + j, load_vector(x, first + j) - shift)"
-        return text + everywhere(wide, "store(y, first + j, load(x, first + j) - shift)")
+        text += "        shift = math.log(s)\n"
+        wide = "store_vector(y, first + j, (load_vector(x, first + j) - m) - shift)"
+        return text + everywhere(wide, "store(y, first + j, (load(x, first + j) - m) - shift)")
     wide = "v = vpower(load_vector(x, {1}) - m)\nstore_vector(y, {1}, v)\n{0} = {0} + v"
     text += (
         summed("s", wide, "e = math.exp(load(x, {1}) - m)\nstore(y, {1}, e)\n{0} += e") + "        f = real(1) / s\n"
@@ -54,8 +54,8 @@ def _lines_text(ndim: int, axis: int, log: bool, vectors: int) -> str:
     text += along + all_of("v = load_vector(x, j + {1})\nm{0} = choose(v > m{0}, v, m{0})", 2)
     text += along + all_of("s{0} = s{0} + vpower(load_vector(x, j + {1}) - m{0})", 2)
     if log:
-        text += all_of("s{0} = m{0} + vlog(s{0})", 1)
-        return text + along + all_of("store_vector(y, j + {1}, load_vector(x, j + {1}) - s{0})", 2)
+        text += all_of("s{0} = vlog(s{0})", 1)
+        return text + along + all_of("store_vector(y, j + {1}, (load_vector(x, j + {1}) - m{0}) - s{0})", 2)
     text += all_of("s{0} = real(1) / s{0}", 1)
     return text + along + all_of("store_vector(y, j + {1}, vpower(load_vector(x, j + {1}) - m{0}) * s{0})", 2)
 
@@ -97,12 +97,18 @@ def _lines(signature: Signature, axis: int) -> tuple[int, int, int, int]:
     return before, length, behind, vectors
 
 
+def _in_blocks(signature: Signature, behind: int) -> bool:
+    return signature.dtypes["x"] == "float32" and softmax_blocks.fits(behind)
+
+
 def _load(signature: Signature, *, axis: int, log: bool) -> Any:
     ndim = len(signature.shapes["x"])
     axis %= ndim
     _, _, behind, vectors = _lines(signature, axis)
     if behind == 1:
         text = _rows_text(axis, log)
+    elif _in_blocks(signature, behind):
+        text = softmax_blocks.numba_text(ndim, axis, log)
     else:
         text = _lines_text(ndim, axis, log, vectors) if vectors else _narrow_text(ndim, axis, log)
     return dpex.compiled(text, "softmax", signature.dtypes["y"])
@@ -112,6 +118,8 @@ def _launch(signature: Signature, limits: DeviceLimits, *, axis: int) -> Launch:
     before, length, behind, vectors = _lines(signature, axis % len(signature.shapes["x"]))
     if behind == 1:
         return rows_launch(limits, before, length)
+    if _in_blocks(signature, behind):
+        return softmax_blocks.launch(limits, before, behind)
     if vectors:
         return Launch((before * ceil_div(behind, vectors * LANES),), (1,))
     return block_launch(limits, before, behind)
@@ -120,4 +128,4 @@ def _launch(signature: Signature, limits: DeviceLimits, *, axis: int) -> Launch:
 def softmax(*, axis: int, log: bool) -> Implementation:
     """Return softmax, or its logarithm, along an axis."""
     load, launch = partial(_load, axis=axis, log=log), partial(_launch, axis=axis)
-    return Implementation("numba-dpex", "numba-dpex", load, launch, dpex.REQUIRES, efficiency=0.4, revision="2")
+    return Implementation("numba-dpex", "numba-dpex", load, launch, dpex.REQUIRES, efficiency=0.4, revision="3")

@@ -7,14 +7,24 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.kernels.common import OPENCL_C, Ints
-from syclsched.kernels.nn import panels, softmax_numba
+from syclsched.kernels.nn import norms_groups, panels, softmax_blocks, softmax_numba
 from syclsched.kernels.nn.geometry import size
 from syclsched.kernels.nn.norm import lines_launch, work
 from syclsched.kernels.nn.rows_opencl import Rows
 from syclsched.kernels.nn.source import BYTES, FLOATS, nothing, sums
 from syclsched.kernels.onednn import softmax as onednn
 from syclsched.model.access import AccessMode
-from syclsched.model.operation import Implementation, OpenCLSource, Operation, Parameter, Signature, Split, Work
+from syclsched.model.operation import (
+    DeviceLimits,
+    Implementation,
+    Launch,
+    OpenCLSource,
+    Operation,
+    Parameter,
+    Signature,
+    Split,
+    Work,
+)
 
 
 def lines(shape: Ints, axis: int) -> tuple[int, int, int]:
@@ -76,7 +86,7 @@ def _load_opencl(signature: Signature, *, axis: int, log: bool) -> OpenCLSource:
         power = rows.summed("sum", "const AV v = power(LOADV(x + j) - m); STOREV(y + j, v);", "v")
         if log:
             power = rows.summed("sum", "", "power(LOADV(x + j) - m)")
-            finish = rows.along("STOREV(y + j, LOADV(x + j) - shift);")
+            finish = rows.along("STOREV(y + j, (LOADV(x + j) - m) - shift);")
         else:
             # The last vector may overlap its predecessor, and must not be scaled twice.
             whole = length - length % rows.block.width
@@ -87,35 +97,54 @@ def _load_opencl(signature: Signature, *, axis: int, log: bool) -> OpenCLSource:
   x += i * {length}; y += i * {length};
   {rows.most("m")}
   {power}
-  {"const A shift = m + log(sum);" if log else "const A f = 1 / sum;"}
+  {"const A shift = log(sum);" if log else "const A f = 1 / sum;"}
   {finish}
 }}
 """
         return OpenCLSource(source, "softmax")
     rows, count = Rows(behind, dtype), _vectors(length, behind, dtype)
-    width = rows.block.width
-    wide = count * width
+    if _in_blocks(signature, axis):
+        head, body = softmax_blocks.opencl(before, length, behind, log, _in_three_passes(length, behind, 1, 16, log))
+        start = f"{parameters}) {{\n  {body}}}\n"
+        return OpenCLSource(f"{rows.head}{rows.powers}{head}WHOLE_VECTORS __kernel void softmax({start}", "softmax")
+    wide = count * rows.block.width
     pieces = panels.starts(behind, wide)
-    each = f"for (int j = 0; j < {length * behind}; j += {behind})"
+    # Some lines are done by two work-items.
+    source = f"""{rows.head}{rows.powers}WHOLE_VECTORS __kernel void softmax({parameters}) {{
+  const size_t i = get_global_id(0);
+  if (i >= {before * pieces}) return;
+  const size_t at = i / {pieces} * {length * behind} + min((int)(i % {pieces}) * {wide}, {behind - wide});
+  {_in_three_passes(length, behind, count, rows.block.width, log)}
+}}
+"""
+    return OpenCLSource(source, "softmax")
+
+
+def _in_three_passes(length: int, behind: int, count: int, width: int, log: bool) -> str:
+    """Return statements that do lines side by side, as many as some vectors have lanes, from a place ``at`` on."""
+    each = f"for (long j = at; j < at + {length * behind}; j += {behind})"
 
     def all_of(statement: str) -> str:
         return " ".join(statement.replace("#", str(k)).replace("@", str(k * width)) for k in range(count))
 
-    finish = "LOADV(x + j + @) - s#" if log else "power(LOADV(x + j + @) - m#) * s#"
-    # Powers are found twice: storing them in between would take as long. Some lines are done by two work-items.
-    source = f"""{rows.head}{rows.powers}WHOLE_VECTORS __kernel void softmax({parameters}) {{
-  const size_t i = get_global_id(0);
-  if (i >= {before * pieces}) return;
-  const size_t first = i / {pieces} * {length * behind} + min((int)(i % {pieces}) * {wide}, {behind - wide});
-  x += first; y += first;
-  {all_of("AV m# = (AV)-INFINITY, s# = (AV)0;")}
+    finish = "(LOADV(x + j + @) - m#) - s#" if log else "power(LOADV(x + j + @) - m#) * s#"
+    # Powers are found twice: storing them in between would take as long.
+    return f"""{all_of("AV m# = (AV)-INFINITY, s# = (AV)0;")}
   {each} {{ {all_of("{ const AV v = LOADV(x + j + @); m# = v > m# ? v : m#; }")} }}
   {each} {{ {all_of("s# += power(LOADV(x + j + @) - m#);")} }}
-  {all_of("s# = m# + log(s#);" if log else "s# = 1 / s#;")}
-  {each} {{ {all_of(f"STOREV(y + j + @, {finish});")} }}
-}}
-"""
-    return OpenCLSource(source, "softmax")
+  {all_of("s# = log(s#);" if log else "s# = 1 / s#;")}
+  {each} {{ {all_of(f"STOREV(y + j + @, {finish});")} }}"""
+
+
+def _in_blocks(signature: Signature, axis: int) -> bool:
+    return sums(signature.dtypes["y"]) == "float32" and softmax_blocks.fits(lines(signature.shapes["x"], axis)[2])
+
+
+def _launch(signature: Signature, limits: DeviceLimits, *, axis: int) -> Launch:
+    before, length, behind = lines(signature.shapes["x"], axis)
+    if before * length * behind and _in_blocks(signature, axis):
+        return softmax_blocks.launch(limits, before, behind)
+    return lines_launch(signature, limits, count=partial(_count, axis=axis))
 
 
 #: Bytes that stay in the cache of a compute unit.
@@ -133,9 +162,8 @@ def _vectors(length: int, behind: int, dtype: str) -> int:
 
 @cache
 def _softmax_over(axis: int, log: bool) -> Operation:
-    launch = partial(lines_launch, count=partial(_count, axis=axis))
-    load = partial(_load_opencl, axis=axis, log=log)
-    opencl = Implementation("opencl-c", "opencl-c", load, launch, OPENCL_C, efficiency=0.5, revision="2")
+    launch, load = partial(_launch, axis=axis), partial(_load_opencl, axis=axis, log=log)
+    opencl = Implementation("opencl-c", "opencl-c", load, launch, OPENCL_C, efficiency=0.5, revision="3")
     return Operation(
         name=f"{'log_' if log else ''}softmax_over {axis}",
         parameters=(
@@ -144,6 +172,7 @@ def _softmax_over(axis: int, log: bool) -> Operation:
         ),
         implementations=(
             onednn.softmax(axis=axis, log=log),
+            norms_groups.softmax(axis, log),
             opencl,
             softmax_numba.softmax(axis=axis, log=log),
             Implementation("numpy", "host", partial(_load_host, axis=axis, log=log), efficiency=0.1),

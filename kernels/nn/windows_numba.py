@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What slides over arrays in numba-dpex: pooling, windows side by side, and responses of neighbouring channels.
+"""Pooling in numba-dpex, and texts of what slides over arrays.
 
 Neighbouring work-items make neighbouring elements: channels where they come last, else a line of the last spatial axis.
 What a group has in common, the position on all other axes, is reckoned once. Shapes are read at run time.
@@ -14,7 +14,7 @@ from syclsched.kernels.common import Ints, block_launch, ceil_div
 from syclsched.kernels.nn import dpex, pool_lines_numba
 from syclsched.kernels.nn.activation import Activation
 from syclsched.kernels.nn.activation_numba import applied, applied_wide
-from syclsched.kernels.nn.geometry import channels, size, spatial
+from syclsched.kernels.nn.geometry import size, spatial
 from syclsched.kernels.nn.rows_numba import BLOCK, indented, of_vectors
 from syclsched.kernels.vector_words import LANES
 from syclsched.kernels.windows import Window
@@ -46,9 +46,6 @@ def taken(names: list[tuple[str, str]], source: str = "rest") -> str:
 def at(window: Window, axis: int, tap: str) -> str:
     """Return the index along an axis that a window sees at a place of the kernel."""
     return f"o{axis} * {window.strides[axis]} - {window.begins[axis]} + {tap} * {window.dilations[axis]}"
-
-
-# --- pooling ------------------------------------------------------------------------------------------
 
 
 def _pool_text(
@@ -248,93 +245,3 @@ def pool(
     )
     launch = partial(_pool_launch, window=window, kernel=kernel, last_=last_)
     return Implementation("numba-dpex", "numba-dpex", load, launch, known, efficiency=0.3, revision="3")
-
-
-# --- windows side by side -----------------------------------------------------------------------------
-
-
-def _im2col_text(ndim: int, *, window: Window, kernel: Ints, last_: bool) -> str:
-    axes = range(ndim)
-    text = "def im2col(item, y, x):\n" + extents("x", "x", ndim, last=last_)
-    for axis, reach in enumerate(window.reach(kernel)):
-        room = f"x{axis} + {window.begins[axis] + window.ends[axis] - reach}"
-        text += f"    y{axis} = ({room}) // {window.strides[axis]} + 1\n"
-    line = "xc" if last_ else f"y{ndim - 1}"
-    text += BLOCK.format(length=line)
-    windows = [(f"o{axis}", f"y{axis}") for axis in axes]
-    text += taken(windows if last_ else [("c", "xc"), *windows[:-1]], "row")
-    text += f"    image = rest\n    {'c' if last_ else f'o{ndim - 1}'} = j\n    if j < {line}:\n"
-    indent, tap = " " * 8, "0"
-    for axis in axes:
-        text += f"{indent}for k{axis} in range({kernel[axis]}):\n{indent}    i{axis} = {at(window, axis, f'k{axis}')}\n"
-        indent += "    "
-        tap = f"({tap} * {kernel[axis]} + k{axis})"
-    there = " and ".join(f"i{axis} >= 0 and i{axis} < x{axis}" for axis in axes)
-    text += f"{indent}v = real(0)\n{indent}if {there}:\n"
-    text += f"{indent}    v = load(x, {place('x', [f'i{axis}' for axis in axes], 'c', last=last_)})\n"
-    where = f"(row * {size(kernel)} + {tap}) * xc + j"
-    if not last_:
-        where = f"((image * xc + c) * {size(kernel)} + {tap})"
-        for axis in axes:
-            where = f"({where} * y{axis} + o{axis})"
-    return text + f"{indent}store(y, {where}, v)\n"
-
-
-def _im2col_load(signature: Signature, *, kernel: Ints, **attributes: Any) -> Any:
-    return dpex.compiled(_im2col_text(len(kernel), kernel=kernel, **attributes), "im2col", signature.dtypes["y"])
-
-
-def _im2col_launch(signature: Signature, limits: DeviceLimits, *, window: Window, kernel: Ints, last_: bool) -> Launch:
-    x = signature.shapes["x"]
-    line = channels(x, last_) if last_ else window.extents(spatial(x, last_), kernel)[-1]
-    return block_launch(limits, size(signature.shapes["y"]) // (line * size(kernel)), line)
-
-
-def im2col(*, window: Window, kernel: Ints, last_: bool) -> Implementation:
-    """Return what puts windows side by side."""
-    attributes = {"window": window, "kernel": kernel, "last_": last_}
-    load, launch = partial(_im2col_load, **attributes), partial(_im2col_launch, **attributes)
-    return Implementation("numba-dpex", "numba-dpex", load, launch, dpex.REQUIRES, efficiency=0.3)
-
-
-# --- responses of neighbouring channels ---------------------------------------------------------------
-
-
-def _lrn_text(ndim: int, *, alpha: float, beta: float, bias: float, size: int, last_: bool) -> str:
-    text = "def lrn(item, y, x):\n"
-    text += f"    channels = x.shape[{ndim - 1 if last_ else 1}]\n"
-    text += "    apart = 1\n" if last_ else "    apart = x.size // (x.shape[0] * channels)\n"
-    text += BLOCK.format(length="channels" if last_ else "apart")
-    text += "    n = channels\n" if last_ else "    n = apart\n"
-    text += f"""    if j < n:
-        c = {"j" if last_ else "row % channels"}
-        here = row * n + j
-        s = real(0)
-        for k in range(-{(size - 1) // 2}, {size // 2 + 1}):
-            if c + k >= 0 and c + k < channels:
-                v = load(x, here + k * apart)
-                s = fma(v, v, s)
-        base = real({bias!r}) + real({alpha / size!r}) * s
-"""
-    # Roots are several times as fast as powers, and these are the exponents in use.
-    powers = {0.5: "t", 0.75: "t * math.sqrt(t)", 1.0: "t * t"}
-    text += "        t = real(1) / math.sqrt(base)\n" if beta in powers else ""
-    return text + f"        store(y, here, load(x, here) * {powers.get(beta, f'math.pow(base, real({-beta!r}))')})\n"
-
-
-def _lrn_load(signature: Signature, **attributes: Any) -> Any:
-    text = _lrn_text(len(signature.shapes["x"]), **attributes)
-    return dpex.compiled(text, "lrn", signature.dtypes["y"])
-
-
-def _lrn_launch(signature: Signature, limits: DeviceLimits, *, last_: bool) -> Launch:
-    x = signature.shapes["x"]
-    line = x[-1] if last_ else size(x[2:])
-    return block_launch(limits, size(x) // line, line)
-
-
-def lrn(*, alpha: float, beta: float, bias: float, size: int, last_: bool) -> Implementation:
-    """Return local response normalisation."""
-    load = partial(_lrn_load, alpha=alpha, beta=beta, bias=bias, size=size, last_=last_)
-    launch = partial(_lrn_launch, last_=last_)
-    return Implementation("numba-dpex", "numba-dpex", load, launch, dpex.REQUIRES, efficiency=0.3)

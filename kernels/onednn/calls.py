@@ -9,6 +9,7 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from syclsched.errors import ExecutionError
@@ -198,26 +199,52 @@ class LoadedPrimitive:
         CapabilityError, ExecutionError
             With oneDNN's status, if it does not make the primitive.
         """
+        return self._native(queue, self._pointers(arguments))
+
+    def _native(self, queue: Any, pointers: Mapping[int, int]) -> Any:
         from syclsched.model.operation import NativeCall
 
-        bound = self._bind(queue, arguments)
+        bound = self._bind(queue, pointers)
         function = bound.primitive.engine.library.address("dnnl_sycl_interop_primitive_execute")
         # On a GPU its kernels go to the queue; on a CPU a thread of the SYCL runtime's computes.
         on_queue = not queue.sycl_device.is_cpu
-        return NativeCall(function, bound.words, (self, bound), explain, event=5, on_queue=on_queue)
+        elsewhere = None if on_queue else partial(self._reading_elsewhere, queue, pointers)
+        return NativeCall(
+            function,
+            bound.words,
+            (self, bound),
+            explain,
+            event=5,
+            on_queue=on_queue,
+            reading_elsewhere=elsewhere,
+        )
 
-    def _bind(self, queue: Any, arguments: Mapping[str, Any]) -> BoundPrimitive:
+    def _reading_elsewhere(self, queue: Any, pointers: Mapping[int, int], address: int) -> Any:
+        """See `NativeCall`: with memory objects of its own, one of which is moved."""
+        from syclsched.model.operation import ReadingElsewhere
+
+        at = [index for index, pointer in pointers.items() if pointer == address]
+        if at != [names.SRC]:  # what is written, or passed twice, stays
+            return None
+        call = self._native(queue, pointers)
+        bound: BoundPrimitive = call.keep[1]
+        moved = next(each.memory for each in bound.arguments if each.index == names.SRC)
+        library = bound.primitive.engine.library
+        return ReadingElsewhere(call, library.address("dnnl_memory_set_data_handle"), moved)
+
+    def _bind(self, queue: Any, pointers: Mapping[int, int]) -> BoundPrimitive:
         stream = stream_of(queue)
         primitive = primitive_of(stream.engine, self.request)
-        return BoundPrimitive(primitive, stream, self._pointers(arguments))
+        return BoundPrimitive(primitive, stream, pointers)
 
     def _bind_again(self, queue: Any, arguments: Mapping[str, Any]) -> BoundPrimitive:
         """Return what is bound to these arrays already, or bind it."""
-        key = (queue, tuple(self._pointers(arguments).values()))
+        pointers = self._pointers(arguments)
+        key = (queue, tuple(pointers.values()))
         bound = self._bound.get(key)
         # Off order, two submissions at once would share working memory.
         if bound is None or not (queue.is_in_order or not bound.is_running):
-            bound = self._bound[key] = self._bind(queue, arguments)
+            bound = self._bound[key] = self._bind(queue, pointers)
             while len(self._bound) > _BOUND:
                 self._bound.popitem(last=False)
         self._bound.move_to_end(key)

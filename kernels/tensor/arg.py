@@ -7,6 +7,7 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
+from syclsched.kernels.tensor import reduce_groups
 from syclsched.kernels.tensor.blocks import block_launch, block_vectors, rows_launch, write_blocks, write_rows
 from syclsched.kernels.tensor.lines import walk_launch, write_walk
 from syclsched.kernels.tensor.making import array_bytes, axis_error, elements, expect, make, read, written
@@ -52,11 +53,14 @@ def arg(mode: str, axis: int, keepdims: bool = False, last: bool = False) -> Ope
         partial(_check, axis=axis, keepdims=keepdims),
         work=_work,
         split=Split(("y", "x")) if axis else None,
-        kernels=kernels(
-            parameters,
-            partial(_write, mode=mode, axis=axis, last=last),
-            partial(_launch, axis=axis),
-            revision="3",
+        kernels=(
+            reduce_groups.arg(mode, axis, last),
+            *kernels(
+                parameters,
+                partial(_write, mode=mode, axis=axis, last=last),
+                partial(_launch, axis=axis),
+                revision="3",
+            ),
         ),
     )
 

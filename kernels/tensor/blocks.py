@@ -58,6 +58,18 @@ def block_vectors(way: Walk, most: int, dtype: str) -> int:
     return most if most > 1 else 0
 
 
+def even_vectors(way: Walk, most: int) -> int:
+    """Return how many times `LANES` columns a work-item takes, at most some: nearly equal parts of a line.
+
+    0 where columns are not neighbours, or are fewer than a vector.
+    """
+    if not way.shape or 0 in way.shape or way.strides[0][-1] != 1 or way.shape[-1] < LANES:
+        return 0
+    *outer, inner = way.shape
+    parts = min(max(ceil_div(inner, most * LANES), ceil_div(_BLOCKS, math.prod(outer))), inner // LANES)
+    return min(ceil_div(inner, parts * LANES), inner // LANES)
+
+
 def write_blocks(w: Writer, way: Walk, vectors: int, body: Callable[[str, str], None]) -> None:
     """Write a kernel that does something for every block of columns.
 

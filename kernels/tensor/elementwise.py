@@ -76,7 +76,7 @@ def _make(expression: Expression, inputs: int) -> Operation:
             parameters,
             partial(_write, expression=expression, names=names, axes=axes),
             partial(_launch, names=names, axes=axes),
-            revision="2",
+            revision="3",
         ),
     )
 

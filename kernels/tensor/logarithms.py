@@ -1,117 +1,210 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logarithms of sums of exponentials, in one pass over memory.
+"""Logarithms of sums of exponentials.
 
-Exponentials are taken of numbers less the largest one so far; when a larger one comes, what was summed is scaled
-(Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018). Each lane of a vector has a largest number
-of its own, looked for in several vectors first, so that there is one scaling for all of them.
+In single precision in one pass over memory: exponentials are taken in powers of two less one near the largest number
+so far, and what was summed is scaled, exactly, when a larger one comes (Milakov and Gimelshein, "Online normalizer
+calculation for softmax", 2018). Each lane of a vector has its own, looked for in several vectors first, so that there
+is one scaling for all of them. See `syclsched.kernels.base_two`.
 
-What is largest stays finite, so that nothing infinite is taken from itself: infinity less the greatest finite number
-makes the sum infinite, minus infinity adds nothing, and a NaN makes the sum one.
+What that cannot do shows at the end - the largest number is huge, or very small, or the sum is no finite number - and
+is done again in two passes: the largest number, then the sum. So is double precision. There what is largest stays
+finite, so that nothing infinite is taken from itself: infinity less the greatest finite number makes the sum infinite,
+minus infinity adds nothing, and a NaN makes the sum one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
+from syclsched.kernels.base_two import LEAST, LN2_PARTS, MOST
 from syclsched.kernels.tensor.writer import LANES, Writer
 
-#: Vectors of a row that are summed together.
-_TOGETHER = 8
-#: Rows of columns that are, and how many vectors of columns a work-item has: each is the code of so many exponentials.
-COLUMN_ROWS, COLUMN_VECTORS = 4, 4
+#: Rows of columns that are added together, and how many vectors of columns a work-item has, at most.
+TOGETHER, VECTORS = 8, 64
+#: Rows that are gone through together, and vectors of each that are added together.
+ROWS, ROW_TOGETHER = 8, 4
 #: A power of this, or of more, is infinite in single precision; `syclsched.kernels.exponential` takes no larger one.
 _INFINITE = 89.0
 
-
-def write_row_logarithm(w: Writer, t: str, base: str, count: int) -> tuple[str, str]:
-    """Write the sum of the exponentials of a row of ``x``, and return what all were made less by, and the sum.
-
-    Parameters
-    ----------
-    w : Writer
-        Where to.
-    t : str
-        The dtype that is reckoned in.
-    base : str
-        Where the row begins.
-    count : int
-        Its length.
-    """
-    end = count // LANES * LANES
-    top, total = (w.variable(t, w.constant(number, t)) for number in (-greatest(t), 0.0))
-    if end:
-        sums, at = Sums(w, t, 1), 0
-        for together in (_TOGETHER, 1):
-            stop = end // (together * LANES) * (together * LANES)
-            if at < stop:
-                with w.loop(str(at), str(stop), str(together * LANES)) as k:
-                    places = [f"{base} + {k} + {number * LANES}" for number in range(together)]
-                    w.over_wide(1, lambda pick, _, places=places: sums.add(places, pick))
-                at = stop
-        (found,) = w.fold_wide([(sums.top, t)], 1, lambda a, b: [larger(w, *a, *b)])
-        w.assign(top, t, found)
-        w.over_wide(1, lambda pick, _: sums.lower(top, pick))
-        (found,) = w.fold_wide([(sums.total, t)], 1, lambda a, b: [f"({a[0]} + {b[0]})"])
-        w.assign(total, t, found)
-    if end < count:
-        with w.loop(str(end), str(count)) as k:
-            add_one(w, t, top, total, w.value(t, w.load("x", f"{base} + {k}")))
-    return top, total
+#: Writes a reduction, given what it begins with, what is done to an element, and how two results become one.
+Over = Callable[[Any, Callable[[str], str], Callable[[str, str], str]], str]
+#: Puts the vector of a wide into words.
+Pick = Callable[[str], str]
 
 
-def add_one(w: Writer, t: str, top: str, total: str, x: str) -> None:
-    """Write that the variables of what is largest and of the sum take a number in."""
-    with w.when(f"({x} > {top})"):
-        now = w.value(t, _finite(w, t, x))
-        w.assign(total, t, f"{total} * {w.power(t, f'{top} - {now}')}")
-        w.assign(top, t, now)
-    w.assign(total, t, f"{total} + {w.power(t, _below(w, t, f'{x} - {top}'))}")
+def in_one_pass(t: str) -> bool:
+    """Return whether sums of exponentials reckoned in a dtype are found in one pass."""
+    return t == "float32"
 
 
-def logarithm(w: Writer, t: str, top: str, total: str) -> str:
-    """Write the logarithm of a sum of exponentials, all made less, and return its name."""
+def in_two_passes(w: Writer, t: str, over: Over) -> str:
+    """Write the logarithm of a sum in two passes, and return its name."""
+    # Beside a NaN the largest one so far is kept.
+    top = over(-greatest(t), lambda x: x, lambda a, b: w.select(f"({b} > {a})", b, a))
+    top = w.value(t, _finite(w, t, top))
+    total = over(0.0, lambda x: w.power(t, _below(w, t, f"{x} - {top}")), lambda a, b: f"({a} + {b})")
     return w.value(t, f"{w.call('log', total)} + {top}")
 
 
+@dataclass(frozen=True, slots=True)
 class Sums:
-    """Sums of exponentials in vectors, and what they were made less by.
+    """Names of sums of exponentials in single precision, and of the largest numbers in them."""
+
+    top: str
+    total: str
+
+    def add(self, w: Writer, pick: Pick, xs: list[str]) -> None:
+        """Write, in `Writer.over_wide`, that some vectors, a power of two, are added."""
+        found = list(xs)
+        while len(found) > 1:
+            found = [w.value(T, larger(w, *pair)) for pair in zip(found[::2], found[1::2], strict=True)]
+        self.lower(w, pick, w.value(T, larger(w, found[0], pick(self.top))))
+        k = w.value(T, w.base_two("exponent", pick(self.top)))
+        for x in xs:
+            w.assign(pick(self.total), T, w.base_two("add_power", pick(self.total), x, k))
+
+    def lower(self, w: Writer, pick: Pick, top: str) -> None:
+        """Write, in `Writer.over_wide`, that what is largest is some number, which is not less than before."""
+        before, now = (w.value(T, w.base_two("exponent", each)) for each in (pick(self.top), top))
+        w.assign(pick(self.total), T, f"{pick(self.total)} * {w.base_two('scaling', before, now)}")
+        w.assign(pick(self.top), T, top)
+
+    def logarithm(self, w: Writer, pick: Pick = str) -> str:
+        """Write the logarithm of the sum and return its name."""
+        k = w.value(T, w.base_two("exponent", pick(self.top)))
+        high, low = (w.constant(part, T) for part in LN2_PARTS)
+        return w.value(T, f"{k} * {high} + ({k} * {low} + {w.call('log', pick(self.total))})")
+
+    def folded(self, w: Writer) -> Sums:
+        """Write the sum of all numbers of wides of one vector, and return names of numbers."""
+        (top,) = w.fold_wide([(self.top, T)], 1, lambda a, b: [larger(w, *a, *b)])
+        w.over_wide(1, lambda pick, _: self.lower(w, pick, w.value(T, top)))
+        (total,) = w.fold_wide([(self.total, T)], 1, lambda a, b: [f"({a[0]} + {b[0]})"])
+        return Sums(top, total)
+
+    def sound(self, w: Writer, pick: Pick = str) -> str:
+        """Say that the sum is right."""
+        top, bounds = pick(self.top), [w.constant(bound, T) for bound in (LEAST, MOST, float("inf"))]
+        return w.both(f"({top} > {bounds[0]})", f"({top} < {bounds[1]})", f"({pick(self.total)} < {bounds[2]})")
+
+
+#: What one pass reckons in.
+T = "float32"
+
+
+def write_some_rows(w: Writer, first: str, rows: int, count: int, again: Callable[[str], str]) -> None:
+    """Write the logarithms of sums of the exponentials of neighbouring rows of ``x`` to ``y``.
+
+    A row is a page or less, and the processor does not fetch the next one before it is asked for: so some are gone
+    through together.
 
     Parameters
     ----------
     w : Writer
         Where to.
-    t : str
-        The dtype that is reckoned in.
-    vectors : int
-        How many times `LANES` sums.
+    first : str
+        The number of the first row.
+    rows, count : int
+        How many, and their length, a vector at least.
+    again : callable
+        Writes it for a row, given its number, and returns the result's name: for what one pass cannot do.
     """
+    bases = [w.index(f"({first} + {row}) * {count}") for row in range(rows)]
+    sums = [Sums(w.wide(T, w.constant(LEAST, T)), w.wide(T, w.constant(0.0, T))) for _ in bases]
+    end, at = count // LANES * LANES, 0
+    for together in (ROW_TOGETHER, 1):
+        stop = end // (together * LANES) * (together * LANES)
+        if at < stop:
+            with w.loop(str(at), str(stop), str(together * LANES)) as k:
+                for base, each in zip(bases, sums, strict=True):
+                    places = [f"{base} + {k} + {number * LANES}" for number in range(together)]
+                    w.over_wide(1, lambda pick, _, e=each, p=places: e.add(w, pick, _vectors(w, p)))
+            at = stop
 
-    def __init__(self, w: Writer, t: str, vectors: int) -> None:
-        self._w, self._t = w, t
-        self.top = w.wide(t, w.constant(-greatest(t), t), vectors)
-        self.total = w.wide(t, w.constant(0.0, t), vectors)
+    def add_last(base: str, each: Sums, pick: Pick, _: str) -> None:
+        # The vector that ends with the row, of which is left out what was added before.
+        (x,) = _vectors(w, [f"{base} + {count - LANES}"])
+        new = f"({w.places('int32')} >= {w.constant(LANES - (count - end), 'int32')})"
+        each.add(w, pick, [w.value(T, w.select(new, x, w.constant(-float("inf"), T)))])
 
-    def add(self, places: Iterable[str], pick: Callable[[str], str]) -> None:
-        """Write, in `Writer.over_wide`, that the vectors at some places of ``x``, a power of two, are added."""
-        w, t = self._w, self._t
-        xs = [w.value(t, w.load_wide("x", place)) for place in places]
-        # Of a NaN and another number the second is taken, so that what is largest never is a NaN.
-        found = self._in_pairs(xs, partial(larger, w))
-        self.lower(w.value(t, _finite(w, t, w.value(t, larger(w, found, pick(self.top))))), pick)
-        powers = [w.value(t, w.power(t, w.value(t, _below(w, t, f"{x} - {pick(self.top)}")))) for x in xs]
-        w.assign(pick(self.total), t, f"{pick(self.total)} + {self._in_pairs(powers, lambda a, b: f'({a} + {b})')}")
+    sound = []
+    for row, (base, each) in enumerate(zip(bases, sums, strict=True)):
+        if end < count:
+            w.over_wide(1, partial(add_last, base, each))
+        found = each.folded(w)
+        sound.append(w.value("bool", found.sound(w)))
+        nan = w.constant(float("nan"), T)
+        w.store("y", f"({first} + {row})", w.value(T, w.select(sound[-1], found.logarithm(w), nan)))
+    with w.when(w.negate(w.both(*sound))), w.loop("0", str(rows)) as row:
+        number = w.index(f"{first} + {row}")
+        stored = w.value(T, w.load("y", number))
+        with w.when(f"({stored} != {stored})"):
+            w.store("y", number, again(number))
 
-    def lower(self, top: str, pick: Callable[[str], str]) -> None:
-        """Write, in `Writer.over_wide`, that all is made less by numbers that are not less than before."""
-        w, t = self._w, self._t
-        w.assign(pick(self.total), t, f"{pick(self.total)} * {w.power(t, f'{pick(self.top)} - {top}')}")
-        w.assign(pick(self.top), t, top)
 
-    def _in_pairs(self, found: list[str], join: Callable[[str, str], str]) -> str:
-        while len(found) > 1:
-            found = [self._w.value(self._t, join(*pair)) for pair in zip(found[::2], found[1::2], strict=True)]
-        return found[0]
+def write_columns(
+    w: Writer, at: str, first: str, vectors: int, rows: Iterable[list[str]], again: Callable[[str], str]
+) -> None:
+    """Write the logarithms of sums of the exponentials of neighbouring columns of ``x`` to ``y``.
+
+    Parameters
+    ----------
+    w : Writer
+        Where to.
+    at, first : str
+        Where the results are, and the first elements that go into them.
+    vectors : int
+        How many times `LANES` columns.
+    rows : iterable of list of str
+        Opens loops and gives where rows begin that are taken together, a power of two.
+    again : callable
+        Writes it, in `Writer.over_wide`, for `LANES` columns, given where the first elements are, and returns the
+        results' name: for what one pass cannot do.
+    """
+    tops = w.wide_array(T, w.constant(LEAST, T), vectors)
+    totals = w.wide_array(T, w.constant(0.0, T), vectors)
+    sums = Sums(w.wide(T, w.constant(0.0, T)), w.wide(T, w.constant(0.0, T)))
+    each = partial(w.loop, "0", str(vectors * LANES), str(LANES))
+
+    def load(pick: Pick, place: str) -> None:
+        w.assign(pick(sums.top), T, w.load_wide(tops, place))
+        w.assign(pick(sums.total), T, w.load_wide(totals, place))
+
+    def add(place: str, places: list[str], pick: Pick, _: str) -> None:
+        load(pick, place)
+        sums.add(w, pick, _vectors(w, [f"{row} + {place}" for row in places]))
+        w.store_wide(tops, place, pick(sums.top), T)
+        w.store_wide(totals, place, pick(sums.total), T)
+
+    for places in rows:
+        with each() as place:
+            w.over_wide(1, partial(add, place, places))
+    wrong = w.wide(T, w.constant(0.0, T))
+
+    def store(place: str, pick: Pick, _: str) -> None:
+        load(pick, place)
+        found = w.value(T, w.select(sums.sound(w, pick), sums.logarithm(w, pick), w.constant(float("nan"), T)))
+        w.store_wide("y", f"{at} + {place}", found, T)
+        w.assign(pick(wrong), T, w.select(f"({found} == {found})", pick(wrong), w.constant(1.0, T)))
+
+    with each() as place:
+        w.over_wide(1, partial(store, place))
+    (any_wrong,) = w.fold_wide([(wrong, T)], 1, lambda a, b: [f"({a[0]} + {b[0]})"])
+
+    def repeat(place: str, pick: Pick, _: str) -> None:
+        # What was right stays: another work-item may have found it, too, and not go this way.
+        stored, found = w.value(T, w.load_wide("y", f"{at} + {place}")), again(f"{first} + {place}")
+        w.store_wide("y", f"{at} + {place}", w.value(T, w.select(f"({stored} == {stored})", stored, found)), T)
+
+    with w.when(f"{any_wrong} > {w.constant(0.0, T)}"), each() as place:
+        w.over_wide(1, partial(repeat, place))
+
+
+def _vectors(w: Writer, places: list[str]) -> list[str]:
+    return [w.value(T, w.load_wide("x", place)) for place in places]
 
 
 def larger(w: Writer, a: str, b: str) -> str:
@@ -125,10 +218,11 @@ def _finite(w: Writer, t: str, x: str) -> str:
 
 
 def _below(w: Writer, t: str, difference: str) -> str:
+    x = w.value(t, difference)
     if t != "float32":
-        return difference
-    x, most = w.value(t, difference), w.constant(_INFINITE, t)
-    return w.select(f"({x} > {most})", most, x)
+        return x
+    most = w.constant(_INFINITE, t)
+    return w.value(t, w.select(f"({x} > {most})", most, x))
 
 
 def greatest(t: str) -> float:

@@ -113,6 +113,9 @@ class _NumbaWriter(Writer):
     def erf(self, dtype: str, x: str) -> str:
         return f"verf({x})" if self._lanes > 1 or dtype == "float32" else self.call("erf", x)
 
+    def base_two(self, function: str, *operands: str) -> str:
+        return f"v{function}({', '.join(operands)})"
+
     def div(self, a: str, b: str) -> str:
         return f"({a} // {b})"
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from syclsched.kernels.base_two import FUNCTIONS
 from syclsched.kernels.common import C_TYPES, ITEM_BYTES, turning
 from syclsched.kernels.error_function import error_function
 from syclsched.kernels.exponential import power
@@ -101,7 +102,9 @@ class _OpenCLWriter(Writer):
         if dtype == "bool":
             return value if given == "bool" else f"({value} != 0)"
         if dtype == "float16":
-            return f"half_rounded((float)({value}))"
+            return f"half_rounded({self.cast('float32', value, given)})"
+        if dtype in ("float32", "float64") and given in ("int64", "uint64"):
+            return f"{C_TYPES[dtype]}_of_{C_TYPES[given]}({value})"
         if given.startswith("float") and dtype in UNSIGNED:
             wrapped = f"({C_TYPES[dtype]})(long)({value})"
             return f"({value} < 0 ? {wrapped} : (ulong)({value}))" if dtype == "uint64" else wrapped
@@ -130,6 +133,10 @@ class _OpenCLWriter(Writer):
             return None
         self._functions.setdefault(f"{name}{self._lanes}", (function, self._lanes))
         return self.call(f"{name}{self._lanes}", x)
+
+    def base_two(self, function: str, *operands: str) -> str:
+        self._functions.setdefault(f"{function}{self._lanes}", (FUNCTIONS[function], self._lanes))
+        return self.call(f"{function}{self._lanes}", *operands)
 
     def div(self, a: str, b: str) -> str:
         return f"({a} / {b})"
@@ -164,11 +171,11 @@ class _OpenCLWriter(Writer):
         return self.value(dtype, f"({C_TYPES[dtype]}{LANES})({', '.join(map(str, range(LANES)))})")
 
     def load_wide(self, array: str, index: str) -> str:
-        half = self.signature.dtypes[array] == "float16"
+        half = self.signature.dtypes.get(array) == "float16"
         return f"vload{'_half' if half else ''}{LANES}(0, {array} + {index})"
 
     def store_wide(self, array: str, index: str, value: str, given: str) -> None:
-        dtype = self.signature.dtypes[array]
+        dtype = self.signature.dtypes.get(array, given)
         if dtype == "float16":
             self.line(f"vstore_half{LANES}_rte({value}, 0, {array} + {index});")
             return
@@ -211,12 +218,40 @@ class _OpenCLWriter(Writer):
         )
         for name, (function, width) in self._functions.items():
             head += opencl(function, name, width)
+        for given in ("long", "ulong"):
+            head += "".join(_of_long(to, given) for to in ("float", "double") if f"{to}_of_{given}(" in body)
         if "half_rounded" in body:
             head += (
                 "static float half_rounded(float x) {\n"
                 "  ushort bits;\n  vstore_half_rte(x, 0, (half*)&bits);\n  return vload_half(0, (half*)&bits);\n}\n"
             )
         return OpenCLSource(f"{head}__kernel {self._attribute}void kernel_({arguments}) {{\n{body}\n}}\n", "kernel_")
+
+
+def _of_long(to: str, given: str) -> str:
+    """Return a function that converts whole numbers of 64 bits: the CPU runtime's own is called for each vector.
+
+    Halves of 32 bits, put behind the exponents of 2^52 and 2^84, are doubles that these are to be taken from, and their
+    sum is rounded once. It is rounded again to single precision; beyond 2^53 what a double has no room for is joined
+    into one bit before, so that the result is as of one rounding.
+    """
+    signed = given == "long"
+    bias = 2.0**84 + 2.0**52 + (2.0**63 if signed else 0.0)
+    small = "(ulong)(x + (1L << 53)) < (1UL << 54)" if signed else "x < (1UL << 53)"
+    joined = f"  x = {small} ? x : (x | ((x & 0x7ff) + 0x7ff)) & ~({given})0x7ff;\n" if to == "float" else ""
+    return f"""#ifdef cl_khr_fp64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+inline __attribute__((always_inline)) {to} {to}_of_{given}({given} x) {{
+#ifdef cl_khr_fp64
+{joined}  const double low = as_double((x & 0xffffffffL) | 0x4330000000000000L);
+  const double high = as_double(((ulong)x >> 32) ^ {"0x4530000080000000UL" if signed else "0x4530000000000000UL"});
+  return ({to})((high - {bias!r}) + low);
+#else
+  return ({to})x;
+#endif
+}}
+"""
 
 
 def _c_float(value: float, dtype: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import NUMBA_DTYPES
 from syclsched.kernels.onednn import reduction
+from syclsched.kernels.tensor import reduce_groups
 from syclsched.kernels.tensor.making import array_bytes, axis_error, elements, expect, make, read, written
 from syclsched.kernels.tensor.reduction_kernels import reduction_launch, start_of, write_reduction
 from syclsched.kernels.tensor.source import kernels
@@ -57,11 +58,12 @@ def reduce(mode: str, axes: tuple[int, ...], keepdims: bool = False) -> Operatio
         split=None if 0 in axes else Split(("y", "x"), inexact=("onednn", "numpy")),
         kernels=(
             reduction.reduce(mode=mode, axes=axes),
+            reduce_groups.reduce(mode, axes),
             *kernels(
                 parameters,
                 partial(write_reduction, mode=mode, axes=axes),
                 partial(reduction_launch, mode=mode, axes=axes),
-                revision="3",
+                revision="4",
                 numba_dtypes=tuple(name for name in NUMBA_DTYPES if name != "bool"),
             ),
         ),

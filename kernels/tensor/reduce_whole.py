@@ -12,6 +12,8 @@ from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
+from syclsched.kernels import groups
+from syclsched.kernels.tensor import reduce_groups
 from syclsched.kernels.tensor.making import array_bytes, elements, make, read, written
 from syclsched.kernels.tensor.reduce import reduce
 from syclsched.kernels.tensor.reduction_kernels import write_parts
@@ -60,7 +62,7 @@ def reduce_whole(mode: str) -> Operation:
     of_parts, of_all = _STEPS[mode]
     first = Step(_parts(of_parts), (("y", "parts"), ("x", "x")))
     second = Step(reduce(of_all, (0,)), (("y", "y"), ("x", "parts")))
-    names = ("opencl-c", "numba-dpex", "numpy")
+    names = (groups.NAME, "opencl-c", "numba-dpex", "numpy")
     return sequence_operation((first, second), [(name, name) for name in names])
 
 
@@ -94,7 +96,10 @@ def _parts(mode: str) -> Operation:
         partial(_host, mode=mode),
         partial(_check, mode=mode),
         work=_work,
-        kernels=kernels(parameters, partial(write_parts, mode=mode), _launch),
+        kernels=(
+            reduce_groups.parts(mode),
+            *kernels(parameters, partial(write_parts, mode=mode), _launch, revision="2"),
+        ),
     )
 
 

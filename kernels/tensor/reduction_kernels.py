@@ -15,16 +15,24 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from syclsched.kernels.tensor.blocks import block_launch, block_vectors, rows_launch, write_blocks, write_rows
+from syclsched.kernels.common import ceil_div
+from syclsched.kernels.tensor.blocks import (
+    block_launch,
+    block_vectors,
+    even_vectors,
+    rows_launch,
+    write_blocks,
+    write_rows,
+)
 from syclsched.kernels.tensor.lines import Walk, walk, walk_launch, write_walk
 from syclsched.kernels.tensor.logarithms import (
-    COLUMN_ROWS,
-    COLUMN_VECTORS,
-    Sums,
-    add_one,
-    greatest,
-    logarithm,
-    write_row_logarithm,
+    ROWS,
+    TOGETHER,
+    VECTORS,
+    in_one_pass,
+    in_two_passes,
+    write_columns,
+    write_some_rows,
 )
 from syclsched.kernels.tensor.writer import BLOCK_VECTORS, LANES, ROW_VECTORS, Writer, working
 from syclsched.model.operation import DeviceLimits, Launch, Shape, Signature
@@ -88,7 +96,21 @@ def write_reduction(w: Writer, *, mode: str, axes: tuple[int, ...]) -> None:
             base = w.index(f"{number} * {count}")
             w.store("y", number, _reduced(w, mode, t, count, _Rows(w, t, base, count)))
 
-        write_rows(w, plan.kept.elements, row)
+        together = _rows_together(plan, mode, t)
+        if not together:
+            write_rows(w, plan.kept.elements, row)
+            return
+
+        def again(number: str) -> str:
+            return _Rows(w, t, w.index(f"{number} * {count}"), count).logarithm()
+
+        def some(group: str) -> None:
+            # The last rows are as many: it does again, with the same result, what the group before it has done.
+            first, most = w.index(f"{group} * {together}"), plan.kept.elements - together
+            first = w.index(w.select(f"({first} < {most})", first, str(most)))
+            write_some_rows(w, first, together, count, again)
+
+        write_rows(w, ceil_div(plan.kept.elements, together), some)
     elif vectors:
         write_blocks(w, plan.kept, vectors, partial(_write_block, w, mode, t, count, plan.reduced, vectors))
     else:
@@ -103,7 +125,8 @@ def reduction_launch(signature: Signature, limits: DeviceLimits, *, mode: str, a
     """Return the index space of `write_reduction`: some rows for a work-item, or columns in blocks of vectors."""
     plan = reduction_plan(signature.shapes["x"], axes)
     if plan.by_rows:
-        return rows_launch(plan.kept.elements, plan.reduced[0][0], limits)
+        together = max(_rows_together(plan, mode, working(signature.dtypes["x"])), 1)
+        return rows_launch(ceil_div(plan.kept.elements, together), plan.reduced[0][0] * together, limits)
     vectors = _block_vectors(plan, mode, signature.dtypes["x"])
     return block_launch(plan.kept, vectors, limits) if vectors else walk_launch(plan.kept, limits)
 
@@ -131,11 +154,19 @@ def _working(dtype: str) -> str:
     return "uint8" if dtype == "bool" else working(dtype)
 
 
+def _rows_together(plan: Plan, mode: str, t: str) -> int:
+    """Return how many rows are gone through together; 0 where there is no code for several."""
+    if mode != "logsumexp" or not in_one_pass(t) or plan.reduced[0][0] < LANES:
+        return 0
+    # Some groups of rows are left for each compute unit.
+    return min(ROWS, 1 << (max(1, plan.kept.elements // ROWS).bit_length() - 1))
+
+
 def _block_vectors(plan: Plan, mode: str, dtype: str) -> int:
     count = math.prod(extent for extent, _ in plan.reduced)
     if plan.by_rows or count < LANES:
         return 0
-    return block_vectors(plan.kept, BLOCK_VECTORS if mode != "logsumexp" else COLUMN_VECTORS, dtype)
+    return even_vectors(plan.kept, VECTORS) if mode == "logsumexp" else block_vectors(plan.kept, BLOCK_VECTORS, dtype)
 
 
 def _write_block(
@@ -201,16 +232,22 @@ def extreme_of(w: Writer, t: str, mode: str, xs: list[str], best: str | None = N
 
 
 def _write_logarithms(w: Writer, t: str, reduced: Axes, vectors: int, at: str, first: str) -> None:
-    sums = Sums(w, t, vectors)
-    for places in _along(w, first, reduced, COLUMN_ROWS):
-        w.over_wide(
-            vectors, lambda pick, lane, places=places: sums.add([f"{place} + {lane}" for place in places], pick)
-        )
+    def again(first: str) -> str:
+        """Write the logarithms of a vector of columns, which memory is gone through twice for."""
 
-    def store(pick: Any, lane: str) -> None:
-        w.store_wide("y", f"{at} + {lane}", logarithm(w, t, pick(sums.top), pick(sums.total)), t)
+        def over(start: Any, element: Any, combine: Any) -> str:
+            total = f"{w.wide(t, w.constant(start, t))}_0"
+            for (place,) in _along(w, first, reduced, 1):
+                w.assign(total, t, combine(total, element(w.value(t, w.load_wide("x", place)))))
+            return total
 
-    w.over_wide(vectors, store)
+        return in_two_passes(w, t, over)
+
+    if in_one_pass(t):
+        write_columns(w, at, first, vectors, _along(w, first, reduced, TOGETHER), again)
+        return
+    with w.loop("0", str(vectors * LANES), str(LANES)) as place:
+        w.over_wide(1, lambda *_: w.store_wide("y", f"{at} + {place}", again(f"{first} + {place}"), t))
 
 
 def _along(w: Writer, first: str, reduced: Axes, together: int) -> Iterator[list[str]]:
@@ -289,9 +326,9 @@ class _Rows:
                 w.assign(total, t, change(total, w.value(t, w.load("x", f"{self._base} + {k}"))))
         return total
 
-    def logarithm(self) -> tuple[str, str]:
-        """Write the sum of exponentials of the row; see `write_row_logarithm`."""
-        return write_row_logarithm(self._w, self._t, self._base, self._count)
+    def logarithm(self) -> str:
+        """Write the logarithm of the sum of the exponentials of the row and return its name."""
+        return in_two_passes(self._w, self._t, self.over)
 
 
 class _Part(_Rows):
@@ -310,13 +347,6 @@ class _Part(_Rows):
             w.assign(total, t, combine(total, element(w.value(t, w.load("x", k)))))
         return total
 
-    def logarithm(self) -> tuple[str, str]:
-        """Write the sum of exponentials of the part; see `write_row_logarithm`."""
-        top, total = super().logarithm()
-        with self._w.when(self._last), self._w.loop(*map(str, self._rest)) as k:
-            add_one(self._w, self._t, top, total, self._w.value(self._t, self._w.load("x", k)))
-        return top, total
-
 
 class _Columns:
     """Goes through all reduced axes, one element after another."""
@@ -333,13 +363,9 @@ class _Columns:
             w.assign(total, t, combine(total, element(x)))
         return total
 
-    def logarithm(self) -> tuple[str, str]:
-        """Write the sum of exponentials; see `write_row_logarithm`."""
-        w, t = self._w, self._t
-        top, total = (w.variable(t, w.constant(number, t)) for number in (-greatest(t), 0.0))
-        with ExitStack() as loops:
-            add_one(w, t, top, total, w.value(t, w.load("x", _place(w, loops, self._first, self._reduced))))
-        return top, total
+    def logarithm(self) -> str:
+        """Write the logarithm of the sum of exponentials and return its name."""
+        return in_two_passes(self._w, self._t, self.over)
 
 
 def _steps(w: Writer, mode: str, t: str) -> tuple[Any, Any, Any]:
@@ -358,7 +384,7 @@ def _reduced(w: Writer, mode: str, t: str, count: int, way: Any) -> str:
     """Write a reduction of what a way goes through and return its result."""
     if mode != "logsumexp":
         return _finished(w, mode, t, count, way.over(*_steps(w, mode, t)))
-    return logarithm(w, t, *way.logarithm())
+    return str(way.logarithm())
 
 
 def _finished(w: Writer, mode: str, t: str, count: int, total: str) -> str:

@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
 from syclsched.errors import ArgumentError
 from syclsched.kernels.common import ITEM_BYTES, ceil_div
 from syclsched.kernels.onednn import movement
-from syclsched.kernels.tensor.lines import Walk, contiguous_strides, take_apart, walk, walk_launch, write_walk
+from syclsched.kernels.tensor import transpose_groups
+from syclsched.kernels.tensor.lines import take_apart, walk_launch, write_walk
 from syclsched.kernels.tensor.making import expect, make, moving_work, read, written
 from syclsched.kernels.tensor.source import kernels
+from syclsched.kernels.tensor.tiles import Tiles, transposed_tiles, transposed_walk
 from syclsched.kernels.tensor.writer import LANES, Writer
 from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature, Split
 
@@ -48,11 +49,12 @@ def transpose(permutation: tuple[int, ...]) -> Operation:
         split=Split(("y", "x")) if permutation[:1] == (0,) else None,
         kernels=(
             movement.transpose(permutation=permutation),
+            transpose_groups.transpose(permutation),
             *kernels(
                 parameters,
                 partial(_write, permutation=permutation),
                 partial(_launch, permutation=permutation),
-                revision="2",
+                revision="3",
             ),
         ),
     )
@@ -69,81 +71,42 @@ def _host(*, permutation: tuple[int, ...], y: Any, x: Any) -> None:
     y[...] = x.transpose(permutation)
 
 
-#: Bytes of a line that a work-item writes, and reads: as much as it takes for neither to cost a page for little.
-_WRITTEN, _READ = 256, 512
+#: Bytes of a line that a work-item writes, and reads: as much as it takes for neither to cost a page for little. Of
+#: shorter lines that are read, it does more of them.
+_WRITTEN, _READ = 128, 4096
 #: Work-items there should be.
 _ENOUGH = 16
 
 
-@dataclass(frozen=True, slots=True)
-class _Tiles:
-    """A transposition as planes of x, each with its rows written as columns.
-
-    Parameters
-    ----------
-    rows, columns : int
-        Of a plane of x; the columns are neighbours in x, the rows in y.
-    row_stride : int
-        In x, between rows.
-    column_stride : int
-        In y, between columns.
-    planes : tuple of (int, int, int)
-        For every other axis its extent and its strides in x and in y.
-    """
-
-    rows: int
-    columns: int
-    row_stride: int
-    column_stride: int
-    planes: tuple[tuple[int, int, int], ...]
-
-
-def _strides(signature: Signature, permutation: tuple[int, ...]) -> tuple[int, ...]:
-    strides = contiguous_strides(signature.shapes["x"])
-    return tuple(strides[axis] for axis in permutation)
-
-
-def _walk(signature: Signature, permutation: tuple[int, ...]) -> Walk:
-    return walk(signature.shapes["y"], [_strides(signature, permutation)])
-
-
-def _tiles(signature: Signature, permutation: tuple[int, ...]) -> _Tiles | None:
-    """Return the planes to be transposed, or None where lines of x stay lines, or are too short to be worth it."""
-    way = _walk(signature, permutation)
-    shape, strides = way.shape, way.strides[0]
-    if 1 not in strides or strides[-1] == 1 or 0 in shape:
-        return None
-    inner = strides.index(1)
-    if min(shape[-1], shape[inner]) < LANES:
-        return None
-    own = contiguous_strides(shape)
-    others = [axis for axis in range(len(shape) - 1) if axis != inner]
-    planes = tuple((shape[axis], strides[axis], own[axis]) for axis in others)
-    return _Tiles(shape[-1], shape[inner], strides[-1], own[inner], planes)
-
-
-def _block(tiles: _Tiles, dtype: str) -> tuple[int, int]:
+def _block(tiles: Tiles, dtype: str) -> tuple[int, int]:
     """Return how many rows and columns of a plane a work-item turns: fewer where there would be few work-items."""
-    size = ITEM_BYTES[dtype]
-    rows, columns = _WRITTEN // size, _READ // size
-    planes = math.prod(extent for extent, _, _ in tiles.planes)
-    while (
-        rows * columns > LANES * LANES
-        and planes * ceil_div(tiles.rows, rows) * ceil_div(tiles.columns, columns) < _ENOUGH
-    ):
-        rows, columns = max(rows // 2, LANES), max(columns // 2, LANES)
+    most = _READ // ITEM_BYTES[dtype]
+    columns = _even(tiles.columns, most)
+    rows = _even(tiles.rows, _WRITTEN // ITEM_BYTES[dtype] * most // columns)
+    while rows * columns > LANES * LANES and _blocks(tiles, rows, columns) < _ENOUGH:
+        if columns > rows:
+            columns = _even(tiles.columns, columns // 2)
+        else:
+            rows = _even(tiles.rows, rows // 2)
     return rows, columns
 
 
-def _blocks(tiles: _Tiles, rows: int, columns: int) -> int:
+def _even(extent: int, most: int) -> int:
+    """Return how much each block has that an extent is divided into evenly, in whole squares."""
+    return ceil_div(ceil_div(extent, ceil_div(extent, max(most, LANES))), LANES) * LANES
+
+
+def _blocks(tiles: Tiles, rows: int, columns: int) -> int:
     planes = math.prod(extent for extent, _, _ in tiles.planes)
     return planes * ceil_div(tiles.rows, rows) * ceil_div(tiles.columns, columns)
 
 
 def _write(w: Writer, *, permutation: tuple[int, ...]) -> None:
-    tiles = _tiles(w.signature, permutation)
+    tiles = transposed_tiles(w.signature, permutation)
     if tiles is None:
-        write_walk(w, _walk(w.signature, permutation), lambda at, others: w.store("y", at, w.load("x", others[0])))
+        write_walk(
+            w, transposed_walk(w.signature, permutation), lambda at, others: w.store("y", at, w.load("x", others[0]))
+        )
         return
     rows, columns = _block(tiles, w.signature.dtypes["x"])
     down, across = ceil_div(tiles.rows, rows), ceil_div(tiles.columns, columns)
@@ -171,8 +134,8 @@ def _at_most(w: Writer, expression: str, most: int) -> str:
 
 
 def _launch(signature: Signature, limits: DeviceLimits, *, permutation: tuple[int, ...]) -> Launch:
-    tiles = _tiles(signature, permutation)
+    tiles = transposed_tiles(signature, permutation)
     if tiles is None:
-        return walk_launch(_walk(signature, permutation), limits)
+        return walk_launch(transposed_walk(signature, permutation), limits)
     # A group for each, as each is in vectors by itself.
     return Launch((_blocks(tiles, *_block(tiles, signature.dtypes["x"])),), (1,))

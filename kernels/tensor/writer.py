@@ -159,6 +159,10 @@ class Writer(ABC):
         """Call the error function; see `syclsched.kernels.error_function`."""
 
     @abstractmethod
+    def base_two(self, function: str, *operands: str) -> str:
+        """Call a function of `syclsched.kernels.base_two`, by its name, of numbers in single precision."""
+
+    @abstractmethod
     def div(self, a: str, b: str) -> str:
         """Divide indices."""
 
@@ -185,6 +189,13 @@ class Writer(ABC):
     @abstractmethod
     def wide(self, dtype: str, expression: str, vectors: int = 1) -> str:
         """Name some times `LANES` numbers that change, all of one value at first."""
+
+    def wide_array(self, dtype: str, value: str, vectors: int) -> str:
+        """Declare some times `LANES` numbers in memory of the work-item's own; for `load_wide` and `store_wide`."""
+        name, number = self.private(dtype, vectors * LANES), self.wide(dtype, value)
+        with self.loop("0", str(vectors * LANES), str(LANES)) as at:
+            self.over_wide(1, lambda pick, _: self.store_wide(name, at, pick(number), dtype))
+        return name
 
     def over_wide(self, vectors: int, body: Callable[[Callable[[str], str], str], None]) -> None:
         """Write what is done with every number of wides.

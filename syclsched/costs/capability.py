@@ -70,7 +70,8 @@ def _missing(task: Task, implementation: Implementation, device: Device) -> Iter
                 yield f"no aspect {aspect}"
     if task.signature is not None:
         yield from _missing_for_dtypes(task.operation, task.signature, implementation, device)
-    for package in needs.packages:
+    of_backend = (package for backend, package in needs.backend_packages if backend == device.backend)
+    for package in (*needs.packages, *of_backend):
         if not installed(package):
             yield f"Python package {package} is not installed"
     if needs.refuses is not None and task.signature is not None:

@@ -30,6 +30,7 @@ from syclsched.model.operation import (
     OpenCLSource,
     Operation,
     Signature,
+    Tailored,
 )
 from syclsched.model.sequence import Part
 
@@ -103,6 +104,7 @@ class Piece:
             signature_key(self.signature),
             self.queue.sycl_context,
             self.queue.sycl_device,
+            self.limits,
         )
 
     @property
@@ -148,7 +150,7 @@ def _load_ahead(
     key = piece.key
     if key in loaded or key in _EXECUTABLES:
         return
-    made = loaded[key] = _load(piece.implementation, piece.signature, piece.where)
+    made = loaded[key] = _load(piece)
     if piece.implementation.kind == "sequence":
         for step in _steps(made, piece):
             _load_ahead(step, loaded, sources)
@@ -169,13 +171,13 @@ def _steps(parts: Sequence[Part], whole: Piece) -> list[Piece]:
 def _compiled(piece: Piece, loaded: dict[Hashable, Any]) -> Executable:
     """Return something compiled, given by its key what has been loaded already."""
     if piece.implementation.kind == "host":
-        return HostExecutable(_load(piece.implementation, piece.signature, piece.where), piece.where)
+        return HostExecutable(_load(piece), piece.where)
     if piece.queue is None or piece.limits is None:
         raise ExecutionError("it needs a SYCL queue to be compiled for", where=piece.where)
     key = piece.key
 
     def make() -> Executable:
-        given = loaded[key] if key in loaded else _load(piece.implementation, piece.signature, piece.where)
+        given = loaded[key] if key in loaded else _load(piece)
         return _make(piece, given, loaded)
 
     return _EXECUTABLES.get(key, make)
@@ -238,9 +240,11 @@ def _array_arguments(part: Part) -> tuple[tuple[str, str], ...]:
     return tuple((own, whole) for own, whole in part.arguments if own in arrays)
 
 
-def _load(implementation: Implementation, signature: Signature, where: str) -> Any:
+def _load(piece: Piece) -> Any:
+    where = piece.where
     try:
-        return implementation.load(signature)
+        made = piece.implementation.load(piece.signature)
+        return made.of(piece.limits) if isinstance(made, Tailored) and piece.limits is not None else made
     except SyclschedError:
         raise
     except ImportError as error:

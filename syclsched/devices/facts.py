@@ -50,6 +50,8 @@ class DeviceFacts:
         For a GPU: whether it uses the host's memory.
     partition : Partition or None, optional
         For a sub-device.
+    sub_group_sizes : tuple of int, optional
+        As SYCL gives them, ascending; empty where it gives none.
     """
 
     backend: SyclBackend
@@ -68,6 +70,7 @@ class DeviceFacts:
     pci_device: int | None = None
     integrated: bool = False
     partition: Partition | None = None
+    sub_group_sizes: tuple[int, ...] = ()
 
     @property
     def host_accessible(self) -> bool:
@@ -161,6 +164,7 @@ def read_facts(device: Any, filter_string: str, backend_index: int, partition: P
         pci_device=pci_device,
         integrated=pci_device is not None and is_integrated(pci_device),
         partition=partition,
+        sub_group_sizes=tuple(sorted(map(int, device.sub_group_sizes))),
     )
 
 

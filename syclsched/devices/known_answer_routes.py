@@ -21,13 +21,15 @@ from typing import Any
 import numpy as np
 
 from .. import oneapi
+from ..errors import CapabilityError
 from ..model.access import AccessMode
-from ..model.operation import Operation, Parameter, Signature, Work
+from ..model.operation import OpenCLSource, Operation, Parameter, Signature, Work
 from ..oneapi.cache import cache_root
 from ..writing import write_whole
 from . import known_answers as ka
 from .arguments import flatten_array, pointer
 from .known_answers import Array, Dtype
+from .programs import source_program
 from .spirv import kernel_spirv
 
 DPEX = "numba-dpex"
@@ -192,13 +194,11 @@ def dpex_compile(queue: Any, function: Callable[..., None], dtype: Dtype) -> tup
 
 
 def run_opencl(queue: Any, dtypes: tuple[Dtype, ...]) -> Iterator[Answer]:
-    """Run the OpenCL C kernels: one program, compiled by the driver."""
-    import dpctl
-    from dpctl import program
-
-    if queue.sycl_device.backend != dpctl.backend_type.opencl:
-        raise RouteUnavailable("the device's backend takes no OpenCL C")
-    compiled = program.create_program_from_source(queue, ka.opencl_source(dtypes))
+    """Run the OpenCL C kernels: one program, compiled by the driver, or made SPIR-V first for Level Zero."""
+    try:
+        compiled = source_program(OpenCLSource(ka.opencl_source(dtypes), ""), queue)
+    except CapabilityError as error:
+        raise RouteUnavailable(f"the device's backend takes no OpenCL C: {error.what}") from error
     for dtype in dtypes:
         kernel = compiled.get_sycl_kernel(ka.opencl_kernel(dtype))
         for length in ka.LENGTHS:

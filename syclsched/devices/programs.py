@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs of devices: SPIR-V and OpenCL C built once and remembered, several kernels' OpenCL C at once.
 
+Level Zero takes no OpenCL C: for its devices it is made SPIR-V first.
+
 The OpenCL CPU runtime keeps 2 MB for each program it has built and never gives them back, and takes longer for the
 beginning of a program than for a kernel: what is wanted together is built together.
 """
@@ -15,6 +17,7 @@ from typing import Any
 
 from syclsched.devices.cache import Cache
 from syclsched.devices.combined_source import Part, combined_source, part_of, suffix
+from syclsched.devices.opencl_spirv import spirv_of
 from syclsched.errors import CapabilityError, ExecutionError
 from syclsched.model.operation import OpenCLSource, SpirvModule
 
@@ -82,19 +85,16 @@ def build_together(codes: Iterable[OpenCLSource], queue: Any) -> None:
     queue : dpctl.SyclQueue
         Of the device and context they will run on.
     """
-    import dpctl
     from dpctl import program
 
-    if queue.backend != dpctl.backend_type.opencl:
-        return
     with _PROGRAMS.lock:
         missing = {key: code for code in codes if (key := _key(code, queue)) not in _PROGRAMS}
         for some in _alike(missing):
             try:
-                made = program.create_program_from_source(
-                    queue, combined_source([part for _, part in some]), some[0][1].code.options
+                made = source_program(
+                    OpenCLSource(combined_source([part for _, part in some]), "", some[0][1].code.options), queue
                 )
-            except (program.SyclProgramCompilationError, ValueError):
+            except (program.SyclProgramCompilationError, ValueError, CapabilityError):
                 continue
             for number, (key, _) in enumerate(some):
                 _PROGRAMS.get(key, partial(_Built, made, suffix(number)))
@@ -124,16 +124,51 @@ def _key(loaded: SpirvModule | OpenCLSource, queue: Any) -> Hashable:
     return digest, queue.sycl_context, queue.sycl_device
 
 
+def source_program(code: OpenCLSource, queue: Any) -> Any:
+    """Return a program of OpenCL C.
+
+    Parameters
+    ----------
+    code : OpenCLSource
+        Its kernel's name does not matter.
+    queue : dpctl.SyclQueue
+        Of the device and context it is for.
+
+    Returns
+    -------
+    dpctl.program.SyclProgram
+
+    Raises
+    ------
+    CapabilityError
+        If it would have to be made SPIR-V, and cannot be, or the device takes neither.
+    dpctl.program.SyclProgramCompilationError, ValueError
+        If the device's compiler refuses it.
+    """
+    from dpctl import program
+
+    if takes_source(queue):
+        return program.create_program_from_source(queue, code.source, code.options)
+    return program.create_program_from_spirv(queue, spirv_of(code).code)
+
+
+def takes_source(queue: Any) -> bool:
+    """Return whether a queue's device takes OpenCL C; else it must take SPIR-V."""
+    name: str = queue.backend.name
+    if name not in ("opencl", "level_zero"):
+        raise CapabilityError(f"a {name} device takes no OpenCL C, and no SPIR-V")
+    return name == "opencl"
+
+
 def _build(loaded: SpirvModule | OpenCLSource, queue: Any, where: str) -> Any:
-    import dpctl
     from dpctl import program
 
     try:
         if isinstance(loaded, SpirvModule):
             return program.create_program_from_spirv(queue, loaded.code)
-        if queue.backend != dpctl.backend_type.opencl:
-            raise CapabilityError(f"a {queue.backend.name} device takes no OpenCL C", where=where)
-        return program.create_program_from_source(queue, loaded.source, loaded.options)
+        return source_program(loaded, queue)
+    except CapabilityError as error:
+        raise CapabilityError(error.what, where=where, hint=error.hint) from error
     except (program.SyclProgramCompilationError, ValueError) as error:
         language = "SPIR-V" if isinstance(loaded, SpirvModule) else "OpenCL C"
         raise CapabilityError(

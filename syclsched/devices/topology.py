@@ -171,6 +171,7 @@ def _device(candidate: Candidate, space: str, key: str, *, copies: bool) -> Devi
         max_work_group_size=facts.max_work_group_size,
         local_memory_bytes=facts.local_memory_bytes,
         global_memory_bytes=facts.global_memory_bytes,
+        sub_group_sizes=facts.sub_group_sizes,
         filter_string=facts.filter_string,
         partition=facts.partition,
         distrust=candidate.distrust,

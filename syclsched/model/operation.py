@@ -119,6 +119,8 @@ class Requirements:
     refuses : Callable[[Signature], str | None] or None, optional
         Returns why it does not take a signature: shapes or attributes a library has nothing for; None if it does. Asked
         while a plan is made, so it must be quick and must not load anything.
+    backend_packages : tuple of (str, str), optional
+        Backends, and the packages that must be installed besides for devices of theirs.
     """
 
     aspects: tuple[str, ...] = ()
@@ -127,11 +129,14 @@ class Requirements:
     device_kinds: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     refuses: Callable[[Signature], str | None] | None = None
+    backend_packages: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceLimits:
-    """What a launch needs to know of the device it is made for.
+    """What a launch, and code that is `Tailored`, need to know of the device they are made for.
+
+    Of what kind the device is, `Requirements` ask.
 
     Parameters
     ----------
@@ -141,11 +146,14 @@ class DeviceLimits:
         Number of compute units.
     local_memory_bytes : int
         Local memory of a work-group.
+    sub_group_sizes : tuple of int, optional
+        How many work-items run in lock-step; ascending, empty where the device does not say.
     """
 
     max_work_group_size: int
     compute_units: int
     local_memory_bytes: int
+    sub_group_sizes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +208,19 @@ class SpirvModule:
 
 
 @dataclass(frozen=True, slots=True)
+class Tailored:
+    """What ``load`` of a kernel returns whose code depends on the device: sizes of work-groups, and of what they share.
+
+    Parameters
+    ----------
+    of : Callable[[DeviceLimits], Any]
+        Given the device's limits, returns what ``load`` returns otherwise. The launch must agree with it.
+    """
+
+    of: Callable[[DeviceLimits], Any]
+
+
+@dataclass(frozen=True, slots=True)
 class NativeCall:
     """A function of a library that is called from the compiled submission loop, without Python.
 
@@ -223,6 +244,9 @@ class NativeCall:
         Whether its work gets into the native queue behind the SYCL queue, as kernels do. False for host tasks, which
         threads of the SYCL runtime's do: oneDNN's primitives on CPU devices. What follows other work on its lane is
         then submitted once that has ended.
+    reading_elsewhere : Callable[[int], ReadingElsewhere or None] or None, optional
+        Given the address of an array that it only reads, returns a call that reads it wherever it is told to; None if
+        there is none.
     """
 
     function: int
@@ -231,6 +255,27 @@ class NativeCall:
     explain: Callable[[int], str] | None = None
     event: int | None = None
     on_queue: bool = False
+    reading_elsewhere: Callable[[int], ReadingElsewhere | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingElsewhere:
+    """A call that does what another does, and can be told where in the host's reach one of the arrays it reads lies.
+
+    Parameters
+    ----------
+    call : NativeCall
+        The call.
+    move : int
+        Address of a function that is given ``moved`` and the address of the array, before the call is made. It returns
+        an ``int32_t``: 0 if all went well.
+    moved : int
+        A word.
+    """
+
+    call: NativeCall
+    move: int
+    moved: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +336,8 @@ class Implementation:
         ``cost-only``
             nothing: ``load`` raises. What a task takes stands in its signature; see `syclsched.model.costonly`.
     load : Callable[[Signature], Any]
-        Makes the implementation for a signature; imports what it needs.
+        Makes the implementation for a signature; imports what it needs. Of the kernel kinds it may return a `Tailored`,
+        which makes it for a device.
     launch : Callable[[Signature, DeviceLimits], Launch] or None
         Index space, for the kernel kinds; None for all others.
     requires : Requirements, optional

@@ -72,6 +72,8 @@ class Device:
         SYCL aspects and NumPy dtype names, sorted.
     compute_units, max_work_group_size, local_memory_bytes, global_memory_bytes : int
         As SYCL gives them.
+    sub_group_sizes : tuple of int
+        As SYCL gives them, ascending; empty where they are not known.
     filter_string : str or None
         dpctl's filter string of the device, or of a sub-device's parent; None if it is not on this machine.
     partition : Partition or None
@@ -102,6 +104,7 @@ class Device:
     max_work_group_size: Annotated[int, Gt(0)] = 1
     local_memory_bytes: Count = 0
     global_memory_bytes: Count = 0
+    sub_group_sizes: tuple[Annotated[int, Gt(0)], ...] = ()
     filter_string: Text | None = None
     partition: Partition | None = None
     distrust: Text | None = None
@@ -116,7 +119,7 @@ class Device:
     @property
     def limits(self) -> DeviceLimits:
         """What a launch needs to know."""
-        return DeviceLimits(self.max_work_group_size, self.compute_units, self.local_memory_bytes)
+        return DeviceLimits(self.max_work_group_size, self.compute_units, self.local_memory_bytes, self.sub_group_sizes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,7 @@ def test_a_double_scalar_needs_fp64_in_a_kernel_but_not_in_a_library_call() -> N
         (Requirements(backends=("cuda", "hip")), "backend is level_zero, not cuda or hip"),
         (Requirements(device_kinds=("accelerator",)), "kind is gpu, not accelerator"),
         (Requirements(packages=("no_such_package.at_all",)), "Python package no_such_package.at_all is not installed"),
+        (Requirements(backend_packages=(("level_zero", "none.such"),)), "Python package none.such is not installed"),
         (Requirements(dtypes=("int32",)), "implementation does not take float32 (array 'x'), only int32"),
         (Requirements(refuses=lambda s: f"x is {s.shapes['x']}"), "implementation does not take it: x is (8,)"),
     ],
@@ -82,7 +83,8 @@ def test_what_an_implementation_requires_is_named(requires: Requirements, why: s
 
 
 def test_requirements_that_are_met_are_no_obstacle() -> None:
-    requires = Requirements(("fp64",), ("float64",), ("opencl",), ("cpu",), ("json",), lambda _: None)
+    more = (("level_zero", "no_such_package"), ("opencl", "json"))
+    requires = Requirements(("fp64",), ("float64",), ("opencl",), ("cpu",), ("json",), lambda _: None, more)
     assert unsupported(task("float64"), implementation(requires=requires), CPU) is None
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -21,6 +22,7 @@ from syclsched.model.operation import (
     Operation,
     Parameter,
     Signature,
+    Tailored,
     Work,
 )
 
@@ -120,6 +122,27 @@ def run_grid(implementation: Implementation, queue: Any, shape: tuple[int, int],
 def test_kernel_gives_numpys_answer(implementation: Implementation, shape: tuple[int, int], queue: Any) -> None:
     got, wanted = run_grid(implementation, queue, shape, a=3)
     np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.sycl
+def test_code_can_be_tailored_to_a_devices_limits(queue: Any) -> None:
+    def tailored(_: Signature) -> Tailored:
+        return Tailored(lambda limits: OpenCLSource(OPENCL.replace("100 *", f"{limits.max_work_group_size} *"), "grid"))
+
+    implementation = kernel_implementation("opencl-c", tailored)
+    signature = Signature({"x": (3, 4), "y": (3, 4)}, dict.fromkeys("xy", "float32"), {"a": 0})
+    buffers = [memory.allocate(queue, 48, "shared") for _ in range(2)]
+    x, y = (memory.as_numpy(b, (3, 4), "float32") for b in buffers)
+    x[...] = 0
+    arrays = [memory.as_usm_array(b, (3, 4), "float32", queue) for b in buffers]
+    i, j = np.indices((3, 4))
+    # One and the same operation: what was compiled for other limits must not be taken for it.
+    whole = operation(implementation)
+    for size in (64, 32):
+        limits = replace(LIMITS, max_work_group_size=size)
+        executable = compiler.compile_task(whole, implementation, signature, queue, limits)
+        executable.bind({"x": arrays[0], "y": arrays[1]}).submit(queue, []).wait()
+        np.testing.assert_array_equal(y, size * i + j)
 
 
 @pytest.mark.sycl

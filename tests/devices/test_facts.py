@@ -58,6 +58,7 @@ def test_this_machines_devices() -> None:
     assert facts.compute_units == cpu.sycl_device.max_compute_units
     assert ("fp64" in facts.aspects) == cpu.sycl_device.has_aspect_fp64
     assert "gpu" not in facts.aspects
+    assert facts.sub_group_sizes and set(facts.sub_group_sizes) == set(cpu.sycl_device.sub_group_sizes)
     assert [each.facts.backend_index for each in found if each.facts.backend == "opencl"] == list(
         range(sum(each.facts.backend == "opencl" for each in found))
     )

@@ -129,3 +129,58 @@ def test_steps_of_sequences_are_built_with_the_rest(queue: Any, built: list[str]
     made = compiler.compile_tasks([whole, piece(queue, "4")])
     assert len(built) == 1
     assert [result(each, queue) for each in made] == [times(2), times(4)]
+
+
+def test_what_takes_no_source_is_given_spirv(queue: Any, built: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "takes_source", lambda queue: False)
+    made = compiler.compile_tasks([piece(queue, "1"), piece(queue, "2", ALONE), piece(queue, "3")])
+    assert [result(each, queue) for each in made] == [times(1), times(2), times(3)]
+    with pytest.raises(CapabilityError, match=r"nonsense.*refuses the OpenCL C.*undeclared identifier"):
+        compiler.compile_tasks([piece(queue, "nonsense")])
+    assert not built
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "int64"])
+def test_spirv_of_other_numbers(queue: Any, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from syclsched.kernels.nn import softmax_over
+    from syclsched.kernels.tensor.reduce import reduce
+
+    if dtype == "float16" and not queue.sycl_device.has_aspect_fp16:
+        pytest.skip("no half precision here")
+    monkeypatch.setattr(programs, "takes_source", lambda queue: False)
+    operation = reduce("sum", (1,)) if dtype == "int64" else softmax_over(1)
+    x = np.arange(12).reshape(3, 4).astype(dtype)
+    y = np.zeros(3 if dtype == "int64" else (3, 4), dtype)
+    signature = Signature({"y": y.shape, "x": x.shape}, {"y": dtype, "x": dtype})
+    buffers = [memory.allocate(queue, each.nbytes, "shared") for each in (y, x)]
+    memory.as_numpy(buffers[1], x.shape, dtype)[...] = x
+    arrays = [memory.as_usm_array(b, each.shape, dtype, queue) for b, each in zip(buffers, (y, x), strict=True)]
+    made = compiler.compile_task(operation, operation.implementation("opencl-c"), signature, queue, LIMITS)
+    made.bind({"y": arrays[0], "x": arrays[1]}).submit(queue, []).wait()
+    host: Any = operation.implementation("numpy").load(signature)
+    host(y=y, x=x)
+    np.testing.assert_allclose(
+        memory.as_numpy(buffers[0], y.shape, dtype), y, rtol=1e-3 if dtype == "float16" else 1e-12
+    )
+
+
+def test_backends_that_take_neither_are_refused() -> None:
+    class Backend:
+        name = "cuda"
+
+    class Queue:
+        backend = Backend
+
+    with pytest.raises(CapabilityError, match="cuda device takes no OpenCL C"):
+        programs.takes_source(Queue())
+
+
+def test_without_a_compiler_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    from syclsched.devices import opencl_spirv
+    from syclsched.oneapi import libraries
+
+    monkeypatch.setattr(libraries, "sources", lambda environ: ())
+    opencl_spirv._compiler.cache_clear()
+    with pytest.raises(CapabilityError, match="intel-opencl-rt"):
+        opencl_spirv.spirv_of(OpenCLSource("", "k"))
+    opencl_spirv._compiler.cache_clear()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syclsched.model.operation import DeviceLimits, Implementation, Operation, Signature
+from syclsched.model.operation import DeviceLimits, Implementation, Operation, Signature, Tailored
 
 Arrays = dict[str, np.ndarray]
 Run = Callable[..., Arrays]
@@ -91,13 +91,20 @@ def _flatten(array: Any) -> list[Any]:
 
 
 def _run_kernel(
-    queue: Any, operation: Operation, implementation: Implementation, signature: Signature, usm: dict[str, Any]
+    queue: Any,
+    operation: Operation,
+    implementation: Implementation,
+    signature: Signature,
+    usm: dict[str, Any],
+    limits: DeviceLimits,
 ) -> None:
     import dpctl.program
 
     loaded = implementation.load(signature)
+    if isinstance(loaded, Tailored):
+        loaded = loaded.of(limits)
     assert implementation.launch is not None
-    launch = implementation.launch(signature, _limits(queue))
+    launch = implementation.launch(signature, limits)
     values, kinds = [], []
     for p in operation.parameters:
         kind = None if p.is_array else (signature.dtypes[p.like] if p.like else p.dtype)
@@ -114,28 +121,34 @@ def _run_kernel(
             _BUILT[key] = program.get_sycl_kernel(loaded.kernel_name)
         kernel = _BUILT[key]
         arguments = [value.usm_data if kind is None else value for value, kind in zip(values, kinds, strict=True)]
-    local = None if launch.local_range is None else list(launch.local_range)
-    queue.submit_async(kernel, arguments, list(launch.global_range), local, []).wait()
+    # SYCL counts dimensions from the slowest, OpenCL C from the fastest.
+    local = None if launch.local_range is None else list(reversed(launch.local_range))
+    queue.submit_async(kernel, arguments, list(reversed(launch.global_range)), local, []).wait()
 
 
 @pytest.fixture
 def run(queue: Any) -> Run:
     """Return ``run(operation, implementation name, arrays, **scalars) -> arrays after it``; inputs stay as they are.
 
-    Those named in ``constants`` are known beforehand, and prepared if the implementation wants it.
+    Those named in ``constants`` are known beforehand, and prepared if the implementation wants it. Given ``limits``,
+    what is made for devices of another kind is run here all the same, as it would be on a device with those limits.
     """
 
     def call(
-        operation: Operation, name: str, arrays: Arrays, constants: Collection[str] = (), **scalars: float
+        operation: Operation,
+        name: str,
+        arrays: Arrays,
+        constants: Collection[str] = (),
+        limits: DeviceLimits | None = None,
+        **scalars: float,
     ) -> Arrays:
         import dpctl.tensor as dpt
 
         implementation = operation.implementation(name)
         signature = signature_of(operation, arrays, scalars, frozenset(constants))
         assert operation.check is None or operation.check(signature) is None
-        if implementation.requires.device_kinds and queue.sycl_device.device_type.name not in (
-            implementation.requires.device_kinds
-        ):
+        kinds = implementation.requires.device_kinds
+        if limits is None and kinds and queue.sycl_device.device_type.name not in kinds:
             pytest.skip(f"{name} does not run on this kind of device")
         if implementation.kind == "host":
             results = {key: value.copy() for key, value in arrays.items()}
@@ -147,7 +160,7 @@ def run(queue: Any) -> Run:
         usm = {key: dpt.asarray(value, copy=True, sycl_queue=queue, usm_type="shared") for key, value in arrays.items()}
         queue.wait()
         if implementation.is_kernel:
-            _run_kernel(queue, operation, implementation, signature, usm)
+            _run_kernel(queue, operation, implementation, signature, usm, limits or _limits(queue))
         else:
             implementation.load(signature)(queue, {**usm, **scalars}, []).wait()
         return {key: dpt.asnumpy(value) for key, value in usm.items()}

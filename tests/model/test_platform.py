@@ -42,6 +42,7 @@ def test_finding_by_name() -> None:
     assert PLATFORM.host is THE_HOST
     assert [d.name for d in PLATFORM.compute_devices] == ["cpu", "gpu", "gpu1"]
     assert PLATFORM.device("cpu").limits == DeviceLimits(8, 2, 0)
+    assert replace(PLATFORM.device("gpu"), sub_group_sizes=(8, 16)).limits == DeviceLimits(8, 2, 0, (8, 16))
     assert THE_HOST.is_host
     assert not PLATFORM.device("cpu").is_host
 

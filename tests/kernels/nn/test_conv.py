@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from grouped import GPUS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx_nodes import node
@@ -24,9 +25,9 @@ from operations import (
 )
 
 from syclsched.errors import ArgumentError
-from syclsched.kernels import nn
+from syclsched.kernels import groups, nn
 from syclsched.model.access import AccessMode
-from syclsched.model.operation import Operation, Signature
+from syclsched.model.operation import DeviceLimits, Operation, Signature
 
 Case = tuple[Operation, dict[str, np.ndarray], np.ndarray, str]
 
@@ -121,6 +122,15 @@ def _transposed(x: Any, w: Any, b: Any, groups: int, strides: Any, pads: Any, di
 def test_the_host_convolves(case: Case) -> None:
     operation, arrays, wanted, dtype = case
     close(on_host(operation, arrays), wanted, dtype)
+
+
+@pytest.mark.sycl
+@given(case=convolutions(most=20), limits=st.sampled_from(GPUS))
+@settings(max_examples=12, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
+def test_work_groups_convolve_in_local_memory(run: Any, case: Case, limits: DeviceLimits) -> None:
+    operation, arrays, wanted, dtype = case
+    for constants in ((), ("w",)):
+        close(run(operation, groups.NAME, arrays, constants, limits)["y"], wanted, dtype)
 
 
 @given(transposes())

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from grouped import GPUS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from operations import NO_SHRINKING, UNCHECKED, close, implementations, numbers, on_host, unwritten
 
-from syclsched.kernels import nn
-from syclsched.model.operation import Operation, Signature
+from syclsched.kernels import groups, nn
+from syclsched.model.operation import DeviceLimits, Operation, Signature
 
 Case = tuple[Operation, dict[str, np.ndarray], np.ndarray, str]
 
@@ -73,6 +74,27 @@ def test_devices_multiply(run: Any, name: str, case: Case) -> None:
 
 
 @pytest.mark.sycl
+@given(case=products(), limits=st.sampled_from(GPUS))
+@settings(max_examples=12, deadline=None, phases=NO_SHRINKING, suppress_health_check=UNCHECKED)
+def test_work_groups_multiply_in_local_memory(run: Any, case: Case, limits: DeviceLimits) -> None:
+    operation, arrays, wanted, dtype = case
+    close(run(operation, groups.NAME, arrays, limits=limits)["y"], wanted, dtype)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("limits", GPUS)
+def test_work_groups_make_many_blocks(run: Any, limits: DeviceLimits) -> None:
+    for m, n, k in [(300, 270, 77), (1, 1000, 65), (500, 2, 40)]:
+        a, b = numbers(m, k), numbers(n, k, seed=1)
+        arrays = {"y": unwritten((m, n), "float32"), "a": a, "b": b}
+        close(
+            run(nn.matmul(transpose_b=True), groups.NAME, arrays, limits=limits)["y"],
+            a.astype("float64") @ b.T,
+            "float32",
+        )
+
+
+@pytest.mark.sycl
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_numba_dpex_multiplies_with_local_memory(run: Any, dtype: str) -> None:
     operation = nn.matmul(alpha=0.5, beta=-2.0, bias=True, residual=True)
@@ -81,6 +103,8 @@ def test_numba_dpex_multiplies_with_local_memory(run: Any, dtype: str) -> None:
         arrays = {"y": unwritten((m, n), dtype), "a": a, "b": b, "c": c, "r": r}
         wanted = 0.5 * (a.astype("float64") @ b) - 2.0 * c + r
         close(run(operation, "numba-dpex", arrays)["y"], wanted, dtype)
+    small = DeviceLimits(16, 2, 1 << 15)
+    close(run(operation, "numba-dpex", arrays, limits=small)["y"], wanted, dtype)
 
 
 def test_numba_dpex_is_for_two_matrices() -> None:

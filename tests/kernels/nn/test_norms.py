@@ -146,7 +146,8 @@ SHAPED: dict[str, list[tuple[Operation, tuple[int, ...]]]] = {
     "group": [
         (nn.group_norm(10, 1e-5, True, (("elu", 0.5), ("sigmoid",))), (3, 3, 5, 80)),
         (nn.group_norm(70, 1e-5, True, (("gelu",),)), (2, 9, 70)),
-        (nn.group_norm(16, 1e-5, True), (1, 7, 48)),
+        (nn.group_norm(16, 1e-5, True), (1, 75, 48)),
+        (nn.group_norm(128, 1e-5, True), (17, 7, 9, 128)),
         (nn.group_norm(3, 1e-5, True), (2, 4, 384)),
         (nn.group_norm(5, 1e-5, True, (("relu",),)), (2, 4, 35)),
         (nn.group_norm(2, 1e-5, False, (("hard_sigmoid", 0.2, 0.5),)), (2, 6, 5, 11)),
@@ -174,6 +175,19 @@ def test_lines_in_vectors(run: Any, queue: Any, kind: str, name: str) -> None:
 
 @pytest.mark.sycl
 @pytest.mark.parametrize("name", LANGUAGES)
+def test_moments_of_what_is_far_from_0_and_changes(run: Any, name: str) -> None:
+    """Moments of some pixels are joined to those of others: neither the mean nor a drift may cost digits."""
+    x = numbers(1, 100, 64) + 3000 + np.linspace(0, 50, 100, dtype="float32")[:, None]
+    arrays = {"y": unwritten(x.shape, "float32"), "x": x.astype("float32")}
+    arrays |= {each: numbers(64, seed=n) for n, each in enumerate(("scale", "bias"), 1)}
+    for groups in (64, 16):
+        exact = arrays["x"].astype("float64").reshape(1, 100, groups, -1)
+        exact = normal(exact, (1, 3), 1e-5).reshape(x.shape) * arrays["scale"] + arrays["bias"]
+        close(run(nn.group_norm(groups, channels_last=True), name, arrays)["y"], exact, "float32", 10)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("name", LANGUAGES)
 def test_softmax_of_what_is_masked_or_no_number(run: Any, name: str) -> None:
     for axis, shape in ((1, (4, 69)), (0, (69, 34))):
         x = np.moveaxis(numbers(*shape) * 40, axis, -1)
@@ -187,6 +201,22 @@ def test_softmax_of_what_is_masked_or_no_number(run: Any, name: str) -> None:
         close(got, wanted, "float32", 10)
         assert np.isnan(np.moveaxis(got, axis, -1)[1:3]).all()
         assert (np.moveaxis(got, axis, -1)[0, 3:] == 0).all()
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("name", LANGUAGES)
+@pytest.mark.parametrize("log", [False, True])
+def test_softmax_of_columns_whose_largest_number_changes_or_is_huge(run: Any, name: str, log: bool) -> None:
+    # Columns of several work-items, the last of which overlap; rows that are taken together, and others.
+    x = np.linspace(-400, 400, 19, dtype="float32")[:, None] * np.linspace(-1, 1, 2105, dtype="float32")
+    x = x + np.linspace(0, 3, 2105, dtype="float32")
+    x[:, 5] += 70000
+    x[:, 2100] = np.linspace(-1.5e38, 1.5e38, 19)
+    x[:, 2104] = -1e6
+    operation = nn.softmax_over(1, log)
+    arrays = {"y": unwritten((2, *x.shape), "float32"), "x": np.stack([x, -x])}
+    got, wanted = run(operation, name, arrays)["y"], on_host(operation, arrays)
+    np.testing.assert_allclose(got, wanted, rtol=3e-5, atol=1e-6 if log else 1e-30)
 
 
 def test_softmax_of_something_infinite_is_as_numpy_has_it() -> None:

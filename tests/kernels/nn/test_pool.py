@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from operations import NO_SHRINKING, UNCHECKED, close, last, numbers, on_host, quick, unwritten
+from operations import NO_SHRINKING, UNCHECKED, close, implementations, last, numbers, on_host, quick, unwritten
 
 from syclsched.errors import ArgumentError
 from syclsched.kernels import nn
@@ -164,6 +164,7 @@ def test_the_largest_of_whole_numbers_in_numba_dpex(run: Any) -> None:
 
 
 @pytest.mark.sycl
+@pytest.mark.parametrize("name", ["opencl-c", "numba-dpex"])
 @pytest.mark.parametrize(
     ("operation", "shape", "wanted", "dtype"),
     [
@@ -181,15 +182,16 @@ def test_the_largest_of_whole_numbers_in_numba_dpex(run: Any) -> None:
     ids=["overlapping", "whole numbers", "64 bits", "pads count", "three axes"],
 )
 def test_channels_in_vectors(
-    run: Any, operation: Operation, shape: tuple[int, ...], wanted: tuple[int, ...], dtype: str
+    run: Any, name: str, operation: Operation, shape: tuple[int, ...], wanted: tuple[int, ...], dtype: str
 ) -> None:
     x = (numbers(*shape) * 9).astype(dtype)
     if dtype == "float32":
         x[0, 1, 1, ..., 5:40:7] = np.nan
-    in_numba_dpex_as_on_the_host(run, operation, {"y": unwritten(wanted, dtype), "x": x}, dtype)
+    as_on_the_host(run, name, operation, {"y": unwritten(wanted, dtype), "x": x}, dtype)
 
 
 @pytest.mark.sycl
+@pytest.mark.parametrize("name", ["opencl-c", "numba-dpex"])
 @pytest.mark.parametrize(
     ("operation", "shape", "wanted", "dtype"),
     [
@@ -197,26 +199,113 @@ def test_channels_in_vectors(
         (nn.pool("max", (2, 3), (1, 1), (0, 2, 1, 2), (1, 2)), (1, 2, 4, 21), (1, 2, 4, 21), "int16"),
         (nn.pool("average", (2, 3), (1, 2), (1, 1, 0, 2)), (2, 1, 3, 40), (2, 1, 3, 21), "float64"),
         (nn.pool("average", (3,), (1,), (1, 1), (), True, activation=RELU), (3, 2, 18), (3, 2, 18), "float32"),
+        (nn.pool("max", (2, 3, 4), (1, 2, 3), (1, 1, 2) * 2, (2, 1, 1)), (2, 2, 4, 5, 70), (2, 2, 4, 3, 24), "float32"),
+        (nn.pool("average", (3, 11), (2, 9)), (2, 2, 7, 200), (2, 2, 3, 22), "float32"),
+        (nn.pool("max", (2, 2), (2, 2)), (2, 300, 3, 35), (2, 300, 2, 18), "int8"),
         (nn.pool("max", (5, 9)), (2, 3, 5, 9), (2, 3, 1, 1), "float32"),
         (nn.pool("average", (5, 9), activation=RELU), (2, 3, 5, 9), (2, 3, 1, 1), "float64"),
     ],
-    ids=["every second", "dilated whole numbers", "64 bits", "pads count", "largest of a channel", "mean of a channel"],
+    ids=[
+        "every second",
+        "dilated whole numbers",
+        "64 bits",
+        "pads count",
+        "three axes",
+        "far apart",
+        "bytes, rounded up",
+        "largest of a channel",
+        "mean of a channel",
+    ],
 )
 def test_lines_in_vectors(
-    run: Any, operation: Operation, shape: tuple[int, ...], wanted: tuple[int, ...], dtype: str
+    run: Any, name: str, operation: Operation, shape: tuple[int, ...], wanted: tuple[int, ...], dtype: str
 ) -> None:
     x = (numbers(*shape) * 9).astype(dtype)
     if dtype == "float32":
         x[0, 1, ..., 5:40:7], x[1, 0] = np.nan, -np.inf
-    in_numba_dpex_as_on_the_host(run, operation, {"y": unwritten(wanted, dtype), "x": x}, dtype)
+    as_on_the_host(run, name, operation, {"y": unwritten(wanted, dtype), "x": x}, dtype)
 
 
-def in_numba_dpex_as_on_the_host(run: Any, operation: Operation, arrays: dict[str, np.ndarray], dtype: str) -> None:
-    got, expected = run(operation, "numba-dpex", arrays)["y"], on_host(operation, arrays)
+@pytest.mark.sycl
+@pytest.mark.parametrize("name", ["opencl-c", "numba-dpex"])
+@pytest.mark.parametrize(
+    ("operation", "shape", "wanted", "dtype"),
+    [
+        (nn.im2col((3, 3), pads=(1,) * 4), (2, 3, 4, 56), (2, 27, 224), "float32"),
+        (nn.im2col((2, 5), (1, 2), (0, 3, 1, 1), (1, 2)), (1, 2, 3, 75), (1, 20, 108), "float64"),
+        (nn.im2col((3,), (7,), (2, 0)), (1, 2, 200), (1, 6, 29), "float32"),
+        (nn.im2col((1, 4), (1, 1), (0, 9, 0, 9)), (2, 1, 2, 5), (2, 4, 40), "float32"),
+        (nn.im2col((40,), (3,), (20, 20)), (1, 1, 230), (1, 40, 77), "float32"),
+        (nn.im2col((3, 2), (1, 2), (1,) * 4, (1, 2), True), (2, 4, 7, 37), (2, 16, 222), "float32"),
+        (nn.im2col((2,), (1,), (3, 0), channels_last=True), (1, 5, 16), (1, 7, 32), "float64"),
+    ],
+    ids=[
+        "neighbours",
+        "every second",
+        "far apart",
+        "more pads than elements",
+        "many places",
+        "channels last",
+        "more pads than places",
+    ],
+)
+def test_windows_along_long_lines(
+    run: Any, name: str, operation: Operation, shape: tuple[int, ...], wanted: tuple[int, ...], dtype: str
+) -> None:
+    x = numbers(*shape, dtype=dtype)
+    x[..., ::9] = np.nan
+    arrays = {"y": unwritten(wanted, dtype), "x": x}
+    np.testing.assert_array_equal(run(operation, name, arrays)["y"], on_host(operation, arrays))
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("name", ["opencl-c", "numba-dpex"])
+@pytest.mark.parametrize(
+    ("operation", "shape", "dtype"),
+    [
+        (nn.lrn(channels_last=True), (2, 3, 2, 256), "float32"),
+        (nn.lrn(0.5, size=4, channels_last=True), (1, 2, 37), "float32"),
+        (nn.lrn(0.5, size=6), (5, 70), "float64"),
+        (nn.lrn(0.5, 0.6, 2.0, size=3), (2, 7, 40, 41), "float32"),
+        (nn.lrn(0.5), (1, 130, 5, 9), "float64"),
+        (nn.lrn(0.5, size=99, channels_last=True), (2, 60), "float32"),
+    ],
+    ids=["many channels", "a part of a vector", "no places", "long lines", "lines and parts", "all neighbours"],
+)
+def test_many_channels_and_places(
+    run: Any, name: str, operation: Operation, shape: tuple[int, ...], dtype: str
+) -> None:
+    x = numbers(*shape, dtype=dtype)
+    x[..., -1], x[(-1, -1, *[0] * (len(shape) - 2))] = 1e30, np.nan
+    arrays = {"y": unwritten(shape, dtype), "x": x}
+    with np.errstate(over="ignore"):
+        wanted = on_host(operation, arrays)
+    got = run(operation, name, arrays)["y"]
+    large = np.abs(wanted) > 1e6
+    close(np.where(large, 0, got), np.where(large, 0, wanted), dtype)
+    np.testing.assert_allclose(got[large], wanted[large], rtol=1e-5)
+
+
+def as_on_the_host(run: Any, name: str, operation: Operation, arrays: dict[str, np.ndarray], dtype: str) -> None:
+    got, expected = run(operation, name, arrays)["y"], on_host(operation, arrays)
     if dtype.startswith("float"):
         close(got, expected, dtype)
     else:
         np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("channels_last", [True, False])
+@pytest.mark.parametrize("channels", [1, 20])
+def test_windows_that_see_nothing_have_no_mean(run: Any, channels: int, channels_last: bool) -> None:
+    x = numbers(2, channels, 33)
+    wanted = np.concatenate([np.full((2, channels, 1), np.nan, "float32"), x], axis=2)
+    if channels_last:
+        x, wanted = last(x), last(wanted)
+    operation = nn.pool("average", (1,), (), (1, 0), channels_last=channels_last)
+    arrays = {"y": np.zeros_like(wanted), "x": x}
+    for name in implementations(operation):
+        close(run(operation, name, arrays)["y"], wanted, "float32")
 
 
 def test_nothing_in_nothing_out() -> None:

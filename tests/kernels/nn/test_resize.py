@@ -16,7 +16,7 @@ from operations import NO_SHRINKING, UNCHECKED, close, implementations, numbers,
 from syclsched.errors import ArgumentError
 from syclsched.kernels import nn
 from syclsched.kernels.nn.resize import COORDINATES, MODES, NEAREST
-from syclsched.model.operation import Operation
+from syclsched.model.operation import Operation, Signature
 
 #: Opsets that have the last one are tried beside ONNX Runtime (tests/frontends/onnx/test_opsets.py).
 REFERENCED = tuple(name for name in COORDINATES if name != "tf_half_pixel_for_nn")
@@ -72,6 +72,61 @@ def test_the_host_resizes(case: Case) -> None:
 def test_devices_resize(run: Any, name: str, case: Case) -> None:
     operation, arrays, wanted, _ = case
     close(run(operation, name, arrays)["y"], wanted, "float32")
+
+
+#: Long lines: more than a vector of the result, less and more of the source, ratios that come again and others.
+LINES = {
+    "twice": (("linear", "half_pixel"), (2, 3, 5, 40), (1, 1, 2, 2), "float32"),
+    "three times as many": (("linear", "align_corners"), (1, 2, 4, 50), (1, 1, 1.5, 3), "float64"),
+    "one and a half": (("nearest", "asymmetric"), (2, 1, 3, 90), (1, 1, 1, 1.5), "int8"),
+    "half": (("linear", "half_pixel"), (1, 3, 6, 150), (1, 1, 0.5, 0.5), "float32"),
+    "a fifth": (("linear", "half_pixel"), (1, 3, 6, 150), (1, 1, 1, 0.2), "float32"),
+    "no ratio": (("linear", "half_pixel"), (1, 2, 3, 61), (1, 1, 1.37, 1.37), "float32"),
+    "few of the source": (("nearest", "half_pixel"), (1, 2, 3, 5), (1, 1, 2, 7), "int64"),
+    "cubic": (("cubic", "half_pixel"), (1, 2, 9, 33), (1, 1, 2, 2), "float32"),
+    "too long to be written out": (("linear", "half_pixel"), (1, 1, 2, 1500), (1, 1, 1, 1.37), "float32"),
+    "one in the source": (("linear", "half_pixel"), (2, 1, 3, 1), (1, 1, 2, 20), "float32"),
+    "all axes": (("linear", "half_pixel"), (2, 3, 4, 20), (2, 2, 2, 2), "float32"),
+    "channels last": (("linear", "half_pixel"), (1, 5, 9, 37), (1, 2, 3, 1), "float32"),
+    "many behind": (("cubic", "half_pixel"), (1, 5, 700), (1, 3, 1), "float64"),
+    "a copy": (("linear", "half_pixel"), (3, 70), (1, 1), "float32"),
+}
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("which", LINES)
+def test_lines_in_vectors(run: Any, which: str) -> None:
+    how, shape, scales, dtype = LINES[which]
+    x = (9 * numbers(*shape)).astype(dtype)
+    if dtype == "float32":
+        # What is not asked for is read, too: it must not be seen.
+        x[..., 3 % shape[-1]] = x[0, ..., -1] = np.nan
+    y = unwritten(tuple(math.floor(n * s) for n, s in zip(shape, scales, strict=True)), dtype)
+    operation = nn.resize(*how, scales=scales)
+    got, wanted = run(operation, "opencl-c", {"y": y, "x": x})["y"], on_host(operation, {"y": y, "x": x})
+    if dtype.startswith("float"):
+        close(got, wanted, dtype)
+    else:
+        np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.sycl
+def test_lines_that_leave_the_source(run: Any) -> None:
+    x = numbers(1, 2, 4, 40)
+    roi = (0, 0, 0.5, -0.25, 1, 1, 1.5, 0.75)
+    operation = nn.resize("linear", "tf_crop_and_resize", scales=(1, 1, 1.5, 2), roi=roi, extrapolation=7.0)
+    arrays = {"y": unwritten((1, 2, 6, 80), "float32"), "x": x}
+    close(run(operation, "opencl-c", arrays)["y"], on_host(operation, arrays), "float32")
+
+
+def test_a_line_that_repeats_itself_is_a_loop() -> None:
+    """The source of a long line is no longer than of a short one, if it repeats itself."""
+    texts = []
+    for count in (160, 1600):
+        operation = nn.resize("linear", "half_pixel", scales=(1, 1, 2, 2))
+        signature = Signature({"y": (1, 3, 8, 2 * count), "x": (1, 3, 4, count)}, dict.fromkeys("yx", "float32"))
+        texts.append(operation.implementation("opencl-c").load(signature).source)
+    assert len(texts[1]) < len(texts[0]) + 100
 
 
 def test_whole_numbers_are_picked() -> None:

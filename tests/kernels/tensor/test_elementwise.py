@@ -102,6 +102,21 @@ def test_every_operator_gives_what_numpy_gives(on_device: Try, device_queue: Any
 
 @pytest.mark.sycl
 @pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("given", ["int64", "uint64"])
+def test_whole_numbers_of_64_bits_are_rounded_once(on_device: Try, language: str, given: str) -> None:
+    least, most = np.iinfo(given).min, np.iinfo(given).max
+    # Halves between neighbours in single precision, and what is next to them, which a double does not tell apart.
+    odd = [2 * each + 1 for each in (1 << 23, (1 << 23) + 1, (1 << 24) - 1)]
+    halves = [each << bits for bits in range(38) for each in odd]
+    near = [each + more for each in halves for more in (-1025, -1, 0, 1, 1025)]
+    x = np.array([0, 1, least, most, most - 1, *near, *([-each for each in near] if least else [])], given)
+    for dtype in ("float32", "float64"):
+        got = on_device(elementwise(("cast", dtype, 0), 1), language, y=np.zeros(x.shape, dtype), x0=x)["y"]
+        np.testing.assert_array_equal(got, x.astype(dtype))
+
+
+@pytest.mark.sycl
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_functions_of_our_own_are_exact(on_device: Try, device_queue: Any, language: str) -> None:
     if device_queue.sycl_device.device_type.name != "cpu":
         return  # the same compiler as the CPU device's

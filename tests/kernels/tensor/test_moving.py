@@ -50,6 +50,7 @@ def check(on_device: Try, operation: Operation, expected: Any, language: str, **
         ((0, 3), (1, 0)),
         # Several blocks for a work-item, of which the last overlap those before them.
         ((300, 537), (1, 0)),
+        ((150, 2600), (1, 0)),
         ((2, 20, 5, 7), (0, 2, 3, 1)),
         ((5, 18, 3, 20), (3, 2, 1, 0)),
     ],

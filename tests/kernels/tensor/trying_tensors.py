@@ -32,8 +32,8 @@ def on_host(operation: Operation, **arrays: np.ndarray) -> Arrays:
     return made
 
 
-def run_on(queue: Any, operation: Operation, name: str, arrays: Arrays) -> Arrays:
-    """Run an implementation on a device and return the arrays after it."""
+def run_on(queue: Any, operation: Operation, name: str, arrays: Arrays, limits: DeviceLimits | None = None) -> Arrays:
+    """Run an implementation on a device, as made for one with other limits if given, and return the arrays after it."""
     import dpctl.tensor as dpt
 
     from syclsched.devices.compiler import compile_task
@@ -42,7 +42,7 @@ def run_on(queue: Any, operation: Operation, name: str, arrays: Arrays) -> Array
     assert operation.check is not None
     assert operation.check(signature) is None
     device = queue.sycl_device
-    limits = DeviceLimits(device.max_work_group_size, device.max_compute_units, device.local_mem_size)
+    limits = limits or DeviceLimits(device.max_work_group_size, device.max_compute_units, device.local_mem_size)
     executable = compile_task(operation, implementation, signature, queue, limits)
     # A guard behind every array: nothing may be written there.
     usm, guards = {}, {}

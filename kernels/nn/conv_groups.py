@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Convolutions by work-groups, as products of what pixels see and weights, which are put together in local memory.
+
+Columns are what lies together in the result: output channels, or pixels where channels come first. (Chetlur et al.,
+"cuDNN: efficient primitives for deep learning", 2014.) Each term is a place of the kernel and a channel, in the order
+in which the array, or where channels come first the weights, has them. What pixels see is never in memory as a whole.
+
+Depthwise convolutions have few terms and nothing that two results have in common but what a cache keeps: each result is
+made by a work-item, and neighbours make neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from syclsched.kernels.common import Ints, ceil_div
+from syclsched.kernels.groups import head, implementation, lanes
+from syclsched.kernels.nn import activation as act
+from syclsched.kernels.nn.activation import Activation
+from syclsched.kernels.nn.conv_opencl import geometry, is_depthwise
+from syclsched.kernels.nn.geometry import channels, size, strides_of
+from syclsched.kernels.nn.product_groups import Extents, Operand, Tiling, source
+from syclsched.kernels.nn.source import sums
+from syclsched.kernels.windows import Convolution, Window
+from syclsched.model.operation import DeviceLimits, Implementation, Launch, OpenCLSource, Signature
+
+
+def conv(convolution: Convolution, *, bias: bool, residual: str) -> Implementation:
+    """Return the implementation of `syclsched.kernels.nn.conv`."""
+    known = {"window": convolution.window, "groups": convolution.groups, "last": convolution.channels_last}
+    return implementation(
+        partial(_source, activation=convolution.activation, bias=bias, residual=residual, **known),
+        partial(_launch, **known),
+        refuses=_refuses,
+        prepare=partial(_prepare, last=convolution.channels_last),
+    )
+
+
+def _refuses(signature: Signature) -> str | None:
+    if size(signature.shapes["y"]) and size(signature.shapes["x"]):
+        return None
+    return "it makes one element at least, of one at least"
+
+
+def _prepare(signature: Signature, queue: Any, constants: Mapping[str, Any], *, last: bool) -> Mapping[str, Any]:
+    """Return the constants with the channels of the weights together, where the array has them so."""
+    import numpy as np
+
+    w = constants.get("w")
+    if w is None or not last:
+        return constants
+    return {**constants, "w": np.ascontiguousarray(np.moveaxis(w, 1, -1)).reshape(w.shape)}
+
+
+def _extents(signature: Signature, window: Window, groups: int, last: bool) -> Extents:
+    w = signature.shapes["w"]
+    batch, _, outputs, kernel, _ = geometry(signature, window, last)
+    outside, terms = w[0] // groups, w[1] * size(kernel)
+    if last:
+        return Extents(batch * size(outputs), outside, terms, groups)
+    return Extents(outside, size(outputs), terms, batch * groups)
+
+
+def _launch(signature: Signature, limits: DeviceLimits, *, window: Window, groups: int, last: bool) -> Launch:
+    if is_depthwise(signature, groups):
+        wide = lanes(limits)
+        return Launch((ceil_div(size(signature.shapes["y"]), wide) * wide,), (wide,))
+    extents = _extents(signature, window, groups, last)
+    return Tiling.of(extents, sums(signature.dtypes["y"]), limits).launch(extents)
+
+
+def _source(
+    signature: Signature,
+    limits: DeviceLimits,
+    *,
+    window: Window,
+    groups: int,
+    last: bool,
+    activation: Activation,
+    bias: bool,
+    residual: str,
+) -> OpenCLSource:
+    dtype, w = signature.dtypes["y"], signature.shapes["w"]
+    names = ["__global T* restrict y", "__global const T* restrict x", "__global const T* restrict w"]
+    names += ["__global const T* restrict b"] * bias + ["__global const T* restrict r"] * (residual == "r")
+    finish = "v += READ(b, o); " if bias else ""
+    finish += f"v += READ({residual}, to); " if residual else ""
+    finish += f"{act.opencl(activation, 'v', sums(dtype))} WRITE(y, to, v);"
+    seen = _Seen.of(signature, window, last)
+    if is_depthwise(signature, groups):
+        return _depthwise(signature, ", ".join(names), seen, finish)
+    inside, outside, places = w[1], w[0] // groups, size(seen.kernel)
+    extents = _extents(signature, window, groups, last)
+    o, pixel = ("column", "row") if last else ("row", "column")
+    # In the order of the terms, a place's channels are together or a channel's places.
+    channel, place = (f"term % {inside}", f"term / {inside}") if last else (f"term / {places}", f"term % {places}")
+    within = f"({channel}) * {places} + {place}" if last and "w" not in signature.constants else "term"
+    image = f"({pixel}) / {seen.pixels}" if last else "image"
+    pixels = Operand(
+        f"const I place = {place}, pixel = {pixel} % {seen.pixels}; " + seen.read(image, f"g * {inside} + {channel}"),
+        by_term=last,
+    )
+    weights = Operand(f"v = READ(w, (g * {outside} + {o}) * {inside * places} + {within});", by_term=True)
+    return source(
+        "conv",
+        ", ".join(names),
+        dtype,
+        max(map(size, signature.shapes.values())),
+        extents,
+        Tiling.of(extents, sums(dtype), limits),
+        begin="const I g = product;" if last else f"const I g = product % {groups}, image = product / {groups};",
+        left=pixels if last else weights,
+        right=weights if last else pixels,
+        finish=f"const I o = g * {outside} + {o}, to = "
+        + (f"{pixel} * {w[0]} + o" if last else f"(image * {w[0]} + o) * {seen.pixels} + {pixel}")
+        + f"; {finish}",
+    )
+
+
+def _depthwise(signature: Signature, parameters: str, seen: _Seen, finish: str) -> OpenCLSource:
+    dtype, count, places = signature.dtypes["y"], signature.shapes["w"][0], size(seen.kernel)
+    results = size(signature.shapes["y"])
+    pixel, o = (f"id / {count}", f"id % {count}") if seen.last else ("id", f"id / {seen.pixels} % {count}")
+    text = f"""{head(dtype, sums(dtype), max(map(size, signature.shapes.values())))}
+__kernel void conv({parameters}) {{
+  const I id = get_global_id(0), to = id;
+  if (id >= {results}) return;
+  const I pixel = {pixel} % {seen.pixels}, o = {o}, image = id / {seen.pixels * count};
+  A s = 0;
+  for (int place = 0; place < {places}; ++place) {{
+    A v = 0;
+    {seen.read("image", "o")}
+    s = fma(v, READ(w, o * {places} + place), s);
+  }}
+  A v = s;
+  {finish}
+}}
+"""
+    return OpenCLSource(text, "conv")
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What pixels see, with as few axes as will do.
+
+    Parameters
+    ----------
+    inputs, outputs, kernel : tuple of int
+        Extents.
+    window : Window
+        How it slides.
+    strides : tuple of int
+        How many elements apart neighbours along each axis of x lie.
+    channel, image : int
+        How many elements apart channels and images lie.
+    last : bool
+        Whether channels are last.
+    """
+
+    inputs: Ints
+    outputs: Ints
+    kernel: Ints
+    window: Window
+    strides: Ints
+    channel: int
+    image: int
+    last: bool
+
+    @classmethod
+    def of(cls, signature: Signature, window: Window, last: bool) -> _Seen:
+        """Return what a convolution's pixels see."""
+        _, inputs, outputs, kernel, window = geometry(signature, window, last)
+        strides, channel, image = strides_of(inputs, channels(signature.shapes["x"], last), last)
+        return cls(inputs, outputs, kernel, window, strides, channel, image, last)
+
+    @property
+    def pixels(self) -> int:
+        """Pixels of an image of the result."""
+        return size(self.outputs)
+
+    def read(self, image: str, channel: str) -> str:
+        """Return statements that set ``v`` to what a ``pixel`` sees at a ``place``, if there is something."""
+        code, there, terms = [], [], [f"({image}) * {self.image}", f"({channel}) * {self.channel}"]
+        pixels = places = 1
+        window = self.window
+        for axis in reversed(range(len(self.outputs))):
+            o, k = f"pixel / {pixels} % {self.outputs[axis]}", f"place / {places} % {self.kernel[axis]}"
+            at = f"({o}) * {window.strides[axis]} - {window.begins[axis]} + ({k}) * {window.dilations[axis]}"
+            code.append(f"const I i{axis} = {at};")
+            there.append(f"i{axis} >= 0 && i{axis} < {self.inputs[axis]}")
+            terms.append(f"i{axis} * {self.strides[axis]}")
+            pixels, places = pixels * self.outputs[axis], places * self.kernel[axis]
+        return f"{' '.join(code)} if ({' && '.join(there)}) v = READ(x, {' + '.join(terms)});"

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lines of neighbours made of others by tables, in OpenCL C: what is resized, or seen by windows, or summed up nearby.
+
+Neighbours of the result are some neighbours of the source, rearranged. Which ones is known: each vector of the result
+is made of a few vectors of the source whose lanes are picked by constants. What comes again some vectors later, as it
+does where an extent grows or shrinks by a ratio of small numbers, is a loop. Whatever can be done to neighbours of the
+source before they are rearranged, such as adding up lines of it, is done first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from syclsched.kernels.common import ceil_div
+from syclsched.kernels.nn.panels import vector
+from syclsched.kernels.nn.source import literal, sums
+
+#: Vectors of the source that one of the result may be made of, and vectors that are written out one by one.
+_SOURCES, _WRITTEN = 4, 64
+#: After how many vectors what is done may come again.
+_PERIODS = range(1, 9)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A vector of a line of the result.
+
+    Parameters
+    ----------
+    to : int
+        Where it begins.
+    start : int
+        Where the first vector of the source begins that it is made of.
+    offsets : tuple of int
+        How far from there each of them does.
+    lanes : tuple of tuple of int
+        For each tap, which lane of all of them counts in each of its own; -1: none.
+    weights : tuple of tuple of float
+        How much.
+    """
+
+    to: int
+    start: int
+    offsets: tuple[int, ...]
+    lanes: tuple[tuple[int, ...], ...]
+    weights: tuple[tuple[float, ...], ...]
+
+    @property
+    def what(self) -> tuple[object, ...]:
+        """What is done, wherever it is; weights are told apart by more than rounding."""
+        return self.offsets, self.lanes, tuple(tuple(round(each, 13) for each in line) for line in self.weights)
+
+
+def pieces(
+    places: list[list[int]], weights: list[list[float]], extent: int, width: int, reading: int
+) -> list[Piece] | None:
+    """Return the vectors of a line, or None where one is made of too much of the source.
+
+    Parameters
+    ----------
+    places, weights : list of list
+        For each place of the line, places of the source and how much they count; -1 is one of a number 0.
+    extent : int
+        Of a line of the source.
+    width, reading : int
+        Numbers of a vector of the result, and of one of the source: at most as many as there are.
+    """
+    found = []
+    for first in range(0, len(places), width):
+        to = min(first, len(places) - width)
+        seen = places[to : to + width]
+        inside = [place for line in seen for place in line if place >= 0]
+        start = min(min(inside, default=0), extent - reading)
+        count = ceil_div(max(inside, default=start - 1) + 1 - start, reading)
+        if count > _SOURCES:
+            return None
+        offsets = tuple(min(k * reading, extent - reading - start) for k in range(count))
+        taps = range(len(places[0]))
+        lanes = tuple(tuple(_lane(line[tap], start, offsets, reading) for line in seen) for tap in taps)
+        shares = tuple(tuple(line[tap] for line in weights[to : to + width]) for tap in taps)
+        found.append(Piece(to, start, offsets, lanes, shares))
+    return found
+
+
+def _lane(place: int, start: int, offsets: tuple[int, ...], reading: int) -> int:
+    if place < 0:
+        return -1
+    source = next(k for k, offset in enumerate(offsets) if place < start + offset + reading)
+    return source * reading + place - start - offsets[source]
+
+
+def runs(line: list[Piece]) -> list[tuple[list[Piece], int, int]]:
+    """Return a line as what is done a number of times: pieces, how often, how far apart in the source."""
+    found, at = [], 0
+    while at < len(line):
+        best = ([line[at]], 1, 0)
+        for period in _PERIODS:
+            times, apart = _times(line, at, period)
+            if times > 2 and times * period > best[1] * len(best[0]):
+                best = line[at : at + period], times, apart
+        found.append(best)
+        at += best[1] * len(best[0])
+    return found
+
+
+def _times(line: list[Piece], at: int, period: int) -> tuple[int, int]:
+    if at + 2 * period > len(line):
+        return 1, 0
+    apart, forward = line[at + period].start - line[at].start, line[at + period].to - line[at].to
+    end = at + period
+    while end < len(line):
+        old, new = line[end - period], line[end]
+        if (old.what, old.start + apart, old.to + forward) != (new.what, new.start, new.to):
+            break
+        end += 1
+    return (end - at) // period, apart
+
+
+def code(
+    line: list[Piece],
+    dtype: str,
+    block: tuple[int, int],
+    load: str,
+    store: str,
+    cost: int = 1,
+    join: str = "{0} + {1}",
+    nothing: str = "(A)0",
+) -> str | None:
+    """Return the OpenCL C that makes a line; None if there would be too much.
+
+    Parameters
+    ----------
+    line : list of Piece
+        All its vectors.
+    dtype : str
+        Of the elements.
+    block : tuple of int
+        Numbers of a vector of the result, and of one of the source.
+    load : str
+        Expression of a vector of the source, ``AR`` of `reader`, from a place {0} on.
+    store : str
+        Statements that take a vector ``v`` of the result, from a place {0} on.
+    cost : int, optional
+        How many vectors are read for one of the source.
+    join : str, optional
+        Expression of what two taps {0} and {1} are together.
+    nothing : str, optional
+        What is where there is no place.
+    """
+    parts = runs(line)
+    if sum(len(part) for part, _, _ in parts) * cost > _WRITTEN:
+        return None
+
+    def piece(each: Piece, start: str, to: str) -> str:
+        loads = [f"const AR r{number} = {load.format(f'{start} + {at}')};" for number, at in enumerate(each.offsets)]
+        total = ""
+        for lanes, weights in zip(each.lanes, each.weights, strict=True):
+            weighted = set(weights) != {1.0}
+            share = f"{_vector([literal(share, sums(dtype)) for share in weights])} * " if weighted else ""
+            term = share + _picked(lanes, *block, nothing)
+            total = join.format(total, term) if total else term
+        return f"{{ {' '.join(loads)} const AV v = {total}; {store.format(to)} }}"
+
+    out = []
+    for part, times, apart in parts:
+        first, forward = part[0], len(part) * block[0]
+        if times == 1:
+            out.append(piece(first, str(first.start), str(first.to)))
+            continue
+        begin = f"int to = {first.to}, from = {first.start}"
+        body = " ".join(
+            piece(each, f"from + {each.start - first.start}", f"to + {each.to - first.to}") for each in part
+        )
+        out.append(f"for ({begin}, n = 0; n < {times}; ++n, to += {forward}, from += {apart}) {{ {body} }}")
+    return "\n  ".join(out)
+
+
+def _picked(lanes: tuple[int, ...], width: int, reading: int, nothing: str) -> str:
+    parts = [f".s{lane:x}" if reading > 1 else "" for lane in range(reading)]
+    names = [f"r{lane // reading}{parts[lane % reading]}" if lane >= 0 else nothing for lane in lanes]
+    if lanes == tuple(range(lanes[0], lanes[0] + width)) and reading == width and lanes[0] >= 0 == lanes[0] % reading:
+        return names[0].partition(".")[0]
+    return _vector(names)
+
+
+def _vector(numbers: list[str]) -> str:
+    same = len(set(numbers)) == 1
+    return f"(AV)({numbers[0] if same else ', '.join(numbers)})"
+
+
+def reader(dtype: str, reading: int) -> str:
+    """Return ``AR`` and ``LOADR``: vectors of the source."""
+    name = "vload_half" if dtype == "float16" else "vload"
+    suffix = "" if reading == 1 else str(reading)
+    load = "*(p)" if reading == 1 and dtype != "float16" else f"{name}{suffix}(0, p)"
+    return f"typedef {vector('A', reading)} AR;\n#define LOADR(p) {load}\n"

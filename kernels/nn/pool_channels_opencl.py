@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pooling with channels last in OpenCL C: a work-item makes some windows of a line, of some vectors of channels."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+from syclsched.kernels.common import Ints, ceil_div
+from syclsched.kernels.nn.geometry import size
+from syclsched.kernels.nn.pool_lines_opencl import seen_along
+from syclsched.kernels.nn.rows_opencl import Rows
+from syclsched.kernels.windows import Window
+
+#: Vectors of channels that a work-item makes, at most; work-items there should be; reads that are written out one by
+#: one where a window is within the array.
+_VECTORS, _ITEMS, _WRITTEN = 4, 256, 64
+
+
+@dataclass(frozen=True, slots=True)
+class Channels:
+    """How windows are made. What comes with channels first is images of one channel.
+
+    Parameters
+    ----------
+    y, x : tuple of int
+        Shapes (images, *spatial, channels).
+    dtype : str
+        Of the elements.
+    window : Window
+        How it slides.
+    kernel : tuple of int
+        Its extents.
+    """
+
+    y: Ints
+    x: Ints
+    dtype: str
+    window: Window
+    kernel: Ints
+
+    @property
+    def width(self) -> int:
+        """Numbers of a vector."""
+        return Rows(self.y[-1], self.dtype).block.width
+
+    @property
+    def head(self) -> str:
+        """Types of numbers and of vectors."""
+        return f"{Rows(self.y[-1], self.dtype).head}typedef AV AR;\n"
+
+    @property
+    def _vectors(self) -> int:
+        return max(count for count in (1, 2, _VECTORS) if count * self.width <= self.y[-1] or count == 1)
+
+    @property
+    def _pieces(self) -> int:
+        return ceil_div(self.y[-1], self._vectors * self.width)
+
+    @property
+    def _each(self) -> int:
+        """Windows of a line that a work-item makes."""
+        wanted = _ITEMS // (size(self.y[:-2]) * self._pieces)
+        return ceil_div(self.y[-2], max(1, min(self.y[-2], wanted)))
+
+    @property
+    def items(self) -> int:
+        """Work-items."""
+        return size(self.y[:-2]) * ceil_div(self.y[-2], self._each) * self._pieces
+
+    def place(self, axis: int) -> tuple[str, int]:
+        """Return where windows are along an axis, and how many a vector is of."""
+        return f"o{axis}", 1
+
+    def code(self, join: str, nothing: str, finish: str) -> tuple[str, str]:
+        """Return functions, and the statements of a work-item ``i``; see `pool_lines_opencl.Lines.code`."""
+        y, x, count = self.y[1:-1], self.x[1:-1], self.y[-1]
+        last, join = len(y) - 1, join.replace("{kind}", "AV")
+        block, parts = self._vectors * self.width, ceil_div(y[-1], self._each)
+        steps = [self.window.dilations[axis] * size(x[axis + 1 :]) * count for axis in range(len(x))]
+        vectors = range(self._vectors)
+
+        def read(at: str) -> str:
+            return " ".join(f"s{k} = {join.format(f's{k}', f'LOADV(p + {at} + {k * self.width})')};" for k in vectors)
+
+        out = [f"const int c = min((int)(i % {self._pieces}) * {block}, {count - block});"]
+        out.append(f"const int part = i / {self._pieces} % {parts} * {self._each};")
+        out.append(f"size_t rest = i / {self._pieces * parts}; y += rest * {y[-1] * count} + c;")
+        for axis in reversed(range(last)):
+            out.append(f"const int o{axis} = rest % {y[axis]}; rest /= {y[axis]};")
+            out.append(seen_along(axis, self.window, self.kernel, x[axis]))
+            out.append(f"x += b{axis} * {size(x[axis + 1 :]) * count};")
+        out.append(f"x += rest * {size(self.x[1:])} + c;")
+        out.append(f"for (int o{last} = part; o{last} < min(part + {self._each}, {y[-1]}); ++o{last}) {{")
+        out.append(seen_along(last, self.window, self.kernel, x[-1]))
+        out.append(f"__global const T* p = x + b{last} * {count};")
+        out.append(f"AV {', '.join(f's{k} = (AV){nothing}' for k in vectors)};")
+        places = " + ".join(f"k{axis} * {step}" for axis, step in enumerate(steps))
+        loops = "".join(
+            f"for (int k{axis} = low{axis}; k{axis} < high{axis}; ++k{axis}) " for axis in range(len(steps))
+        )
+        each = f"{loops} {{ {read(places)} }}"
+        if size(self.kernel) * self._vectors <= _WRITTEN:
+            choices = itertools.product(*map(range, self.kernel))
+            taps = [sum(k * step for k, step in zip(choice, steps, strict=True)) for choice in choices]
+            inside = " && ".join(f"low{a} == 0 && high{a} == {self.kernel[a]}" for a in range(len(steps)))
+            each = f"if ({inside}) {{ {' '.join(read(str(at)) for at in taps)} }} else {each}"
+        out.append(each)
+        for k in vectors:
+            store = f"STOREV(y + o{last} * {count} + {k * self.width}, u);"
+            out.append(f"{{ const AV v = s{k}; {finish.format('0')} {store} }}")
+        return "", "\n  ".join([*out, "}"])

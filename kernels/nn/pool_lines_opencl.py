@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pooling with channels first in OpenCL C: a work-item makes lines of windows of a channel, one after another.
+
+What windows see along all axes but the last is joined first, in vectors of neighbours of the source; then what they see
+along the last one, for which lanes of a few such vectors are picked: windows of 3 by 3 read 3 numbers each, not 9.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+from syclsched.kernels.common import Ints, ceil_div
+from syclsched.kernels.nn import picked_lines
+from syclsched.kernels.nn.geometry import size
+from syclsched.kernels.nn.rows_opencl import Rows
+from syclsched.kernels.nn.source import literal, sums
+from syclsched.kernels.windows import Window
+from syclsched.model.operation import Signature
+
+#: Work-items there should be.
+_ITEMS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """How lines are made.
+
+    Parameters
+    ----------
+    signature : Signature
+        With arrays y and x.
+    window : Window
+        How it slides.
+    kernel : tuple of int
+        Its extents.
+    line : list of Piece
+        The vectors of a line.
+    """
+
+    signature: Signature
+    window: Window
+    kernel: Ints
+    line: list[picked_lines.Piece]
+
+    @classmethod
+    def of(cls, signature: Signature, window: Window, kernel: Ints) -> Lines | None:
+        """Return how, or None where a vector of windows sees too much."""
+        y, x = signature.shapes["y"][-1], signature.shapes["x"][-1]
+        begins = range(-window.begins[-1], y * window.strides[-1] - window.begins[-1], window.strides[-1])
+        seen = [range(begin, begin + kernel[-1] * window.dilations[-1], window.dilations[-1]) for begin in begins]
+        places = [[place if place < x else -1 for place in line] for line in seen]
+        width, reading = (Rows(each, signature.dtypes["y"]).block.width for each in (y, x))
+        line = picked_lines.pieces(places, [[1.0] * kernel[-1]] * y, x, width, reading)
+        cost = size(kernel[:-1])
+        if not line or picked_lines.code(line, signature.dtypes["y"], (width, reading), "", "", cost) is None:
+            return None
+        return cls(signature, window, kernel, line)
+
+    @property
+    def width(self) -> int:
+        """Numbers of a vector of the result."""
+        return self._rows("y").block.width
+
+    @property
+    def head(self) -> str:
+        """Types of numbers, and of vectors of the result and of the source."""
+        reading = self._rows("x").block.width
+        return self._rows("y").head + picked_lines.reader(self.signature.dtypes["x"], reading)
+
+    def _rows(self, name: str) -> Rows:
+        return Rows(self.signature.shapes[name][-1], self.signature.dtypes[name])
+
+    @property
+    def _each(self) -> int:
+        """Lines of a work-item."""
+        y = self.signature.shapes["y"]
+        lines = size(y[2:-1])
+        return ceil_div(lines, max(1, min(lines, _ITEMS // size(y[:2]))))
+
+    @property
+    def items(self) -> int:
+        """Work-items."""
+        y = self.signature.shapes["y"]
+        return size(y[:2]) * ceil_div(size(y[2:-1]), self._each)
+
+    def place(self, axis: int) -> tuple[str, int]:
+        """Return where windows are along an axis, and how many a vector is of."""
+        return ("{0}", self.width) if axis == len(self.kernel) - 1 else (f"o{axis}", 1)
+
+    def code(self, join: str, nothing: str, finish: str) -> tuple[str, str]:
+        """Return functions, and the statements of a work-item ``i``.
+
+        Parameters
+        ----------
+        join : str
+            Expression of two vectors {0} and {1} joined, which may contain their type, {kind}.
+        nothing : str
+            What joined with a number is that number.
+        finish : str
+            Statements that make of a vector ``v`` a vector ``u``, from a place {0} of a line on. They know the index
+            of the line along every other axis: ``o0``, ``o1``, ...
+        """
+        y, x = self.signature.shapes["y"][2:], self.signature.shapes["x"][2:]
+        dtype, window, outer = self.signature.dtypes["y"], self.window, range(len(y) - 1)
+        block = self.width, self._rows("x").block.width
+        join, wide = join.replace("{kind}", "AR"), join.replace("{kind}", "AV")
+        steps = [window.dilations[axis] * size(x[axis + 1 :]) for axis in outer]
+        choices = [*itertools.product(*(range(self.kernel[axis]) for axis in outer))]
+        offsets = [sum(k * step for k, step in zip(choice, steps, strict=True)) for choice in choices]
+        whole = f"LOADR(x0 + {{0}} + {offsets[0]})"
+        for offset in offsets[1:]:
+            whole = join.format(whole, f"LOADR(x0 + {{0}} + {offset})")
+        # At an edge, only what there is.
+        edge = f"seen(x0 + {{0}}{''.join(f', low{axis}, high{axis}' for axis in outer)})"
+        store = f"{finish} STOREV(to_line + {{0}}, u);"
+        codes = [picked_lines.code(self.line, dtype, block, load, store, 1, wide, nothing) for load in (whole, edge)]
+        lines, parts = size(y[:-1]), ceil_div(size(y[:-1]), self._each)
+        out = [f"const int part = i % {parts} * {self._each};"]
+        out.append(f"x += i / {parts} * {size(x)}; y += i / {parts} * {size(y)};")
+        out.append(f"for (int line = part; line < min(part + {self._each}, {lines}); ++line) {{ int rest = line;")
+        out.append(f"__global T* const to_line = y + line * {y[-1]}; __global const T* x0 = x;")
+        for axis in reversed(outer):
+            out.append(f"const int o{axis} = rest % {y[axis]}; rest /= {y[axis]};")
+            out.append(seen_along(axis, window, self.kernel, x[axis]))
+            out.append(f"x0 += b{axis} * {size(x[axis + 1 :])};")
+        inside = " && ".join([*(f"low{axis} == 0 && high{axis} == {self.kernel[axis]}" for axis in outer), "1"])
+        out.append(f"if ({inside}) {{ {codes[0]} }} else {{ {codes[1]} }} }}")
+        return self._seen(steps, join, nothing), "\n  ".join(out)
+
+    def _seen(self, steps: list[int], join: str, nothing: str) -> str:
+        """Return the function that joins what windows see along all axes but the last, from a place of each on."""
+        outer = range(len(steps))
+        loops = "".join(f"for (int k{axis} = low{axis}; k{axis} < high{axis}; ++k{axis}) " for axis in outer)
+        where = " + ".join(["p", *(f"k{axis} * {step}" for axis, step in enumerate(steps))])
+        given = "".join(f", int low{axis}, int high{axis}" for axis in outer)
+        total = join.format("s", f"LOADR({where})")
+        return f"inline AR seen(__global const T* p{given}) {{ AR s = (AR){nothing}; {loops}s = {total}; return s; }}\n"
+
+
+def seen_along(axis: int, window: Window, kernel: Ints, extent: int) -> str:
+    """Return code that finds where a window begins along an axis, and between which of its places it sees anything."""
+    apart = window.dilations[axis]
+    begin = f"const int b{axis} = o{axis} * {window.strides[axis]} - {window.begins[axis]};"
+    low = f"const int low{axis} = max(0, ({apart - 1} - b{axis}) / {apart});"
+    return f"{begin} {low} const int high{axis} = min({kernel[axis]}, ({extent + apart - 1} - b{axis}) / {apart});"
+
+
+def shares(axis: int, counts: list[int], dtype: str, at: str, width: int) -> tuple[str, str]:
+    """Return a table of the inverses of numbers, by which is multiplied, and the expression of those from a place on.
+
+    Parameters
+    ----------
+    axis : int
+        What the numbers are known for: each place along it.
+    counts : list of int
+        The numbers; of 0 there is no inverse, but NaN.
+    dtype : str
+        Of the elements.
+    at : str
+        The place.
+    width : int
+        How many.
+    """
+    inverses = [literal(1 / count if count else math.nan, sums(dtype)) for count in counts]
+    if len(set(counts)) == 1:
+        return "", inverses[0]
+    table = f"__constant A share{axis}[] = {{{', '.join(inverses)}}};\n"
+    return table, f"vload{width}(0, share{axis} + {at})" if width > 1 else f"share{axis}[{at}]"

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Winograd's minimal filtering F(m, 3): m outputs of a filter of 3 taps by m + 2 products, instead of 3 m.
+
+Along an axis m + 2 inputs d and 3 taps g give m outputs y = A^T ((G g) * (B^T d)); in two dimensions each transform is
+done along both axes. (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015.) The transforms follow
+from m + 1 points at which polynomials are multiplied, and infinity (Toom and Cook). Here those points are 0 and pairs
+p, -p: what a pair's two rows have in common is reckoned once.
+
+The points decide how much rounding grows. For m = 4 they are the roots of 1/2 and of 2: the largest error is a quarter
+of what 1 and 2, the points of the paper, give, and two to three times that of the sum as it stands. For m = 2 the point
+is 1, and the error is smaller than that of the sum.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+#: Outputs along an axis -> the points that are there with either sign.
+POINTS: Final = {2: (1.0,), 4: (math.sqrt(0.5), math.sqrt(2.0))}
+#: Taps along an axis.
+TAPS: Final = 3
+
+
+def _expanded(squares: list[float]) -> list[float]:
+    """Return the coefficients of the product of all (x - square), the constant first."""
+    found = [1.0]
+    for square in squares:
+        found = [a - square * b for a, b in zip([0.0, *found], [*found, 0.0], strict=True)]
+    return found
+
+
+def _squares(outputs: int) -> list[float]:
+    # Exact: 1/2 and 2, not the squares of rounded roots.
+    return [round(point * point, 6) for point in POINTS[outputs]]
+
+
+def filters(weights: Any, outputs: int) -> Any:
+    """Return the filters G g G^T of weights (..., 3, 3): an array (..., m + 2, m + 2), of float64.
+
+    Parameters
+    ----------
+    weights : numpy.ndarray
+        The taps, of any dtype.
+    outputs : int
+        Outputs of a tile along an axis, m.
+    """
+    import numpy as np
+
+    pairs = POINTS[outputs]
+    points = [0.0, *(sign * point for point in pairs for sign in (1.0, -1.0))]
+    rows = [
+        [point**tap / math.prod(point - other for other in points if other != point) for tap in range(TAPS)]
+        for point in points
+    ]
+    transform = np.array([*rows, [0.0, 0.0, 1.0]])
+    taken = weights.reshape(-1, TAPS * TAPS).astype(np.float64) @ np.kron(transform, transform).T
+    return taken.reshape(*weights.shape[:-2], outputs + TAPS - 1, outputs + TAPS - 1)
+
+
+def _number(value: float) -> str:
+    return f"{float(value).hex()}f"
+
+
+def _sum(terms: list[tuple[float, str]]) -> str:
+    """Return the expression of a sum of numbers times variables, with multiply-adds where a number is not 1."""
+    terms = sorted(((number, name) for number, name in terms if number), key=lambda term: term[0] != 1.0)
+    number, text = terms[0]
+    if number != 1.0:
+        text = f"{text} * {_number(number)}"
+    for number, name in terms[1:]:
+        if number in (1.0, -1.0):
+            text = f"({text} {'+' if number > 0 else '-'} {name})"
+        else:
+            text = f"fma((AV)({_number(number)}), {name}, {text})"
+    return text
+
+
+def inputs(outputs: int, names: list[str], results: list[str]) -> list[str]:
+    """Return OpenCL C that makes ``results`` = B^T ``names``: m + 2 vectors ``AV`` of each, which are declared.
+
+    Parameters
+    ----------
+    outputs : int
+        Outputs of a tile along an axis, m.
+    names, results : list of str
+        Variables, or anything that can be read and assigned to; they must differ.
+    """
+    squares = _squares(outputs)
+    even, odd = names[0::2], names[1::2]
+    whole = _expanded(squares)
+    lines = [f"{results[0]} = {_sum(list(zip(whole, even, strict=True)))};"]
+    for index, point in enumerate(POINTS[outputs]):
+        others = _expanded(squares[:index] + squares[index + 1 :])
+        first = _sum(list(zip(others, even[1:], strict=True)))
+        second = _sum(list(zip(others, odd[:-1], strict=True)))
+        pair = results[1 + 2 * index : 3 + 2 * index]
+        signed = (
+            f"{name} = {_sum([(1.0, 'same'), (sign * point, 'other')])};"
+            for sign, name in zip((1, -1), pair, strict=True)
+        )
+        lines.append(f"{{ const AV same = {first}; const AV other = {second}; {' '.join(signed)} }}")
+    lines.append(f"{results[-1]} = {_sum(list(zip(whole, odd, strict=True)))};")
+    return lines
+
+
+def results(outputs: int, names: list[str], made: list[str]) -> list[str]:
+    """Return OpenCL C that makes ``made`` = A^T ``names``: m vectors ``AV`` of m + 2, all declared.
+
+    Parameters
+    ----------
+    outputs : int
+        Outputs of a tile along an axis, m.
+    names, made : list of str
+        Variables, or anything that can be read and assigned to; they must differ.
+    """
+    pairs = POINTS[outputs]
+    lines = []
+    for index in range(len(pairs)):
+        a, b = names[1 + 2 * index : 3 + 2 * index]
+        lines.append(f"const AV even{index} = {a} + {b}; const AV odd{index} = {a} - {b};")
+    for power, name in enumerate(made):
+        kind = "odd" if power % 2 else "even"
+        # Exact powers, as of the squares.
+        terms = [
+            (square ** (power // 2) * (point if power % 2 else 1.0), f"{kind}{index}")
+            for index, (point, square) in enumerate(zip(pairs, _squares(outputs), strict=True))
+        ]
+        terms += [(1.0, names[0])] * (power == 0) + [(1.0, names[-1])] * (power == outputs - 1)
+        lines.append(f"{name} = {_sum(terms)};")
+    return ["{ " + " ".join(lines) + " }"]

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions of single-precision numbers as instructions of numba-dpex's compiler; numba-dpex has to be installed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils
+
+from syclsched.kernels.straight_line import Words
+
+
+def called(context: Any, builder: Any, name: str, kind: Any, vectors: list[Any]) -> Any:
+    """Call a function of OpenCL."""
+    value = context.get_value_type(kind)
+    letter = "d" if getattr(kind, "dtype", kind).bitwidth == 64 else "f"
+    # As the C++ ABI has it: a type that has a name of some letters and was named before is a reference to it.
+    of_one = [f"Dv{kind.lanes}_{letter}", "S_"] if getattr(kind, "lanes", 0) else [letter, letter]
+    mangled = f"_Z{len(name)}{name}{of_one[0]}" + of_one[1] * (len(vectors) - 1)
+    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(value, [value] * len(vectors)), mangled)
+    function.calling_convention = "spir_func"
+    call = builder.call(function, vectors)
+    call.cconv = "spir_func"
+    return call
+
+
+class Instructions(Words):
+    """Words that are instructions, of vectors or, of no lanes, of numbers."""
+
+    def __init__(self, context: Any, builder: Any, kind: Any) -> None:
+        self.context, self.builder, self.kind = context, builder, kind
+        self.lanes = getattr(kind, "lanes", 0)
+
+    def _of(self, element: Any, number: Any) -> Any:
+        return (
+            ir.Constant(ir.VectorType(element, self.lanes), [number] * self.lanes)
+            if self.lanes
+            else (ir.Constant(element, number))
+        )
+
+    def _given(self, x: Any) -> Any:
+        return self._of(ir.FloatType(), x) if isinstance(x, float) else x
+
+    def binary(self, symbol: str, a: Any, b: Any) -> Any:
+        """See `Words.binary`."""
+        instruction = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}[symbol]
+        return getattr(self.builder, instruction)(self._given(a), self._given(b))
+
+    def fma(self, a: Any, b: Any, c: Any) -> Any:
+        """See `Words.fma`."""
+        return called(self.context, self.builder, "fma", self.kind, [*map(self._given, (a, b, c))])
+
+    def choose(self, symbol: str, a: Any, b: Any, yes: Any, no: Any) -> Any:
+        """See `Words.choose`."""
+        condition = self.builder.fcmp_ordered(symbol, self._given(a), self._given(b))
+        return self.builder.select(condition, self._given(yes), self._given(no))
+
+    def _bits(self, x: Any) -> Any:
+        whole = ir.IntType(32)
+        return self.builder.bitcast(x, ir.VectorType(whole, self.lanes) if self.lanes else whole)
+
+    def two_to(self, z: Any) -> Any:
+        """See `Words.two_to`."""
+        shifted = self.builder.shl(self._bits(z), self._of(ir.IntType(32), 23))
+        return self.builder.bitcast(shifted, z.type)
+
+    def magnitude(self, x: Any) -> Any:
+        """See `Words.magnitude`."""
+        return called(self.context, self.builder, "fabs", self.kind, [x])
+
+    def signed(self, x: Any, sign: Any) -> Any:
+        """See `Words.signed`."""
+        return called(self.context, self.builder, "copysign", self.kind, [x, sign])
+
+    def near_inverse_root(self, x: Any) -> Any:
+        """See `Words.near_inverse_root`."""
+        return called(self.context, self.builder, "native_rsqrt", self.kind, [x])

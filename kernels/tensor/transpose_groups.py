@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Transpositions by work-groups: a square goes through local memory, so that lines are read and written in pieces.
+
+(Ruetsch and Micikevicius, "Optimizing matrix transpose in CUDA", 2009.) Lines of the square are one element longer than
+it is wide, so that its columns lie in different banks of local memory. Where lines of x stay lines of y, the kernel
+that goes through elements is as good on a GPU.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+from syclsched.kernels.common import C_TYPES, ITEM_BYTES, ceil_div
+from syclsched.kernels.groups import enabled, implementation, lanes, most_items, power_of_two
+from syclsched.kernels.tensor.tiles import Tiles, transposed_tiles
+from syclsched.model.operation import DeviceLimits, Implementation, Launch, OpenCLSource, Signature
+
+
+def transpose(permutation: tuple[int, ...]) -> Implementation:
+    """Return the implementation of `syclsched.kernels.tensor.transpose.transpose`."""
+    return implementation(
+        partial(_source, permutation=permutation),
+        partial(_launch, permutation=permutation),
+        refuses=partial(_refuses, permutation=permutation),
+    )
+
+
+def _refuses(signature: Signature, *, permutation: tuple[int, ...]) -> str | None:
+    return None if transposed_tiles(signature, permutation) else "no lines become columns that are worth a square"
+
+
+def _shape(signature: Signature, limits: DeviceLimits) -> tuple[int, int]:
+    """Return the side of a square, and how many of its lines a group reads at once."""
+    size = ITEM_BYTES[signature.dtypes["x"]]
+    most = most_items(limits, size)
+    side = min(lanes(limits), most)
+    while side > 1 and side * (side + 1) * size > limits.local_memory_bytes:
+        side //= 2
+    return side, power_of_two(min(side, most // side))
+
+
+def _squares(tiles: Tiles, side: int) -> tuple[int, int, int]:
+    planes = math.prod(extent for extent, _, _ in tiles.planes)
+    return planes, ceil_div(tiles.rows, side), ceil_div(tiles.columns, side)
+
+
+def _tiles(signature: Signature, permutation: tuple[int, ...]) -> Tiles:
+    tiles = transposed_tiles(signature, permutation)
+    assert tiles is not None, "it has been refused"
+    return tiles
+
+
+def _launch(signature: Signature, limits: DeviceLimits, *, permutation: tuple[int, ...]) -> Launch:
+    side, high = _shape(signature, limits)
+    return Launch((math.prod(_squares(_tiles(signature, permutation), side)) * side * high,), (side * high,))
+
+
+def _source(signature: Signature, limits: DeviceLimits, *, permutation: tuple[int, ...]) -> OpenCLSource:
+    tiles, dtype = _tiles(signature, permutation), signature.dtypes["x"]
+    side, high = _shape(signature, limits)
+    _, down, across = _squares(tiles, side)
+    planes, behind = [], 1
+    for extent, from_x, to_y in reversed(tiles.planes):
+        place = f"plane / {behind} % {extent}"
+        planes.append((f"({place}) * {from_x}", f"({place}) * {to_y}"))
+        behind *= extent
+    from_x, to_y = (" + ".join(terms) or "0" for terms in (zip(*planes, strict=True) if planes else ((), ())))
+    index = "int" if math.prod(signature.shapes["x"]) < 1 << 30 else "long"
+    # Half precision is only moved, which whole numbers of its size do on every device.
+    kind = "ushort" if dtype == "float16" else C_TYPES[dtype]
+    source = f"""{enabled(dtype) if kind != "ushort" else ""}typedef {kind} T;
+typedef {index} I;
+__kernel __attribute__((reqd_work_group_size({side * high}, 1, 1))) void transpose(
+    __global T* restrict y, __global const T* restrict x) {{
+  __local T square[{side} * {side + 1}];
+  const int l = get_local_id(0), i = l % {side}, first = l / {side};
+  const I group = get_group_id(0), plane = group / {down * across};
+  const I row = group % {down} * {side}, column = group / {down} % {across} * {side};
+  x += {from_x} + row * {tiles.row_stride} + column;
+  y += {to_y} + column * {tiles.column_stride} + row;
+  for (int j = first; j < {side}; j += {high})
+    if (row + j < {tiles.rows} && column + i < {tiles.columns})
+      square[j * {side + 1} + i] = x[(I)j * {tiles.row_stride} + i];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  for (int j = first; j < {side}; j += {high})
+    if (column + j < {tiles.columns} && row + i < {tiles.rows})
+      y[(I)j * {tiles.column_stride} + i] = square[i * {side + 1} + j];
+}}
+"""
+    return OpenCLSource(source, "transpose")

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""OpenCL C to SPIR-V, for devices that take no source: those of Level Zero.
+
+The OpenCL CPU runtime, which the SYCL runtime's packages bring along, has its compiler in a library of its own, the one
+that Intel's GPU drivers have, too. Its ``Compile`` is called as declared in opencl-clang's ``common_clang.h``
+(https://github.com/intel/opencl-clang).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from functools import cache
+from typing import Any
+
+from syclsched.errors import CapabilityError
+from syclsched.model.operation import OpenCLSource, SpirvModule
+
+_LIBRARY = "libcommon_clang.so*"
+#: What a device has of this, the device's own compiler finds out.
+_EXTENSIONS = ("cl_khr_fp64", "cl_khr_fp16", "cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics")
+_OPTIONS = "-cl-std=CL1.2"
+_MORE = f"-emit-spirv -D__OPENCL_C_VERSION__=120 -cl-ext={','.join(f'+{name}' for name in _EXTENSIONS)}"
+_VERSION = b"120"
+#: Methods of a result by their place in its table: the first members of ``IOCLFEBinaryResult``.
+_SIZE, _CODE, _LOG, _RELEASE = 0, 1, 4, 5
+_LOCK = threading.Lock()
+
+
+def spirv_of(code: OpenCLSource) -> SpirvModule:
+    """Compile OpenCL C; thread-safe.
+
+    Parameters
+    ----------
+    code : OpenCLSource
+        OpenCL C 1.2, of what every device may have besides: double and half precision, atomics of 64 bits.
+
+    Returns
+    -------
+    SpirvModule
+        For devices with pointers of 64 bits.
+
+    Raises
+    ------
+    CapabilityError
+        If there is no compiler, or it refuses the code.
+    """
+    compile_ = _compiler()
+    found = ctypes.c_void_p()
+    options = f"{_OPTIONS} {code.options}".encode()
+    with _LOCK:
+        status = compile_(
+            code.source.encode(), None, 0, None, None, 0, options, _MORE.encode(), _VERSION, ctypes.byref(found)
+        )
+        if not found.value:
+            raise CapabilityError(f"the compiler of OpenCL C gives up with status {status}")
+        try:
+            made = ctypes.string_at(_call(found, _CODE, ctypes.c_void_p), _call(found, _SIZE, ctypes.c_size_t))
+            log = _call(found, _LOG, ctypes.c_char_p) or b""
+        finally:
+            _call(found, _RELEASE, None)
+    if status:
+        raise CapabilityError(f"the compiler refuses the OpenCL C: {log.decode(errors='replace').strip()}")
+    return SpirvModule(made, code.kernel_name)
+
+
+@cache
+def _compiler() -> Any:
+    from syclsched.oneapi.libraries import sources
+
+    places = (source.find(_LIBRARY) for source in sources(os.environ))
+    path = next((place[0] for place in places if place is not None), None)
+    if path is None:
+        raise CapabilityError(
+            f"there is no {_LIBRARY}, which makes SPIR-V of OpenCL C", hint="Install the package intel-opencl-rt"
+        )
+    function = ctypes.CDLL(path).Compile
+    function.restype = ctypes.c_int
+    text, texts = ctypes.c_char_p, ctypes.POINTER(ctypes.c_char_p)
+    function.argtypes = (
+        *(text, texts, ctypes.c_uint, texts, text, ctypes.c_size_t, text, text, text),
+        ctypes.POINTER(ctypes.c_void_p),
+    )
+    return function
+
+
+def _call(result: ctypes.c_void_p, place: int, kind: Any) -> Any:
+    """Call a method, without parameters, of an object of C++."""
+    table = ctypes.cast(result, ctypes.POINTER(ctypes.POINTER(ctypes.c_void_p))).contents
+    return ctypes.CFUNCTYPE(kind, ctypes.c_void_p)(table[place])(result)
