@@ -68,6 +68,7 @@ struct lane {
     ref last;                 /* with such a one: the event of what was submitted last */
     int64_t last_is_call;
     int64_t timed;            /* of that one: whether each call is waited for, so that it is known when it ended */
+    int64_t remembered;       /* calls of which SYCL's queue still knows, though they may have ended */
 };
 
 /* An event, and where it comes from. */
@@ -77,12 +78,35 @@ struct event {
     int64_t slot; /* of the command it was made for */
 };
 
+/* An array that runs are given, as it must be, and what reads it. */
+struct given {
+    const void *type, *dtype; /* addresses of what Python has for them */
+    int64_t dimensions;
+    const int64_t *shape;
+    void *data;           /* where the last one lay */
+    struct command *copy; /* reads it; or null */
+    ref move;             /* or this says so: int32_t (*)(moved, data), 0 if all went well */
+    ref moved;
+    const void *moved_to;
+};
+
+/* Finds where arrays lie, and has them read; see _submit_arrays.c. */
+int32_t syclsched_look(struct given *given, int64_t count, const void *tuple);
+int32_t syclsched_take(struct given *given, int64_t count);
+
 /* Calls a function, which submits to the queue behind a lane. Returns 0 if that went well, and whether it has assigned the
  * SYCL event it was given, if it was given one. */
 int32_t syclsched_call(const struct command *command, ref event, int *assigned);
 
+/* Waits for all of a queue of SYCL's, which forgets what it was given only then. */
+void syclsched_forget(const struct lane *lane);
+
 /* The monotonic clock. */
 int64_t syclsched_now_ns(void);
+
+/* The processor time of the calling thread, and how much of that it computed for kernels between two submissions. */
+int64_t syclsched_processor_ns(void);
+int64_t syclsched_helped_ns(void);
 
 /* Let a while pass, by how often was looked before: first a turn of the processor, then what else there is to run. */
 void syclsched_pause(int64_t look);

@@ -19,6 +19,7 @@ struct functions {
     uint64_t (*start_ns)(ref event);
     uint64_t (*end_ns)(ref event);
     ref (*new_event)(void);
+    void (*wait_queue)(ref queue);
 };
 
 static const struct functions *of(const struct lane *lane)
@@ -44,6 +45,11 @@ static ref call(const struct lane *lane, const struct command *command)
     if (event)
         of(lane)->delete(event);
     return status == 0 ? fence(lane, NULL, 0) : NULL;
+}
+
+void syclsched_forget(const struct lane *lane)
+{
+    of(lane)->wait_queue(lane->queue);
 }
 
 static ref submit(const struct lane *lane, const struct command *command, const ref *depends, size_t count)

@@ -38,7 +38,15 @@ struct job {
     int64_t results_count;
     int64_t done[2];           /* of those ahead, and of the others */
     int64_t made_count[2];     /* from made[0] and from made[2 * ahead] */
-    int64_t handed_ns;         /* the caller's processor time when it had submitted, and what the thread took for the rest */
+    int64_t handed_ns;         /* the caller's processor time when it had submitted, and what the thread took for the rest;
+                                  without what it computed for kernels */
+    const struct command *const *listed; /* the commands of `begin` */
+    const struct command *const *own;    /* those of `begin_with`: as many, which read what that is given; or null */
+    struct given *given;
+    int64_t given_count;
+    int64_t short_ns;          /* a run that takes no longer is waited for by the caller, who looks for its end */
+    int64_t handed_at_ns;      /* when the caller had submitted what it does */
+    int64_t took_ns;           /* from then on until all had ended, the last time */
     int64_t spreads;           /* whether threads that compute may be taken to the caller's core when it waits */
 };
 
@@ -57,11 +65,10 @@ struct flight {
     int32_t id;            /* of the thread */
 };
 
+/* What the thread takes by itself. */
 static int64_t processor_ns(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    return syclsched_processor_ns() - syclsched_helped_ns();
 }
 
 static void submit(struct job *job, int part)
@@ -74,6 +81,8 @@ static void submit(struct job *job, int part)
                                            job->submit_ns + begin, job->made + 2 * begin, &job->made_count[part],
                                            job->stop);
     job->handed_ns = processor_ns() - begun_ns;
+    if (!part)
+        job->handed_at_ns = syclsched_now_ns();
 }
 
 /* Returns whether all was done, and well. */
@@ -85,7 +94,14 @@ static int end(struct job *job)
         syclsched_wait(made, job->made_count[part]);
         well = well && syclsched_next_failed(made, 0, job->made_count[part]) < 0;
     }
+    job->took_ns = syclsched_now_ns() - job->handed_at_ns;
     return well;
+}
+
+static void copy_results(const struct job *job)
+{
+    for (int64_t i = 0; i < job->results_count; ++i)
+        memcpy(job->results[i].to, job->results[i].from, job->results[i].nbytes);
 }
 
 static void clean(struct job *job)
@@ -120,8 +136,8 @@ static void *fly(void *argument)
         int well = end(job);
         pthread_mutex_lock(&flight->mutex);
         well = well && flight->state == FLYING; /* of what is followed there may be no room for results any more */
-        for (int64_t i = 0; well && i < job->results_count; ++i)
-            memcpy(job->results[i].to, job->results[i].from, job->results[i].nbytes);
+        if (well)
+            copy_results(job);
         change(flight, well ? LANDED : ENDED);
         if (well) { /* behind the caller's back: it takes as long as the rest of the end */
             pthread_mutex_unlock(&flight->mutex);
@@ -170,15 +186,61 @@ static void wait_while(struct flight *flight, enum state state, const struct tim
                      : pthread_cond_wait(&flight->changed, &flight->mutex);
 }
 
-/* Submit what comes ahead, once what the last job left is cleaned away; then the job must be flown, or followed. */
-void syclsched_flight_begin(struct flight *flight)
+static void begin(struct flight *flight, const struct command *const *commands)
 {
     pthread_mutex_lock(&flight->mutex);
     wait_while(flight, LANDED, NULL);
     flight->state = BEGUN;
     pthread_mutex_unlock(&flight->mutex);
+    flight->job->commands = commands;
     flight->job->done[1] = flight->job->made_count[1] = 0;
     submit(flight->job, 0);
+}
+
+/* Submit what comes ahead, once what the last job left is cleaned away; then the job must be flown, or followed. */
+void syclsched_flight_begin(struct flight *flight)
+{
+    begin(flight, flight->job->listed);
+}
+
+/* The same with a tuple of arrays, which must live until it has ended. Returns 0, and nothing is done, if they are no such
+ * arrays as are wanted. */
+int32_t syclsched_flight_begin_with(struct flight *flight, const void *tuple)
+{
+    struct job *job = flight->job;
+    if (!syclsched_look(job->given, job->given_count, tuple) || !syclsched_take(job->given, job->given_count))
+        return 0;
+    begin(flight, job->own);
+    return 1;
+}
+
+/* Look for the end of what was begun, if it is all and the last time took so little that a change of threads there and back
+ * would take as long. Returns whether it has ended well, and nothing of it is left. */
+static int end_here(struct flight *flight, double seconds)
+{
+    struct job *job = flight->job;
+    const int64_t longest_ns = seconds * 1e9 < (double)job->short_ns ? (int64_t)(seconds * 1e9) : job->short_ns;
+    const struct event *last = &job->made[job->made_count[0] - 1];
+    if (job->done[0] < job->count || job->took_ns > longest_ns)
+        return 0;
+    for (int64_t look = 0; last->lane->way->status(last->lane, last->event) == 0; ++look) {
+        if (*job->stop || syclsched_now_ns() - job->handed_at_ns > longest_ns) {
+            job->took_ns = INT64_MAX;
+            return 0;
+        }
+        syclsched_pause(look);
+    }
+    if (!end(job))
+        return 0;
+    pthread_mutex_lock(&flight->mutex);
+    int well = flight->state == BEGUN; /* else somebody follows it */
+    if (well) {
+        copy_results(job);
+        clean(job);
+        change(flight, IDLE);
+    }
+    pthread_mutex_unlock(&flight->mutex);
+    return well;
 }
 
 /* Do the rest of what was begun. Returns WELL, NOT_YET after so many seconds, or OTHERWISE if it has ended and not all was
@@ -186,6 +248,8 @@ void syclsched_flight_begin(struct flight *flight)
 int32_t syclsched_flight_fly(struct flight *flight, double seconds)
 {
     struct timespec until;
+    if (end_here(flight, seconds))
+        return WELL;
     clock_gettime(CLOCK_MONOTONIC, &until);
     int64_t ns = until.tv_nsec + (int64_t)(seconds * 1e9);
     until.tv_sec += ns / 1000000000;

@@ -22,6 +22,8 @@ Portion = tuple[Any, int, int]
 PORTION = 128
 #: Submitted commands that are not known to have completed, at most: each holds memory of the runtime's.
 MOST_IN_FLIGHT = 64 * PORTION
+#: The same where functions of libraries are called: what they leave in SYCL's queue makes each of the next take longer.
+CALLS_IN_FLIGHT = 2 * PORTION
 
 
 class CommandList:
@@ -71,6 +73,7 @@ class CommandList:
         self._on_lane = {
             lane: [n for n, c in enumerate(self.commands) if c.parts[-1].lane == lane] for lane in sorted(lanes)
         }
+        self._most_in_flight = CALLS_IN_FLIGHT if self._calls else MOST_IN_FLIGHT
         self._waited_ns = 0
         self._waited = self._waited_parts = 0
         self.fences = self.done = 0
@@ -103,6 +106,10 @@ class CommandList:
         self._parts[position] = command
         self._pointers[position] = command.address
         self.commands[self._position[command.slot]] = command
+
+    def first_part(self, command: Command) -> int:
+        """Return the number of the first submission of a command."""
+        return self._first_part[command.slot]
 
     def submissions_of(self, count: int) -> int:
         """Return how many submissions the first so many commands are."""
@@ -156,7 +163,7 @@ class CommandList:
             self.done += here
             if here < portion:
                 break
-            while self.done - self._waited_parts > MOST_IN_FLIGHT:
+            while self.done - self._waited_parts > self._most_in_flight:
                 self._loop.wait_for(*self._portions[self._waited])
                 self._waited += 1
                 following = self._waited < len(self._portions)

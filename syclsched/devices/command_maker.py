@@ -65,6 +65,7 @@ class Lane(ctypes.Structure):
         ("last", ctypes.c_void_p),
         ("last_is_call", ctypes.c_int64),
         ("timed", ctypes.c_int64),
+        ("remembered", ctypes.c_int64),
     ]
 
 

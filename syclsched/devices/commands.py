@@ -7,6 +7,8 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from syclsched.model.operation import NativeCall
+
 #: ``enum kind`` of ``_submit.h``.
 FENCE, RANGE, ND_RANGE, COPY, CALL = range(5)
 
@@ -58,6 +60,17 @@ class Command:
         """Whether it copies."""
         return int(self._structure.kind) == COPY
 
+    def copy_of(self, nbytes: int) -> tuple[Command, int]:
+        """Return another copy, of the first so many bytes, and where C finds it: it may be told what to copy."""
+        structure = CommandStructure.from_buffer_copy(self._structure)
+        structure.nbytes = nbytes
+        return Command(structure, self._kept), ctypes.addressof(structure)
+
+    @property
+    def copied(self) -> tuple[int, int]:
+        """Of one that copies: where to, and how many bytes."""
+        return int(self._structure.to), int(self._structure.nbytes)
+
     @property
     def parts(self) -> tuple[Command, ...]:
         """What is submitted: itself."""
@@ -86,7 +99,7 @@ class CallCommand(Command):
     structure : CommandStructure
         As C has it.
     kept : tuple
-        What it points to.
+        The call, and what else it points to.
     returned : ctypes.c_int32
         Where C puts what the function returned.
     explain : callable or None
@@ -105,6 +118,12 @@ class CallCommand(Command):
         super().__init__(structure, kept)
         self._returned = returned
         self._explain = explain
+
+    @property
+    def call(self) -> NativeCall:
+        """What it was made of."""
+        found: NativeCall = self._kept[0]
+        return found
 
     @property
     def refusal(self) -> str | None:

@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any, Final
 
-from syclsched.devices.command_list import MOST_IN_FLIGHT, CommandList, Portion
-from syclsched.devices.commands import CallCommand
+from syclsched.devices.arrays import GivenArrays
+from syclsched.devices.command_list import CALLS_IN_FLIGHT, MOST_IN_FLIGHT, CommandList, Portion
+from syclsched.devices.commands import CallCommand, Command
 from syclsched.devices.submission_library import Library
 from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.oneapi.forked import is_forked
@@ -26,6 +27,12 @@ NOT_YET, WELL, OTHERWISE = 0, 1, -1
 
 #: If it is 0, threads that compute are never taken to the core of a caller that waits (``_submit_spread.c``).
 SPREADING = "SYCLSCHED_SPREADING"
+
+
+#: A run that took no longer, once it was submitted, is waited for by looking for its end again and again: to hand the
+#: wait to a thread, and to be woken by it, takes some 60 us.
+SHORT_NS = 150_000
+_UNKNOWN = (1 << 63) - 1
 
 
 class _Result(ctypes.Structure):
@@ -51,8 +58,52 @@ class _Job(ctypes.Structure):
         ("done", ctypes.c_int64 * 2),
         ("made_count", ctypes.c_int64 * 2),
         ("handed_ns", ctypes.c_int64),
+        ("listed", ctypes.c_void_p),
+        ("own", ctypes.c_void_p),
+        ("given", ctypes.c_void_p),
+        ("given_count", ctypes.c_int64),
+        ("short_ns", ctypes.c_int64),
+        ("handed_at_ns", ctypes.c_int64),
+        ("took_ns", ctypes.c_int64),
         ("spreads", ctypes.c_int64),
     ]
+
+
+class OwnCommands:
+    """Commands that do what those of a list do, and read what a run is given where C finds it.
+
+    Parameters
+    ----------
+    commands : sequence of Command
+        As many as there are submissions.
+    given : GivenArrays
+        What they read.
+    names : sequence of (str or None)
+        Of these; None of what nothing reads.
+    omitted : sequence of (int, int, int, int, int)
+        Copies that are not made: which command does nothing in place of it, which one reads elsewhere instead, which of
+        the arrays, where the copy would go, and how many bytes it has.
+    """
+
+    def __init__(
+        self,
+        commands: Sequence[Command],
+        given: GivenArrays,
+        names: Sequence[str | None],
+        omitted: Sequence[tuple[int, int, int, int, int]],
+    ) -> None:
+        self._commands = commands
+        self.given = given
+        self.names = names
+        self._omitted = omitted
+        #: Their addresses.
+        self.pointers = (ctypes.c_void_p * len(commands))(*[each.address for each in commands])
+
+    def make_up(self, done: int) -> None:
+        """Make what copies commands of the list will read that go on behind so many submissions."""
+        for copy, reader, number, to, nbytes in self._omitted:
+            if copy < done <= reader:  # else that memory may be another array's still, or by now
+                ctypes.memmove(to, self.given.structures[number].data, nbytes)
 
 
 class Flight:
@@ -89,8 +140,13 @@ class Flight:
             *(lanes, lanes_count, commands.address, count, ahead, events, events_count),
             *(ctypes.addressof(submit_ns), ctypes.addressof(self._made), ctypes.addressof(loop.stop_flag)),
             *(ctypes.addressof(self._results), len(results)),
+            listed=commands.address,
+            short_ns=SHORT_NS,
+            took_ns=_UNKNOWN,
             spreads=len(os.sched_getaffinity(0)) > 1 and os.environ.get(SPREADING, "1") != "0",
         )
+        self._own: OwnCommands | None = None
+        self._arrays: tuple[Any, ...] | None = None
         keep = loop, commands, self._job, self._results, self._made, submit_ns
         handle = library.flight_new(ctypes.byref(self._job))
         #: Whether there is a thread for it.
@@ -103,7 +159,19 @@ class Flight:
 
     def begin(self) -> None:
         """Submit what can be submitted without waiting; afterwards it must be flown, or followed and landed."""
+        self._arrays = None
         self._library.flight_begin(self._handle)
+
+    def own(self, commands: OwnCommands) -> None:
+        """Have `begin_with` submit these; nothing must be under way."""
+        self._own = commands
+        self._job.own, self._job.given = ctypes.addressof(commands.pointers), commands.given.address
+        self._job.given_count = len(commands.given)
+
+    def begin_with(self, arrays: tuple[Any, ...]) -> bool:
+        """As `begin`, with commands of its own and what these read; return False if it is not such as they read."""
+        self._arrays = arrays  # they must stay until all has ended
+        return bool(self._library.flight_begin_with(self._handle, arrays))
 
     def fly(self, targets: Sequence[int], seconds: float) -> int:
         """Do the rest of what was begun, without the GIL.
@@ -132,8 +200,17 @@ class Flight:
     def land(self) -> list[Portion]:
         """Wait for the end of what is followed; return the portions of events there are, for `CommandList.adopt`."""
         self._library.flight_land(self._handle)
+        if self._own is not None and self._arrays is not None:
+            self._own.make_up(self.done)
         ahead, others = self._job.made_count
         return [(self._made, 0, ahead), (self._made, 2 * self._job.ahead, others)]
+
+    @property
+    def read(self) -> dict[str, Any] | None:
+        """What `begin_with` was given last, by name; None after `begin`."""
+        if self._own is None or self._arrays is None:
+            return None
+        return {name: each for name, each in zip(self._own.names, self._arrays, strict=True) if name is not None}
 
     @property
     def handed_ns(self) -> int:
@@ -174,7 +251,8 @@ def flight_of(
     # Calls wait for nothing but what comes before them on their lane, and the first copies for nothing at all.
     copies = sum(1 for _ in takewhile(lambda part: part.is_copy, parts))
     calls = sum(1 for _ in takewhile(lambda part: isinstance(part, CallCommand), parts[copies:]))
-    made = Flight(library, loop, commands, copies + calls if len(lanes) == 1 else 0, results)
+    ahead = copies + min(calls, CALLS_IN_FLIGHT)
+    made = Flight(library, loop, commands, ahead if len(lanes) == 1 else 0, results)
     return made if made.is_ready else None
 
 

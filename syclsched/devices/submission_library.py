@@ -14,7 +14,7 @@ from syclsched.oneapi.built import find_submission_loop
 SWITCH = "SYCLSCHED_NATIVE"
 
 #: Of the structures and functions, as the C sources have it.
-VERSION = 12
+VERSION = 14
 
 #: As dpctl's own modules load it.
 _INTERFACE = "libDPCTLSyclInterface.so.0"
@@ -29,6 +29,7 @@ _FUNCTIONS = (
     "DPCTLEvent_GetProfilingInfoStart",
     "DPCTLEvent_GetProfilingInfoEnd",
     "DPCTLEvent_Create",
+    "DPCTLQueue_Wait",
 )
 
 
@@ -107,6 +108,11 @@ class Library:
         self.flight_begin, self.flight_delete = loaded.syclsched_flight_begin, loaded.syclsched_flight_delete
         for function in (self.flight_begin, self.flight_land, self.flight_settle, self.flight_delete):
             function.restype, function.argtypes = None, [pointer]
+        self.flight_begin_with = loaded.syclsched_flight_begin_with
+        self.flight_begin_with.restype = ctypes.c_int32
+        self.flight_begin_with.argtypes = [pointer, ctypes.py_object]
+        self.look = loaded.syclsched_look
+        self.look.restype, self.look.argtypes = ctypes.c_int32, [pointer, count, ctypes.py_object]
         #: Addresses of functions that compiled code calls: the clock, and those of their names.
         self.now_address = _address_in(loaded, "syclsched_now_ns")
         self.submit_address = _address_in(loaded, "syclsched_submit")

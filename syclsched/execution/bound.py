@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import AsyncIterable, Iterable, Mapping
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,6 +19,7 @@ from syclsched.execution.recorder import KEPT_RUNS, Recorder
 from syclsched.execution.recovery.going_on import without
 from syclsched.execution.recovery.health import Health
 from syclsched.execution.recovery.recovering import Recovering
+from syclsched.execution.repeats import Input
 from syclsched.execution.replay import Replay
 from syclsched.execution.ring import Ring
 from syclsched.execution.run import Run
@@ -33,6 +34,10 @@ from syclsched.oneapi.forked import LockUnlessForked, check_not_forked, is_forke
 if TYPE_CHECKING:
     from syclsched.execution.stream import Stream
     from syclsched.model.trace import Trace
+
+
+#: What `Runner.repeat` returns.
+Repeat = Callable[[tuple[Any, ...]], "dict[str, NumpyArray] | None"]
 
 
 class Runner:
@@ -196,13 +201,20 @@ class Runner:
         if self._last is not None:
             self._last.close()
             self._last = None
+        return self._begun_by(self._ring.generations[0].fly, values, names)
+
+    def _begun_by(
+        self, fly: Callable[..., dict[str, NumpyArray] | None], *given: Any
+    ) -> dict[str, NumpyArray] | Run | None:
+        """Let the first generation run in one call of C; see `_fly`."""
+        assert self._ring is not None
         generation = self._ring.generations[0]
         try:
-            results = generation.fly(values, names)
+            results = fly(*given)
         except BaseException:  # Ctrl-C
             left = generation.flown()
             if left is not None:
-                self._last = self.start_replay(left, values)
+                self._last = self.start_replay(left, dict(generation.given))
                 self._last.close()
             raise
         if results is not None:
@@ -210,7 +222,7 @@ class Runner:
         flown = generation.flown()
         if flown is None:
             return None
-        self._last = self.start_replay(flown, values)
+        self._last = self.start_replay(flown, dict(generation.given))
         return self._last
 
     @property
@@ -409,31 +421,35 @@ class Runner:
         with self._lock:
             return self._done(self._ready(inputs), names)
 
-    def again(self, values: dict[str, NumpyArray], names: tuple[str, ...]) -> dict[str, NumpyArray] | None:
-        """Return what a call returns, where nothing has to be looked after before it; else None, and nothing is done.
+    def repeat(self, inputs: Sequence[Input], names: tuple[str, ...]) -> Repeat | None:
+        """Return what does what a call does, with inputs like those of the last one, by fewer steps.
 
         Parameters
         ----------
-        values : dict of str to numpy.ndarray
-            Of all inputs: C-contiguous, of the machine's byte order, and of the shapes and dtypes that were declared.
-        names : tuple of str
-            The results asked for.
+        inputs, names
+            As for `Generation.repeat`, which says what is returned, too.
         """
         with self._lock:
-            if values.keys() != self._inputs or self._last is not None or self._closed or self._stream is not None:
+            needed = frozenset(name for name, _, _ in inputs if name is not None)
+            ring = self._ring
+            fly = None if ring is None or self._inputs != needed else ring.generations[0].repeat(inputs, names)
+            if fly is None:
                 return None
-            return None if is_forked() or self.outdated else self._done(values, names)
+
+        def again(arrays: tuple[Any, ...]) -> dict[str, NumpyArray] | None:
+            with self._lock:
+                if self._last is not None or self._stream is not None or self._closed or self._ring is not ring:
+                    return None
+                found = None if self.outdated else self._begun_by(fly, arrays)
+                return found if found is None or isinstance(found, dict) else found.results_at_last(names)
+
+        return again
 
     def _done(self, values: dict[str, NumpyArray], names: tuple[str, ...]) -> dict[str, NumpyArray]:
         found = self._fly(values, names)
         if isinstance(found, dict):
             return found
-        run = self._begin(values) if found is None else found
-        try:
-            run.wait()
-            return {name: run.result(name) for name in names}
-        finally:
-            run.close()
+        return (self._begin(values) if found is None else found).results_at_last(names)
 
     def close(self, timeout: float | None = None) -> None:
         """Wait for the last run, and give the memory back; close the devices if they are the runner's own.

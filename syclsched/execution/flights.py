@@ -54,13 +54,35 @@ class Flights:
         self._last, buffers = found
         if self._last is None:
             return None
-        self._written = results = {}
+        self._written = {}
         self._last.begin()
+        return self._end(self._last, names, buffers)
+
+    def ready(self, names: tuple[str, ...]) -> Flight | None:
+        """Return what `fly` took last for these results, if there was a way."""
+        return self._made.get(names, (None,))[0]
+
+    def fly_with(self, flight: Flight, given: tuple[Any, ...], names: tuple[str, ...]) -> dict[str, NumpyArray] | None:
+        """As `fly`, with the commands of a flight's own, if it was the last one, and arrays as these want them."""
+        if flight is not self._last or self.is_under_way:
+            return None
+        self._written = {}
+        if not flight.begin_with(given):
+            self._written = None
+            return None
+        return self._end(flight, names, self._made[names][1])
+
+    def _end(
+        self, flight: Flight, names: tuple[str, ...], buffers: Sequence[LiveBuffer]
+    ) -> dict[str, NumpyArray] | None:
+        """Fly what has begun."""
+        assert self._written is not None
+        results = self._written
         # While the devices are at it: each of these takes microseconds, with nothing of Python in the caches.
         for name, b in zip(names, buffers, strict=True):
             results[name] = np.empty(b.array.shape, b.array.dtype)
         targets = [each.__array_interface__["data"][0] for each in results.values()]
-        if self._last.fly(targets, SLICE_S) != WELL and self.followed() is not None:
+        if flight.fly(targets, SLICE_S) != WELL and self.followed() is not None:
             return None
         self._written = None
         return results
@@ -69,6 +91,11 @@ class Flights:
     def handed_ns(self) -> int | None:
         """See `syclsched.execution.bound.Runner.handed_over_ns`; None if there was none."""
         return None if self._last is None else self._last.handed_ns
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether something was begun that is not known to have ended."""
+        return self._written is not None
 
     def followed(self) -> Flight | None:
         """Return what goes on, or has ended otherwise than well; it must be landed."""

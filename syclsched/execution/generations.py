@@ -34,6 +34,7 @@ from syclsched.execution.lanes import by_index, device_names
 from syclsched.execution.levels import Levels
 from syclsched.execution.performed import PerformedReplay
 from syclsched.execution.program import Node
+from syclsched.execution.repeats import Input, own_commands
 from syclsched.execution.replay import Replay
 from syclsched.execution.resources import GRACE_S
 from syclsched.execution.start import Prepared
@@ -167,14 +168,57 @@ class Generation:
             None if it cannot be done so; if `flown` then returns something, it goes on or has failed.
         """
         self.settle()
+        self._current = None
         listed = self._listed(values)
         return None if self._levels.steps or faultpoints.active is not None else self.flights.fly(listed, names)
 
+    def repeat(self, inputs: Sequence[Input], names: tuple[str, ...]) -> Callable[[tuple[Any, ...]], Any] | None:
+        """Return what does what `fly` did last, given a tuple of inputs, by fewer steps.
+
+        Parameters
+        ----------
+        inputs : sequence of (str or None, numpy.dtype, tuple of int)
+            What will be in it.
+        names : tuple of str
+            Of the results.
+
+        Returns
+        -------
+        callable or None
+            Returns what `fly` does; None, and nothing is done, also if it is given something else than these inputs, or
+            something is unusual. Itself None if there is no such way.
+        """
+        flight = self.flights.ready(names)
+        if flight is None or self._list is None or faultpoints.active is not None:
+            return None
+        self.settle()
+        own = own_commands(self._library, self.loop, self._prepared.program, self._list, inputs)
+        if own is None:
+            return None
+        flight.own(own)
+        flights = self.flights
+
+        def again(arrays: tuple[Any, ...]) -> dict[str, NumpyArray] | None:
+            if flights.is_under_way:  # Ctrl-C twice: nobody has what the first has left
+                self.settle()
+            if self._current is not None or faultpoints.active is not None:
+                return None
+            return flights.fly_with(flight, arrays, names)
+
+        return again
+
+    @property
+    def given(self) -> Mapping[str, NumpyArray]:
+        """The inputs of the last run, but for one that C did to its end."""
+        return self._given
+
     def flown(self) -> FlownReplay | None:
-        """Return what goes on with the run that `fly` has begun, not yet started; None if nothing is left of it."""
+        """Return what goes on with the run that was begun last, not yet started; None if nothing is left of it."""
         flight = self.flights.followed()
         if flight is None:
             return None
+        if flight.read is not None:
+            self._give(flight.read)
         assert self._list is not None
         made = self._made(FlownReplay, self._list, record=False)
         made.flight = flight

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import weakref
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -263,6 +263,14 @@ class Run(Answers):
             self._dispatcher.cancel()
             self._resources.wait_or_give_up()
         self._release()
+
+    def results_at_last(self, names: Iterable[str]) -> dict[str, NumpyArray]:
+        """Wait, return results by name, and close it in any case."""
+        try:
+            self.wait()
+            return {name: self.result(name) for name in names}
+        finally:
+            self.close()
 
     def __enter__(self) -> Run:
         return self

@@ -208,6 +208,8 @@ static void one_sequence(uint64_t seed)
         check(here >= 0 && here <= portion, "more than there were");
         check(made_here >= here && made_here <= 2 * portion, "events that were never made");
         check(here == portion || stop || refuse_one_in, "it ends for no reason");
+        for (int64_t i = 0; i < lanes_count; ++i)
+            check(queues[i].unflushed == 0, "a queue that got something is not flushed");
         for (int64_t i = done; i < done + here; ++i) {
             const struct lane *lane = &lanes[commands[i]->lane];
             if (lane->apart && (commands[i]->kind == CALL || commands[i]->kind == COPY))

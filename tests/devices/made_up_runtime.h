@@ -57,6 +57,7 @@ struct work {
 struct queue {
     struct work *first, *last; /* not yet done */
     enum face face;
+    int64_t unflushed; /* what was submitted by OpenCL's face since it was flushed */
 };
 
 /* An event of SYCL's: two words, of which the first is null until something is assigned. */
@@ -292,8 +293,15 @@ static uint64_t dpctl_end(ref event)
     return work_of(DPCTL, event)->end_ns;
 }
 
+static void dpctl_wait_queue(ref queue)
+{
+    check(((struct queue *)queue)->face != OPENCL, "a wait for a queue that is not SYCL's");
+    if (((struct queue *)queue)->last)
+        finish(((struct queue *)queue)->last);
+}
+
 static const void *const dpctl_table[] = {submit_range, submit_nd_range, copy,      dpctl_status, dpctl_wait,
-                                          dpctl_delete, dpctl_start,     dpctl_end, new_event};
+                                          dpctl_delete, dpctl_start,     dpctl_end, new_event,    dpctl_wait_queue};
 
 /* --- a library's functions ---------------------------------------------------------------------- */
 
@@ -344,6 +352,7 @@ static int32_t cl_kernel(ref queue, ref kernel, uint32_t dimensions, const size_
         check(memcmp(taken->values[i], value, size ? size : sizeof(void *)) == 0, "an argument of another value");
     }
     *event = enqueue(queue, list, waits, 1, command->slot);
+    ((struct queue *)queue)->unflushed += *event != NULL;
     return *event ? 0 : -5;
 }
 
@@ -352,6 +361,7 @@ static int32_t cl_copy(ref queue, uint32_t blocking, void *to, const void *from,
 {
     check(!blocking && (waits == 0) == (list == NULL), "another copy");
     *event = take_copy(queue, to, from, nbytes, list, waits);
+    ((struct queue *)queue)->unflushed += *event != NULL;
     return *event ? 0 : -5;
 }
 
@@ -362,6 +372,7 @@ static ref cl_native_event(ref event)
     if (refuse_one_in && chance((uint64_t)refuse_one_in) == 0)
         return NULL;
     work->references++;
+    ((struct queue *)submitting_to->queue)->unflushed++;
     return work;
 }
 
@@ -387,6 +398,8 @@ static int32_t cl_set_value(ref kernel, uint32_t index, size_t size, const void 
 static int32_t cl_flush(ref queue)
 {
     check(((struct queue *)queue)->face == OPENCL, "a flush of a queue that is not OpenCL's");
+    check(((struct queue *)queue)->unflushed > 0, "a flush of a queue that got nothing");
+    ((struct queue *)queue)->unflushed = 0;
     advance_some();
     return 0;
 }

@@ -107,6 +107,14 @@ def test_it_notices_what_is_wrong(tool: ModuleType, tmp_path: Path, right: str, 
     assert re.search(noticed, found.stderr), found.stderr
 
 
+@pytest.mark.parametrize(("usual", "often"), [("CALLS = 128", "CALLS = 2"), ("REMEMBERED = 4096", "REMEMBERED = 3")])
+def test_calls_that_are_waited_for_in_between_keep_to_their_order(
+    tool: ModuleType, tmp_path: Path, usual: str, often: str
+) -> None:
+    found = run(tool, tmp_path, changed_sources(tmp_path, usual, often))
+    assert found.returncode == 0, found.stderr
+
+
 @pytest.mark.parametrize("sanitizers", ["SANITIZERS", "THREAD_SANITIZER"])
 def test_generations_on_lanes_that_are_threads_keep_to_their_order(
     tool: ModuleType, tmp_path: Path, sanitizers: str

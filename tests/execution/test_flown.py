@@ -13,7 +13,9 @@ from onednn_calls import linear, needs_onednn
 from opened import live_on
 from running import DTYPE, plan_by, plan_on
 
+from syclsched.devices.command_list import CALLS_IN_FLIGHT
 from syclsched.devices.flight import NOT_YET, WELL, Flight
+from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.errors import TaskFailedError
 from syclsched.execution import bind, flights
 from syclsched.kernels.elementwise import COPY
@@ -183,3 +185,37 @@ def test_what_somebody_wants_to_look_at_is_a_run(flown: list[int]) -> None:
         runner({"y": np.zeros(10, np.float32)})
         assert len(runner.traces()) == 1
     assert not flown
+
+
+@needs_onednn
+def test_so_many_calls_are_submitted_and_no_more_before_one_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps, ahead, waits = 5 * CALLS_IN_FLIGHT // 2, [], []
+    fly, wait_for = Flight.fly, SubmissionLoop.wait_for
+
+    def noted(self: Flight, *arguments: Any) -> int:
+        ahead.append(self._job.done[0])
+        return fly(self, *arguments)
+
+    def waited(self: SubmissionLoop, *arguments: Any) -> None:
+        waits.append(arguments)
+        wait_for(self, *arguments)
+
+    monkeypatch.setattr(Flight, "fly", noted)
+    monkeypatch.setattr(SubmissionLoop, "wait_for", waited)
+    platform, live = live_on(None)
+    graph = TaskGraph("many calls")
+    y = graph.array("y", (8,), "float32")
+    for n in range(steps):
+        graph.kernel(linear(), name=f"t{n}", y=y, alpha=-1.0, beta=float(n % 7))
+    wanted = np.arange(8, dtype=np.float32)
+    for n in range(steps):
+        wanted = np.float32(n % 7) - wanted
+    given = {"y": np.arange(8, dtype=np.float32)}
+    with bind(plan_on(graph, platform, "cpu"), graph, live, trace=False) as bound:
+        for _ in range(3):
+            assert np.array_equal(bound(given)["y"], wanted)
+        assert ahead
+        assert max(ahead) <= CALLS_IN_FLIGHT + 1  # behind the copy of the input
+        waits.clear()
+        assert all(np.array_equal(each["y"], wanted) for each in bound.stream([given] * 2))
+    assert len(waits) >= 2

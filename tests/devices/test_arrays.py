@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrays that C looks at are those that were wanted, and it finds their data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from syclsched.devices.arrays import GivenArrays
+from syclsched.devices.submission_library import load_library
+from syclsched.oneapi import load
+
+pytestmark = pytest.mark.sycl
+
+
+@pytest.fixture(scope="module")
+def library() -> Any:
+    """The C part."""
+    load()
+    found = load_library()
+    if found is None:
+        pytest.skip("the submission loop is not built")
+    return found
+
+
+@pytest.fixture
+def given() -> GivenArrays:
+    return GivenArrays([(np.dtype("float32"), (2, 3)), (np.dtype("int64"), ())])
+
+
+def look(library: Any, given: GivenArrays, *arrays: Any) -> bool:
+    return bool(library.look(given.address, len(given), arrays))
+
+
+def unaligned() -> np.ndarray:
+    return np.zeros(25, np.uint8)[1:].view(np.float32).reshape(2, 3)
+
+
+def test_such_arrays_are_seen(library: Any, given: GivenArrays) -> None:
+    assert given.are_seen_in(library)
+    matrix, number = np.zeros((2, 3), np.float32), np.zeros((), np.int64)
+    for first in (matrix, matrix[:], np.zeros(7, np.float32)[1:].reshape(2, 3)):
+        assert look(library, given, first, number)
+        assert [each.data for each in given.structures] == [first.ctypes.data, number.ctypes.data]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        np.zeros((3, 2), np.float32),
+        np.zeros((2, 3, 1), np.float32),
+        np.zeros((2, 3), np.float64),
+        np.zeros((2, 3), np.int32),
+        np.zeros((2, 3), ">f4"),
+        np.zeros((2, 3), np.float32, order="F"),
+        np.zeros((2, 6), np.float32)[:, ::2],
+        np.zeros((2, 3), np.float32)[::-1],
+        np.zeros((2, 3), np.float32).view(np.recarray),
+        unaligned(),
+        [[0.0] * 3] * 2,
+        None,
+        0,
+    ],
+    ids=str,
+)
+def test_others_are_not(library: Any, given: GivenArrays, other: Any) -> None:
+    number = np.zeros((), np.int64)
+    assert not look(library, given, other, number)
+    assert not look(library, given, np.zeros((2, 3), np.float32), other)
+    assert not look(library, given, np.zeros((2, 3), np.float32))
+    assert not look(library, given, np.zeros((2, 3), np.float32), number, number)
+    assert not look(library, given)
+
+
+def test_a_python_of_another_build_is_noticed(
+    library: Any, given: GivenArrays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Blind:
+        @staticmethod
+        def look(address: int, count: int, arrays: tuple[Any, ...]) -> int:
+            return 1  # and says nothing of where they lie
+
+    assert not given.are_seen_in(Blind())
+    monkeypatch.setattr("syclsched.devices.arrays._TUPLE", 40)
+    assert not given.are_seen_in(library)
