@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -127,6 +127,23 @@ def _model(name: str, ready: dict[str, Any], said: dict[str, Any]) -> Given:
 def is_model(name: str) -> bool:
     """Return whether what was typed is the file of an ONNX model."""
     return Path(name).suffix.lower() == ".onnx"
+
+
+def check_without(names: Sequence[str] | None, *, is_model: bool) -> None:
+    """Refuse names of implementations that there are not, or that are to be left out of what is no model.
+
+    Raises
+    ------
+    ArgumentError
+        If so.
+    """
+    if not names:
+        return
+    if not is_model:
+        raise ArgumentError("only ONNX models can do without implementations", where="--without")
+    from syclsched.onnx.offering import check_names
+
+    check_names(names, "--without")
 
 
 def check_tasks(names: Iterable[str], graph: TaskGraph) -> None:

@@ -151,12 +151,14 @@ def specialised_with(
     """Return a model for shapes; inputs that other shapes follow from are taken as they are given."""
     from syclsched.errors import ValueNeededError
 
-    try:
-        return model.specialised(shapes)
-    except ValueNeededError as error:
-        if not set(error.inputs) <= set(values):
-            raise
-        return model.specialised(shapes, {name: values[name] for name in error.inputs})
+    known: dict[str, Array] = {}
+    while True:
+        try:
+            return model.specialised(shapes, known)
+        except ValueNeededError as error:
+            if not set(error.inputs) - set(known) or not set(error.inputs) <= set(values):
+                raise
+            known.update({name: values[name] for name in error.inputs})
 
 
 def _random(random: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> Array:

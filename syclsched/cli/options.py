@@ -81,6 +81,15 @@ Shape = Annotated[
         rich_help_panel=_GRAPH,
     ),
 ]
+Without = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--without",
+        metavar="NAME",
+        help="Implementations that do none of a model's tasks: opencl-c-winograd, say; may be repeated.",
+        rich_help_panel=_GRAPH,
+    ),
+]
 Dtype = Annotated[
     str | None, typer.Option("--dtype", metavar="TYPE", help="float64 or float32.", rich_help_panel=_GRAPH)
 ]

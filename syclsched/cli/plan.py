@@ -10,7 +10,7 @@ import typer
 
 from syclsched.cli import options as opt
 from syclsched.cli.gains import gains
-from syclsched.cli.graphs import check_tasks, load_graph
+from syclsched.cli.graphs import check_tasks, check_without, load_graph
 from syclsched.cli.output import check_outputs, write_pictures, write_text
 from syclsched.cli.planning import plan_for
 
@@ -27,6 +27,7 @@ def plan_command(
     weights: opt.Weights = None,
     input_file: opt.Input = None,
     shape: opt.Shape = None,
+    without: opt.Without = None,
     dtype: opt.Dtype = None,
     seed: opt.Seed = None,
     format: opt.Format = None,
@@ -103,6 +104,7 @@ def plan_command(
         communication_unit=communication_unit, same_speed=same_speed, task_cost=task_cost, edge_cost=edge_cost,
     )  # fmt: skip
     check_tasks(explain or (), given.graph)
+    check_without(without, is_model=given.model is not None)
     if front_file is not None:
         from syclsched.cli.fronts import show_front
 
@@ -115,7 +117,8 @@ def plan_command(
         given.graph, policy=policy, devices=devices, sub_devices=sub_devices, lanes=lanes,
         one_core_lanes=one_core_lanes, described=platform, given=None, calibrate=calibrate and not given.from_file,
         needs_devices=False, console=console, minimize=minimize, subject_to=subject_to or (),
-        rewrite=rewrite, budget_s=budget, memory_limit=memory_limit, is_model=given.model is not None,
+        rewrite=rewrite, budget_s=budget, memory_limit=memory_limit, model=given.model,
+        without=without or (),
     ) as planned:  # fmt: skip
         plan = planned.plan
     print(plan)

@@ -15,6 +15,7 @@ from syclsched.cli.prepare import calibration_bar, find_platform, use_one_core_l
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from syclsched.cli.models import GivenModel
     from syclsched.devices import LiveDevices
     from syclsched.model.graph import TaskGraph
     from syclsched.model.plan import Plan
@@ -49,7 +50,8 @@ def plan_for(
     rewrite: str = "auto",
     budget_s: float | None = None,
     memory_limit: str | None = None,
-    is_model: bool = False,
+    model: GivenModel | None = None,
+    without: Sequence[str] = (),
 ) -> Iterator[Planned]:
     """Plan a graph, or take the plan that is given; devices are closed at the end.
 
@@ -73,9 +75,10 @@ def plan_for(
         As typed; a plan that is given is taken as it is.
     memory_limit : str or None, optional
         As typed; a plan that is given and needs more is refused.
-    is_model : bool, optional
-        Whether the graph is a model's: emulators do none of it unless they are asked for, nor does the host what a
-        device can do.
+    model : GivenModel, optional
+        Whose the graph is: emulators do none of it unless they are asked for, nor does the host what a device can do.
+    without : sequence of str, optional
+        Implementations that are to do none of a model's tasks.
 
     Yields
     ------
@@ -91,6 +94,10 @@ def plan_for(
         "minimize": minimize, "subject_to": tuple(subject_to), "rewrite": rewrite, "budget_s": budget_s,
     }  # fmt: skip
 
+    if without:
+        from syclsched.onnx.offering import without_implementations
+
+        graph = without_implementations(graph, without)
     with ExitStack() as stack:
         if given is not None:
             verify(given, graph)
@@ -106,8 +113,8 @@ def plan_for(
         if described is not None:
             with patience(console):
                 where = limited(described_platform(described, lanes), memory_limit)
-                if is_model:
-                    from syclsched.onnx.making import on_devices
+                if model is not None:
+                    from syclsched.onnx.offering import on_devices
 
                     graph = on_devices(graph, where)
                 planned = plan(graph, where, policy=policy, **asked)
@@ -117,11 +124,16 @@ def plan_for(
             devices=devices, sub_devices=sub_devices, lanes=lanes, one_core_lanes=one_core_lanes, console=console
         )
         platform = limited(platform, memory_limit)
-        if is_model:
-            from syclsched.onnx.making import on_devices, without_emulators
+        whole = graph
+        if model is not None:
+            from syclsched.onnx.making import without_emulators
+            from syclsched.onnx.mixing import usual_rewrite
+            from syclsched.onnx.offering import on_devices
 
             platform = without_emulators(platform) if devices is None else platform
             graph = on_devices(graph, platform)
+            if rewrite == "auto":
+                rewrite = asked["rewrite"] = usual_rewrite(platform, policy)
         live = stack.enter_context(_open(platform)) if needs_devices or calibrate else None
         # One store for both: where nothing can be written, it remembers for as long as it is open.
         history = stack.enter_context(HistoryStore())
@@ -132,6 +144,14 @@ def plan_for(
                 _calibrate(chunks, platform, live, history, console)
         with patience(console):
             planned = plan(graph, platform, policy=policy, history=history, **asked)
+        # Under a dynamic policy the plan is only what the run is compared with.
+        if model is not None and calibrate and live is not None and not policy.startswith("dynamic:"):
+            from syclsched.cli.racing import with_kernels
+
+            asked["policy"] = policy
+            planned = with_kernels(
+                model, whole, graph, planned, live, history, asked, is_limited=memory_limit is not None, console=console
+            )
         yield Planned(planned, live)
 
 

@@ -16,7 +16,7 @@ import typer
 
 from syclsched.cli import options as opt
 from syclsched.cli.checking import Checks
-from syclsched.cli.graphs import is_model, load_graph
+from syclsched.cli.graphs import check_without, is_model, load_graph
 from syclsched.cli.models import check_shown, show_operators, show_outputs, write_outputs
 from syclsched.cli.output import check_outputs, read_text, warnings_shown, write_pictures, write_text
 from syclsched.cli.patience import RUNNING, patience
@@ -51,6 +51,7 @@ def run_command(
     weights: opt.Weights = None,
     input_file: opt.Input = None,
     shape: opt.Shape = None,
+    without: opt.Without = None,
     dtype: opt.Dtype = None,
     seed: opt.Seed = None,
     policy: opt.PolicyName = "auto",
@@ -208,6 +209,7 @@ def run_command(
     safeguards = Safeguards(debug, nan_guard, watchdog, deadline)
     check_outputs(trace_file, record_file, save_plan, output_file, pictures=[gantt_file])
     check_rival(compare, dry_run=dry_run, is_model=is_model(graph))
+    check_without(without, is_model=is_model(graph))
     ready = {
         "n": n, "tile": tile, "steps": steps, "batch": batch, "chunks": chunks, "sizes": sizes, "softmax": softmax,
         "weights": weights, "input": input_file, "shape": shape, "dtype": dtype, "seed": seed,
@@ -232,7 +234,8 @@ def run_command(
         workload.graph, policy=policy, devices=devices, sub_devices=sub_devices, lanes=lanes,
         one_core_lanes=one_core_lanes, described=platform, given=given, calibrate=calibrate, needs_devices=not dry_run,
         console=console, minimize=minimize, subject_to=subject_to or (), rewrite=rewrite, budget_s=budget,
-        memory_limit=memory_limit, is_model=model is not None,
+        memory_limit=memory_limit, model=model,
+        without=without or (),
     ) as planned:  # fmt: skip
         if save_plan is not None and dynamic is None:
             _write_plan(save_plan, planned.plan, console)

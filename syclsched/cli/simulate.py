@@ -225,7 +225,7 @@ def _what_if(
         for name, platform in zip(names, platforms, strict=True):
             chosen = policy_names(policies, graph, platform, in_loop=True)
             if given.model is not None:
-                from syclsched.onnx.making import on_devices
+                from syclsched.onnx.offering import on_devices
 
                 graph = on_devices(given.graph, platform)
             here, elsewhere = mis.on_platform(what.disturbance, platform)

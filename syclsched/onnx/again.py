@@ -2,17 +2,17 @@
 """A call like the last one, by the shortest way: when a large model has run, nothing of Python is left in the caches.
 
 Every function and every object touched before the first submission costs microseconds then, tens of them together
-more than submitting a small model. So inputs are looked at once, and what else could be in the way by one look each.
+more than submitting a small model. So inputs are looked at once, by C, and what else may be in the way by a look each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from syclsched.onnx.kept import Bound, Kept
+from syclsched.onnx.kept import Bound
 from syclsched.onnx.specialised import Array
 
 
@@ -21,27 +21,21 @@ class Again:
 
     Parameters
     ----------
-    kept : Kept
-        Where what is bound for these shapes is kept.
-    key : hashable
-        Under what.
     bound : Bound
-        What is.
-    dtypes : Mapping[str, numpy.dtype]
+        What is bound for these shapes. Nobody is told that it is used: until it is closed that does no harm.
+    names : tuple of str
         Of the model's inputs.
+    repeat : callable
+        Given their values, returns the graph's results, or None if it has done nothing.
     """
 
-    def __init__(self, kept: Kept, key: Hashable, bound: Bound, dtypes: Mapping[str, np.dtype[Any]]) -> None:
-        self._kept = kept
-        self._key = key
+    def __init__(self, bound: Bound, names: tuple[str, ...], repeat: Any) -> None:
         #: What is used.
         self.bound = bound
-        specialised = bound.specialised
-        self._inputs = [
-            (name, dtype, specialised.shapes[name], specialised.inputs.get(name)) for name, dtype in dtypes.items()
-        ]
-        self._names = tuple(dtypes)
-        self._fetched = specialised.fetched
+        self._names = names
+        self._count = len(names)
+        self._repeat = repeat
+        self._results = bound.specialised.results
 
     def __call__(self, given: tuple[Any, ...]) -> dict[str, Array] | None:
         """Return the model's outputs; None, and nothing is done, if these are other inputs or something is unusual.
@@ -53,39 +47,24 @@ class Again:
         """
         if len(given) == 1 and type(given[0]) is dict:
             by_name = given[0]
-        elif len(given) == len(self._names):
-            by_name = dict(zip(self._names, given, strict=True))
-        else:
-            return None
-        if len(by_name) != len(self._inputs):
-            return None
-        values: dict[str, Array] = {}
-        for name, dtype, shape, array in self._inputs:
-            value = by_name.get(name)
-            if type(value) is not np.ndarray or value.dtype != dtype or value.shape != shape:
+            if len(by_name) != self._count:
                 return None
-            if not value.flags.c_contiguous:
-                return None
-            if array is not None:
-                values[array] = value
-        slot = self._kept.take_ready(self._key)
-        if slot is None:
-            return None
-        try:
-            if slot.bound is not self.bound:
-                return None
-            found = self.bound.runner.again(values, self._fetched)
-            return None if found is None else self.bound.specialised.results(found)
-        finally:
-            self._kept.give(slot)
+            given = tuple(map(by_name.get, self._names))
+        found = self._repeat(given)
+        return None if found is None else self._results(found)
 
 
-def again_for(kept: Kept, key: Hashable, bound: Bound, dtypes: Mapping[str, np.dtype[Any]]) -> Again | None:
-    """Return how to call again what was called; None where more has to be looked at than shapes, such as indices.
+def again_for(bound: Bound, dtypes: Mapping[str, np.dtype[Any]]) -> Again | None:
+    """Return how to call again what was called; None where it cannot be, or more has to be looked at, such as indices.
 
     Parameters
     ----------
-    kept, key, bound, dtypes
+    bound
         As for `Again`.
+    dtypes : Mapping[str, numpy.dtype]
+        Of the model's inputs.
     """
-    return None if bound.specialised.picked else Again(kept, key, bound, dtypes)
+    specialised = bound.specialised
+    inputs = [(specialised.inputs.get(name), dtype, specialised.shapes[name]) for name, dtype in dtypes.items()]
+    repeat = None if specialised.picked else bound.runner.repeat(inputs, specialised.fetched)
+    return None if repeat is None else Again(bound, tuple(dtypes), repeat)

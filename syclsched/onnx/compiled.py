@@ -23,6 +23,7 @@ from syclsched.onnx.again import Again, again_for
 from syclsched.onnx.kept import Bound, Kept
 from syclsched.onnx.making import Maker, usual_platform
 from syclsched.onnx.model import GivenShapes, OnnxModel, load
+from syclsched.onnx.offering import check_names
 from syclsched.onnx.report import OperatorTime, Report, measured_times, planned_times
 from syclsched.onnx.specialised import Array, Shapes
 from syclsched.scheduling.objectives import minimize as aim_at
@@ -49,6 +50,7 @@ def compile(
     subject_to: Iterable[str] = (),
     memory_limit: MemoryLimit | None = None,
     autotune: bool = True,
+    without: Iterable[str] = (),
     progress: Callable[[int, int, str], None] | None = None,
     keep: int = KEPT,
     trace: bool | int = False,
@@ -74,6 +76,8 @@ def compile(
         As for `syclsched.plan`. Tasks are cut and merged only where there is more than one lane, if nothing is said.
     autotune : bool, optional
         Time the implementations there are of every operation on every device, once per shape; they are remembered.
+    without : iterable of str, optional
+        Implementations that are not to be used, by name: ``["opencl-c-winograd"]``. What has no other keeps them.
     progress : callable, optional
         Called with (done, total, what comes next) while they are timed.
     keep : int, optional
@@ -91,7 +95,7 @@ def compile(
     StorageError, ModelError
         As `load`.
     ArgumentError
-        If what was said contradicts the model or itself.
+        If what was said contradicts the model or itself, or names an implementation that there is not.
 
     Examples
     --------
@@ -101,6 +105,10 @@ def compile(
     """
     if platform is not None and devices is not None:
         raise ArgumentError("both a platform and devices are given", where="compile()", hint="Leave one of them out")
+    if isinstance(without, str):
+        raise ArgumentError(f"without={without!r} is one name", where="compile()", hint=f"Give a list: [{without!r}]")
+    without = frozenset(without)
+    check_names(without)
     subject_to = tuple(subject_to)
     aim_at(minimize).subject_to(*subject_to)  # what is no aim is refused now, not when the model is first called
     if isinstance(model, OnnxModel):
@@ -118,6 +126,7 @@ def compile(
         subject_to=subject_to,
         memory_limit=memory_limit,
         autotune=autotune,
+        without=without,
         progress=progress,
         trace=trace,
     )
@@ -148,8 +157,9 @@ class CompiledModel:
         self._settling: tuple[str, ...] = ()
         self._kept = Kept(keep)
         self._last: Bound | None = None
-        #: What calls with the same shapes as the last one begin with.
+        #: What calls with the same shapes as the last one begin with, and what was looked at for that.
         self._again: Again | None = None
+        self._looked_at: Bound | None = None
         self._closed = False
         self._lock = threading.Lock()
 
@@ -185,8 +195,9 @@ class CompiledModel:
         values = self._values(inputs, named)
         made = self._done_by(_run, values)
         last = self._last
-        if last is not None and not self._settling and (again is None or again.bound is not last):
-            self._again = again_for(self._kept, self._key(values), last, self._dtypes)
+        if last is not None and last is not self._looked_at and not self._settling:
+            self._looked_at = last
+            self._again = again_for(last, self._dtypes)
         return made
 
     def start(self, *inputs: Any, **named: Any) -> Run:
@@ -250,7 +261,7 @@ class CompiledModel:
             How often; the medians are returned.
         """
         values = self._values(inputs, {})
-        with self._using(values) as bound, self._maker.bound_again(bound, trace=repeat) as runner:
+        with self._using(values) as bound, self._maker.bound_again(bound, repeat) as runner:
             for _ in range(repeat + 1):
                 runner(bound.specialised.given(values), bound.specialised.fetched)
             return measured_times(runner.traces()[-repeat:], bound.plan, bound.specialised.origins)
@@ -409,16 +420,18 @@ class CompiledModel:
         def settled() -> dict[str, Array]:
             return {name: np.asarray(values[name]) for name in self._settling}
 
-        try:
-            with self._bound(self._key(values), shapes, settled, awaited=awaited) as bound:
-                yield bound
+        while True:
+            entered = False
+            try:
+                with self._bound(self._key(values), shapes, settled, awaited=awaited) as bound:
+                    entered = True
+                    yield bound
                 return
-        except ValueNeededError as error:
-            if set(error.inputs) <= set(self._settling) or not set(error.inputs) <= set(self._names):
-                raise
-            self._settle(error.inputs)
-        with self._bound(self._key(values), shapes, settled, awaited=awaited) as bound:
-            yield bound
+            except ValueNeededError as error:
+                new = set(error.inputs) - set(self._settling)
+                if entered or not new or not set(error.inputs) <= set(self._names):
+                    raise
+                self._settle(error.inputs)
 
     def _settle(self, names: Iterable[str]) -> None:
         """Take values of inputs for something that shapes follow from; say so where they hardly come twice."""

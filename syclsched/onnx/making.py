@@ -6,22 +6,23 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
-from syclsched.costs import CostModel
 from syclsched.model.graph import TaskGraph
 from syclsched.model.memory_limit import MemoryLimit, with_memory_limit
-from syclsched.model.operation import Implementation
 from syclsched.model.platform import Device, Platform
-from syclsched.model.task import Task
-from syclsched.onnx.fitting import without_room
 from syclsched.onnx.kept import Bound
+from syclsched.onnx.mixing import is_worth_mixing, usual_rewrite
 from syclsched.onnx.model import OnnxModel
-from syclsched.onnx.specialised import Array, Shapes
+from syclsched.onnx.offering import on_devices, without_implementations
+from syclsched.onnx.racing import Track, faster_of_both
+from syclsched.onnx.specialised import Array, Shapes, Specialised
 
 if TYPE_CHECKING:
     from syclsched.devices import LiveDevices
     from syclsched.execution import Runner
+    from syclsched.profiling import HistoryStore
 
 
 def usual_platform(devices: str | None = None) -> Platform:
@@ -46,54 +47,6 @@ def without_emulators(platform: Platform) -> Platform:
     return platform.select(real) if real else platform
 
 
-def on_devices(graph: TaskGraph, platform: Platform) -> TaskGraph:
-    """Return a graph whose tasks the host does only if no device can: between devices' tasks it holds all of them up.
-
-    Under a limit on memory there may be tasks that no device has room for (`without_room`). The host does these, too.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        Of a model.
-    platform : Platform
-        Where it is to run.
-    """
-    costs = CostModel(platform)
-
-    def done_by_a_device(task: Task) -> bool:
-        return task.operation is not None and any(
-            costs.supports(task, each, device) is None
-            for each in task.operation.implementations
-            if each.kind not in ("host", "cost-only")
-            for device in platform.compute_devices
-        )
-
-    def done_by_library(task: Task) -> bool:
-        return task.operation is not None and all(
-            any(
-                costs.supports(task, each, device) is None
-                for each in task.operation.implementations
-                if is_library(each)
-            )
-            for device in platform.compute_devices
-            if device.kind == "cpu"
-        )
-
-    def is_library(each: Implementation) -> bool:
-        return each.name == "onednn"
-
-    def keep(task: Task, each: Implementation) -> bool:
-        if task.name in homeless:
-            return each.kind == "host"
-        if each.kind == "host":
-            return not done_by_a_device(task)
-        return is_library(each) or not only_cpus or not done_by_library(task)
-
-    homeless = without_room(graph, platform)
-    only_cpus = all(device.kind == "cpu" for device in platform.compute_devices)
-    return graph.with_implementations(keep)
-
-
 def _emulated(device: Device) -> bool:
     return device.kind == "accelerator" and "Emulation" in device.description
 
@@ -107,7 +60,7 @@ class Maker:
         Which.
     platform : Platform
         Where.
-    policy, minimize, rewrite, subject_to, memory_limit, autotune, progress, trace
+    policy, minimize, rewrite, subject_to, memory_limit, autotune, without, progress, trace
         As for `syclsched.onnx.compile`.
     """
 
@@ -122,19 +75,22 @@ class Maker:
         subject_to: tuple[str, ...],
         memory_limit: MemoryLimit | None,
         autotune: bool,
+        without: frozenset[str],
         progress: Callable[[int, int, str], None] | None,
         trace: bool | int,
     ) -> None:
         self._model = model
         self.platform = platform if memory_limit is None else with_memory_limit(platform, memory_limit)
-        lanes = sum(device.lanes for device in platform.compute_devices)
         self._asked: dict[str, Any] = {
             "policy": policy,
             "minimize": minimize,
             "subject_to": subject_to,
-            "rewrite": rewrite if rewrite is not None else "auto" if lanes > 1 and policy == "auto" else "none",
+            "rewrite": usual_rewrite(platform, policy) if rewrite is None else rewrite,
         }
+        self._without = without
         self._autotune, self._progress, self._trace = autotune, progress, trace
+        asked, is_limited = self._asked["rewrite"], memory_limit is not None
+        self._mixes = autotune and is_worth_mixing(platform, minimize=minimize, rewrite=asked, is_limited=is_limited)
         self._live: LiveDevices | None = None
         self._lock = threading.Lock()
 
@@ -148,31 +104,43 @@ class Maker:
         values : Mapping[str, numpy.ndarray]
             Of those that shapes follow from.
         """
+        from syclsched.profiling import HistoryStore
+
+        specialised = self._model.specialised(shapes, values)
+        specialised = replace(specialised, graph=without_implementations(specialised.graph, self._without))
+        with self._lock, HistoryStore() as history:  # timings would disturb each other
+            bound = self._bound(specialised, on_devices(specialised.graph, self.platform), history)
+            if not self._mixes:
+                return bound
+            make = partial(self._bound, specialised, history=history)
+            return faster_of_both(
+                bound, specialised.graph, values, Track(self.platform, history, make, self.bound_again)
+            )
+
+    def _bound(self, specialised: Specialised, graph: TaskGraph, history: HistoryStore) -> Bound:
+        """Return what is made of a graph in place of the model's own."""
         from syclsched.api import plan
         from syclsched.execution import bind
         from syclsched.planner import graph_to_time
-        from syclsched.profiling import HistoryStore, calibrate
 
-        specialised = self._model.specialised(shapes, values)
-        specialised = replace(specialised, graph=on_devices(specialised.graph, self.platform))
-        with self._lock, HistoryStore() as history:  # timings would disturb each other
-            live = self._opened()
-            if self._autotune:
-                calibrate(specialised.graph, self.platform, live, history, progress=self._progress)
-                chunks = graph_to_time(
-                    specialised.graph,
-                    self.platform,
-                    policy=self._asked["policy"],
-                    rewrite=self._asked["rewrite"],
-                    history=history,
-                )
-                if chunks is not None:
-                    calibrate(chunks, self.platform, live, history, progress=self._progress)
-            planned = plan(specialised.graph, self.platform, history=history, **self._asked)
-            return Bound(specialised, planned, bind(planned, specialised.graph, live, trace=self._trace, recover=True))
+        live = self._opened()
+        if self._autotune:
+            self._calibrate(graph, history)
+            asked = {name: self._asked[name] for name in ("policy", "rewrite")}
+            chunks = graph_to_time(graph, self.platform, history=history, **asked)
+            if chunks is not None:
+                self._calibrate(chunks, history)
+        planned = plan(graph, self.platform, history=history, **self._asked)
+        runner = bind(planned, graph, live, trace=self._trace, recover=True)
+        return Bound(replace(specialised, graph=graph), planned, runner)
 
-    def bound_again(self, bound: Bound, *, trace: int) -> Runner:
-        """Return another runner of a plan, which keeps times of so many runs."""
+    def _calibrate(self, graph: TaskGraph, history: HistoryStore) -> None:
+        from syclsched.profiling import calibrate
+
+        calibrate(graph, self.platform, self._opened(), history, progress=self._progress)
+
+    def bound_again(self, bound: Bound, trace: int | Literal["exact"]) -> Runner:
+        """Return another runner of a plan, which keeps times of so many runs, or of some exactly."""
         from syclsched.execution import bind
 
         return bind(bound.plan, bound.specialised.graph, self._opened(), trace=trace)

@@ -22,7 +22,8 @@ def tell_story(trace: Trace, task: str) -> str:
     trace : Trace
         Of a run, or of a simulation.
     task : str
-        Name of a task that was done; of one that was cut, all its chunks are told of.
+        Name of a task that was done; of one that was cut, all its chunks are told of, and of one that was merged with
+        others (``"gemm+scale"``) what they became.
 
     Returns
     -------
@@ -37,6 +38,8 @@ def tell_story(trace: Trace, task: str) -> str:
     mine = [s for s in trace.spans if s.kind != "copy" and s.task == task]
     if not mine:
         mine = [s for s in trace.spans if s.kind != "copy" and s.task is not None and s.task.startswith(f"{task}[")]
+    if not mine:
+        mine = [s for s in trace.spans if s.kind != "copy" and s.task is not None and task in s.task.split("+")]
     if not mine:
         names = sorted({s.task for s in trace.spans if s.task is not None})
         near = difflib.get_close_matches(task, names, 3) or names[:3]

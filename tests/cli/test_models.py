@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import call
+from onednn_calls import needs_onednn
 
 from syclsched.cli.models import write_outputs
 from syclsched.errors import StorageError
+from syclsched.onnx import mixing, racing
 
 onnx = pytest.importorskip("onnx", reason="the models are ONNX models")
 
@@ -49,6 +51,33 @@ def test_a_batch_of_nothing_is_no_trouble(capsys: pytest.CaptureFixture[str]) ->
     assert "0 x 10" in done.out
 
 
+@pytest.mark.sycl
+def test_what_is_left_out_does_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    done = call(
+        capsys, "plan", MODEL, "--shape", "batch=1", "--devices", "cpu", "--no-calibrate", "--without", "onednn"
+    )
+    assert done.code == 0, done.err
+    assert "opencl-c" in done.out and "onednn" not in done.out
+    done = call(capsys, "plan", "cholesky", "--platform", "cpu", "--without", "onednn")
+    assert done.code == 2 and "only ONNX models" in done.err
+
+
+@needs_onednn
+@pytest.mark.sycl
+def test_kernels_do_what_they_do_faster_in_a_run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mixing, "read_times", lambda: None)
+    monkeypatch.setattr(racing, "kernels_worth", lambda order, *_: frozenset(order))
+    monkeypatch.setattr(racing, "is_known_faster", lambda *_: None)
+    monkeypatch.setattr(racing, "is_found_faster", lambda device, history, mixed, measure: bool(measure()))
+    done = call(capsys, "run", MODEL, "--shape", "batch=1", "--devices", "cpu", "--compare", "onnxruntime")
+    assert done.code == 0, done.err
+    assert "right, largest difference" in " ".join(done.out.split())
+    assert "opencl-c" in done.out or "numba-dpex" in done.out
+    assert "onednn" not in done.out
+
+
 def test_plan_says_what_other_hardware_would_gain(capsys: pytest.CaptureFixture[str]) -> None:
     done = call(capsys, "plan", MODEL, "--shape", "batch=64", "--platform", "cpu,max1550")
     assert done.code == 0, done.err
@@ -70,6 +99,7 @@ def test_plan_says_what_other_hardware_would_gain(capsys: pytest.CaptureFixture[
         (("--n", "3"), "--n does not belong to"),
         (("--shape", "batch=1", "--compare", "rival"), "no rival"),
         (("--shape", "batch=1", "--output", "found.txt"), ".npz"),
+        (("--shape", "batch=1", "--without", "onedn"), "Did you mean 'onednn'"),
     ],
 )
 def test_mistakes_are_named(

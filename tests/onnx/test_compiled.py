@@ -132,6 +132,20 @@ def test_rewrites_can_be_switched_off_and_change_no_result() -> None:
         assert len(made.graph) > 6
 
 
+def test_implementations_can_be_left_out_by_name() -> None:
+    image = images(2)
+    left_out = ["onednn", "opencl-c-winograd"]
+    with syclsched.compile(MODEL, devices="cpu", autotune=False, without=left_out) as made:
+        np.testing.assert_allclose(made(image)["probabilities"], expected(image), atol=1e-5)
+        offered = {each.name for task in made.graph.tasks if task.operation for each in task.operation.implementations}
+    assert "opencl-c" in offered
+    assert offered.isdisjoint(left_out)
+    with pytest.raises(ArgumentError, match="is one name"):
+        syclsched.compile(MODEL, devices="cpu", without="onednn")
+    with pytest.raises(ArgumentError, match=r"'opencl-c-winogard'.*Did you mean 'opencl-c-winograd'"):
+        syclsched.compile(MODEL, devices="cpu", without=["opencl-c-winogard"])
+
+
 def test_what_is_closed_says_so() -> None:
     made = syclsched.compile(MODEL, devices="cpu", autotune=False)
     made.close()
@@ -194,6 +208,17 @@ def test_what_the_host_does_is_in_the_report() -> None:
         assert made(2 * np.eye(2, dtype="f"))["y"] == 4
         assert [each.operator for each in made.report.on_host] == ["Det 'volume'"]
         assert "on the host, for want of an implementation: Det 'volume'" in str(made.report)
+
+
+def test_shapes_may_follow_from_several_inputs() -> None:
+    names = ["start", "limit", "delta"]
+    model = small(
+        [onnx.helper.make_node("Range", names, ["y"])], {each: (onnx.TensorProto.INT64, []) for each in names}, {}
+    )
+    with syclsched.compile(model, devices="cpu", autotune=False) as made:
+        for limit in (9, 12):
+            given = (np.array(2), np.array(limit), np.array(3))
+            assert made(*given)["y"].tolist() == list(range(2, limit, 3))
 
 
 @pytest.mark.parametrize("kind", ["FLOAT", "INT64"])

@@ -81,6 +81,12 @@ def test_chunks_of_a_task_are_all_told_of() -> None:
     assert tell_story(trace(*parts), "blur").count("task 'blur[") == 3
 
 
+def test_a_task_that_was_merged_is_told_of_as_what_it_became() -> None:
+    merged = trace(span(0, "gemm_1+scale_1", "cpu:0", (0.0, 0.0, 1.0)))
+    assert "task 'gemm_1+scale_1'" in tell_story(merged, "gemm_1")
+    assert tell_story(merged, "gemm_1") == tell_story(merged, "scale_1")
+
+
 def test_what_was_cancelled_has_no_times() -> None:
     told = tell_story(trace(span(0, "gone", "cpu:0", (1.0, 1.0, 1.0), outcome="cancelled")), "gone")
     assert "cancelled at 1.000 ms" in told

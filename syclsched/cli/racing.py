@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model's plan by a library, or with kernels for some of its tasks: whichever runs faster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from syclsched.cli.models import GivenModel
+    from syclsched.devices import LiveDevices
+    from syclsched.execution import Runner
+    from syclsched.model.graph import TaskGraph
+    from syclsched.model.plan import Plan
+    from syclsched.onnx.kept import Bound
+    from syclsched.profiling import HistoryStore
+
+
+def with_kernels(
+    model: GivenModel,
+    graph: TaskGraph,
+    offered: TaskGraph,
+    planned: Plan,
+    live: LiveDevices,
+    history: HistoryStore,
+    asked: Mapping[str, Any],
+    *,
+    is_limited: bool,
+    console: Console,
+) -> Plan:
+    """Return a model's plan, or the one with kernels for some of the library's tasks, if it runs faster.
+
+    Parameters
+    ----------
+    model : GivenModel
+        Whose it is.
+    graph : TaskGraph
+        The model's, with all implementations.
+    offered : TaskGraph
+        The same with those it was planned with.
+    planned : Plan
+        By the library, where that does everything it can.
+    live : LiveDevices
+        Where both are run.
+    history : HistoryStore
+        Remembers which was faster.
+    asked : Mapping[str, object]
+        As for `syclsched.plan`.
+    is_limited : bool
+        Whether memory is.
+    console : rich.console.Console
+        For progress.
+    """
+    from syclsched.api import plan
+    from syclsched.execution import bind
+    from syclsched.onnx.kept import Bound
+    from syclsched.onnx.mixing import is_worth_mixing
+    from syclsched.onnx.racing import Track, faster_of_both
+    from syclsched.profiling import calibrate
+
+    platform = planned.platform
+    if not is_worth_mixing(platform, minimize=asked["minimize"], rewrite=asked["rewrite"], is_limited=is_limited):
+        return planned
+
+    def bound(graph: TaskGraph, planned: Plan) -> Bound:
+        return Bound(replace(model.specialised, graph=graph), planned, bind(planned, graph, live))
+
+    def made(graph: TaskGraph) -> Bound:
+        calibrate(graph, platform, live, history)
+        return bound(graph, plan(graph, platform, history=history, **asked))
+
+    def again(tried: Bound, trace: int | Literal["exact"]) -> Runner:
+        return bind(tried.plan, tried.specialised.graph, live, trace=trace)
+
+    with console.status("running with kernels for some tasks, and without ..."):
+        by_library = bound(offered, planned)
+        best = faster_of_both(by_library, graph, model.values, Track(platform, history, made, again))
+        best.runner.close()
+    return best.plan

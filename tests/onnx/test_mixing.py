@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels between a library's tasks: where they gain more than it costs to change over, and only if that is true."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from itertools import pairwise, product
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from onednn_calls import INSTALLED, needs_onednn
+
+import syclsched
+from syclsched.costs import CostModel
+from syclsched.costs.history import MemoryHistory
+from syclsched.kernels.nn import matmul
+from syclsched.model.graph import TaskGraph
+from syclsched.model.profile import Quantity
+from syclsched.onnx import mixing, racing
+from syclsched.onnx.mixing import contest, is_found_faster, is_known, is_known_faster, kernels_worth, learn, seconds_of
+from syclsched.onnx.offering import on_devices, without_implementations
+from syclsched.onnx.report import OperatorTime
+
+MODEL = Path(__file__).parents[2] / "examples" / "data" / "digits.onnx"
+
+
+class History(MemoryHistory):
+    def record(self, key, seconds) -> None:
+        self[key] = Quantity(float(np.median(seconds)), "measured")
+
+
+def product_graph() -> TaskGraph:
+    graph = TaskGraph()
+    a, b, c = (graph.array(name, (32, 32), "float32") for name in "abc")
+    weights = syclsched.constant(np.eye(32, dtype=np.float32))
+    graph.kernel(matmul(), name="first", y=b, a=a, b=weights)
+    graph.kernel(matmul(), name="second", y=c, a=b, b=weights)
+    return graph
+
+
+@pytest.fixture
+def quiet(monkeypatch) -> None:
+    monkeypatch.setattr(mixing, "read_times", lambda: None)
+
+
+def test_a_kernel_is_taken_if_it_gains_more_than_two_changes() -> None:
+    library = {"a": 5.0, "b": 5.0, "c": 5.0}
+    assert kernels_worth("abc", library, {"b": 2.9}, 1.0) == {"b"}
+    assert kernels_worth("abc", library, {"b": 3.0}, 1.0) == frozenset()
+
+
+def test_at_the_ends_and_beside_what_only_kernels_do_there_are_fewer_changes() -> None:
+    library = {"a": 5.0, "b": 5.0, "c": 5.0}
+    assert kernels_worth("abc", library, {"c": 3.9}, 1.0) == {"c"}
+    assert kernels_worth("abcd", library, {"c": 5.5, "d": 9.0}, 1.0) == {"d"}
+    assert kernels_worth("abcde", library | {"e": 1.0}, {"c": 4.5, "d": 9.0}, 1.0) == {"c", "d"}
+
+
+def test_a_slower_kernel_between_two_fast_ones_saves_changes() -> None:
+    assert kernels_worth("abc", dict.fromkeys("abc", 5.0), {"a": 1.0, "b": 6.0, "c": 1.0}, 1.0) == set("abc")
+
+
+def test_no_other_choice_takes_less() -> None:
+    random = Random(1)
+    for _ in range(100):
+        tasks = [str(i) for i in range(6)]
+        library = {t: random.random() for t in tasks if random.random() < 0.8}
+        kernel = {t: random.random() for t in tasks if t not in library or random.random() < 0.6}
+
+        def cost(chosen: set[str], library=library, kernel=kernel, tasks=tasks) -> float:
+            changes = sum((a in chosen) != (b in chosen) for a, b in pairwise(tasks))
+            return sum((kernel if t in chosen else library).get(t, 1e9) for t in tasks) + 0.3 * changes
+
+        possible = ({t for t, yes in zip(tasks, bits, strict=True) if yes} for bits in product((0, 1), repeat=6))
+        found = cost(set(kernels_worth(tasks, library, kernel, 0.3)))
+        assert found == pytest.approx(min(cost(each) for each in possible))
+
+
+def test_what_neither_does_is_passed_over() -> None:
+    assert kernels_worth(["a", "host", "b"], {"a": 5.0}, {"a": 1.0, "b": 1.0}, 1.0) == {"a", "b"}
+
+
+@needs_onednn
+def test_on_cpus_all_but_some_tasks_are_left_to_the_library() -> None:
+    platform = syclsched.describe(["cpu"])
+    graph = on_devices(product_graph(), platform, {"second"})
+    by = {task.name: {each.name for each in task.operation.implementations} for task in graph.tasks}
+    assert by["first"] == {mixing.LIBRARY} and by["second"] and mixing.LIBRARY not in by["second"]
+
+
+@needs_onednn
+def test_the_least_time_in_a_run_is_remembered_for_equal_tasks(quiet) -> None:
+    platform = syclsched.describe(["cpu"])
+    (device,) = platform.compute_devices
+    graph, history, names = on_devices(product_graph(), platform), History(), ("first", "second")
+    told = [OperatorTime("", "first", device.name, mixing.LIBRARY, seconds) for seconds in (4e-3, 3e-3, 5e-3)]
+    assert not is_known(graph, names, device, history)
+    assert learn(graph, names, device, history, lambda: told) and is_known(graph, names, device, history)
+    library = seconds_of(product_graph(), device, CostModel(platform), history, by_library=True)
+    assert library == {"first": 3e-3, "second": 3e-3}  # one signature
+
+
+def test_of_kernels_that_never_ran_it_is_guessed() -> None:
+    platform = syclsched.describe(["cpu"])
+    (device,) = platform.compute_devices
+    costs, history = CostModel(platform), History()
+    assert not seconds_of(product_graph(), device, costs, history, by_library=True)
+    guessed = seconds_of(product_graph(), device, costs, history, by_library=False)
+    best = [
+        costs.task_seconds(task, each, device).seconds
+        for task in product_graph().tasks
+        for each in task.operation.implementations
+        if each.name != mixing.LIBRARY and each.kind != "host" and costs.supports(task, each, device) is None
+    ]
+    assert set(guessed) == {"first", "second"} and min(guessed.values()) == min(best)
+
+
+def test_what_is_faster_is_measured_once(quiet) -> None:
+    (device,) = syclsched.describe(["cpu"]).compute_devices
+    history = History()
+    assert is_known_faster(device, history, "graph") is None
+    assert is_found_faster(device, history, "graph", lambda: [[1.0, 1.1, 1.0], [0.9, 0.9, 0.95]])
+    assert is_known_faster(device, history, "graph") is True
+    assert not is_found_faster(device, history, "other", lambda: [[1.0], [0.99]])  # no more than two equal ones differ
+    assert is_known_faster(device, history, "other") is False
+
+
+@pytest.mark.parametrize("wins", ["library", "kernels", None])
+def test_all_that_was_bound_is_closed_but_what_wins(monkeypatch, wins: str | None) -> None:
+    closed = []
+
+    def bound(name: str) -> SimpleNamespace:
+        return SimpleNamespace(name=name, runner=SimpleNamespace(close=lambda: closed.append(name)))
+
+    def raced(by_library, graph, values, track):
+        by_kernels = track.make(graph)
+        if wins is None:
+            raise KeyboardInterrupt
+        return by_library if wins == "library" else by_kernels
+
+    monkeypatch.setattr(racing, "_raced", raced)
+    track = racing.Track(syclsched.describe(["cpu"]), History(), lambda graph: bound("kernels"), bound)
+    with nullcontext() if wins else pytest.raises(KeyboardInterrupt):
+        assert racing.faster_of_both(bound("library"), product_graph(), {}, track).name == wins
+    assert set(closed) == {"library", "kernels"} - {wins}
+
+
+@needs_onednn
+def test_contests_of_other_kernels_are_others() -> None:
+    platform = syclsched.describe(["cpu"])
+    graph = product_graph()
+    found = [
+        contest(on_devices(graph, platform, {"first"})),
+        contest(on_devices(graph, platform, {"second"})),
+        contest(on_devices(without_implementations(graph, {"numba-dpex"}), platform, {"first"})),
+        contest(graph.with_implementations(lambda task, each: each.name == "opencl-c" or task.name == "second")),
+    ]
+    assert len(set(found)) == 4
+    assert found[0] == contest(on_devices(product_graph(), platform, {"first"}))
+
+
+def test_on_a_busy_machine_nothing_is_decided_or_remembered(monkeypatch) -> None:
+    monkeypatch.setattr(mixing, "others_share", lambda before, after: 0.5)
+    (device,) = syclsched.describe(["cpu"]).compute_devices
+    history = History()
+    assert not is_found_faster(device, history, "graph", lambda: [[1.0], [0.5]])
+    if INSTALLED:
+        graph = on_devices(product_graph(), syclsched.describe(["cpu"]))
+        assert not learn(graph, ("first", "second"), device, history, list)
+    assert not history
+
+
+@needs_onednn
+@pytest.mark.sycl
+@pytest.mark.parametrize("faster", [True, False])
+def test_a_model_runs_with_kernels_if_these_are_faster(monkeypatch, quiet, faster: bool) -> None:
+    pytest.importorskip("onnx", reason="the model is an ONNX model")
+    image = np.random.default_rng(0).random((1, 1, 8, 8), dtype=np.float32)
+    with syclsched.compile(MODEL, devices="cpu", autotune=False) as plain:
+        wanted = plain(image)["probabilities"]
+        by_library = [each for each in plain.report.operators if each.implementation == mixing.LIBRARY]
+    monkeypatch.setattr(racing, "kernels_worth", lambda order, *_: frozenset(order))
+    monkeypatch.setattr(racing, "is_known_faster", lambda *_: None)
+    monkeypatch.setattr(racing, "is_found_faster", lambda device, history, mixed, measure: bool(measure()) and faster)
+    with syclsched.compile(MODEL, devices="cpu") as tuned:
+        np.testing.assert_allclose(tuned(image)["probabilities"], wanted, atol=1e-5)
+        left = [each for each in tuned.report.operators if each.implementation == mixing.LIBRARY]
+    assert by_library and bool(left) != faster
