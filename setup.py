@@ -25,6 +25,7 @@ setup(
                 for name in (
                     "_submit",
                     "_submit_apart",
+                    "_submit_arrays",
                     "_submit_dpctl",
                     "_submit_flight",
                     "_submit_opencl",
