@@ -159,6 +159,7 @@ class Express:
         address, step = self._commands.ctypes.data, 8 * WORDS
         waits = self.board.waits
         submitter = self._submitter
+        submitter.keep(self)
         submitter.begin_threads()
         threads, bell = submitter.threads, submitter.bell
         assert bell is not None

@@ -119,6 +119,8 @@ class Submitter:
         self._gathered: list[tuple[Order, Command | None]] = []
         # What a library's call points to is needed until its work has ended. By slot.
         self._under_way: dict[int, Command] = {}
+        #: What owns commands that others have submitted.
+        self._owners: list[Any] = []
         self._lenders: dict[str, Lender] = {}
         self._device_of = [lane.device for lane in lanes]
         self._lanes: dict[int, DeviceLane] = {}
@@ -251,6 +253,10 @@ class Submitter:
         """Return the queue of a device lane."""
         return self._queues[lane]
 
+    def keep(self, owner: Any) -> None:
+        """Keep what owns commands until everything has completed: our own threads look at them when their turn comes."""
+        self._owners.append(owner)
+
     # --- what became of it ------------------------------------------------------------------------
 
     def status(self, slot: int) -> int:
@@ -303,6 +309,7 @@ class Submitter:
         """Give events back; everything has completed."""
         if self.threads is not None:
             self.threads.close()
+        self._owners.clear()
         for bell in (self.bell, self.quiet):
             if bell is not None:
                 bell.close()

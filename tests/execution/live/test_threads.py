@@ -6,7 +6,10 @@ That results are the same is tried with those of other lanes (test_live.py).
 
 from __future__ import annotations
 
+import gc
 import threading
+import time
+import weakref
 from itertools import pairwise
 from typing import Any
 
@@ -137,3 +140,37 @@ def test_a_cancelled_run_ends_and_its_threads_with_it(
         run.wait(60)
     run.close()
     assert closed
+
+
+def test_commands_of_a_cancelled_run_live_until_its_threads_have_done_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    owners: list[weakref.ref[Driver]] = []
+    alive: list[bool] = []
+    drive, close = Driver.drive, LaneThreads.close
+    driven = threading.Event()
+
+    def noted(driver: Driver) -> int:
+        owners.append(weakref.ref(driver))
+        driven.set()
+        return drive(driver)
+
+    def looked_at(threads: LaneThreads) -> None:
+        gc.collect()
+        alive.append(owners[-1]() is not None)
+        close(threads)
+
+    monkeypatch.setattr(Driver, "drive", noted)
+    monkeypatch.setattr(LaneThreads, "close", looked_at)
+    graph = TaskGraph("cancelled")
+    y = graph.array("y", data=np.ones(1, DTYPE))
+    for i in range(200):
+        graph.kernel(SPIN, name=f"t{i}", y=y, turns=100_000)
+    run = start(graph, live_called("cpu"), "eager")
+    assert driven.wait(60)
+    time.sleep(0.01)  # some are handed over
+    run.cancel()
+    with pytest.raises(RunCancelledError):
+        run.wait(60)
+    run.close()
+    assert alive == [True]
+    gc.collect()
+    assert owners[-1]() is None
