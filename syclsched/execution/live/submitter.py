@@ -254,7 +254,7 @@ class Submitter:
         return self._queues[lane]
 
     def keep(self, owner: Any) -> None:
-        """Keep what owns commands until everything has completed: our own threads look at them when their turn comes."""
+        """Keep what owns commands until all has completed: our own threads look at them when their turn comes."""
         self._owners.append(owner)
 
     # --- what became of it ------------------------------------------------------------------------
