@@ -7,61 +7,29 @@ from typing import Any
 
 import numpy as np
 import pytest
+from vectors import WIDTH, on_vectors
 
 from syclsched.kernels import base_two, straight_line
-from syclsched.kernels.nn import dpex
-from syclsched.model.access import AccessMode
-from syclsched.model.operation import (
-    Implementation,
-    Launch,
-    OpenCLSource,
-    Operation,
-    Parameter,
-    Signature,
-    Work,
-)
 
-WIDTH = 16
 LANGUAGES = ["opencl-c", "numba-dpex"]
-
-
-def opencl(_: Signature) -> OpenCLSource:
-    head = "".join(straight_line.opencl(each, name, WIDTH) for name, each in base_two.FUNCTIONS.items())
-    body = (
-        f"long i = get_global_id(0); float16 t = vload{WIDTH}(i, top), b = vload{WIDTH}(i, before);\n"
+POWERS = on_vectors(
+    ["y", "z", "s", "top"],
+    ["x", "before"],
+    (
+        "".join(straight_line.opencl(each, name, WIDTH) for name, each in base_two.FUNCTIONS.items()),
+        f"float16 t = vload{WIDTH}(i, top), b = vload{WIDTH}(i, before);\n"
         f"float16 v = vload{WIDTH}(i, x), k = exponent(t);\n"
         f"vstore{WIDTH}(power_over(v, k), i, y); vstore{WIDTH}(add_power(b, v, k), i, z);\n"
-        f"vstore{WIDTH}(scaling(exponent(b), k), i, s); vstore{WIDTH}(k, i, top);\n"
-    )
-    arguments = ", ".join(f"__global float* {name}" for name in NAMES)
-    return OpenCLSource(f"{head}__kernel void powers({arguments}) {{ {body} }}", "powers")
-
-
-def numba_dpex(signature: Signature) -> Any:
-    text = f"""def powers(item, {", ".join(NAMES)}):
-    i = item.get_global_id(0) * {WIDTH}
-    v, b = load_vector(x, i), load_vector(before, i)
-    k = vexponent(load_vector(top, i))
-    store_vector(y, i, vpower_over(v, k))
-    store_vector(z, i, vadd_power(b, v, k))
-    store_vector(s, i, vscaling(vexponent(b), k))
-    store_vector(top, i, k)
-"""
-    return dpex.compiled(text, "powers", signature.dtypes["y"])
-
-
-NAMES = ("y", "z", "s", "top", "x", "before")
-POWERS = Operation(
-    name="powers of two less one",
-    parameters=tuple(
-        Parameter(name, AccessMode.UPDATE if name in NAMES[:4] else AccessMode.READ, like="y" if number else None)
-        for number, name in enumerate(NAMES)
+        f"vstore{WIDTH}(scaling(exponent(b), k), i, s); vstore{WIDTH}(k, i, top);\n",
     ),
-    implementations=tuple(
-        Implementation(kind, kind, load, lambda signature, _: Launch((signature.shapes["y"][0] // WIDTH,), (1,)))
-        for kind, load in (("opencl-c", opencl), ("numba-dpex", numba_dpex))
-    ),
-    work=lambda signature: Work(1.0, 1.0, "float32", 1.0),
+    [
+        "v, b = load_vector(x, i), load_vector(before, i)",
+        "k = vexponent(load_vector(top, i))",
+        "store_vector(y, i, vpower_over(v, k))",
+        "store_vector(z, i, vadd_power(b, v, k))",
+        "store_vector(s, i, vscaling(vexponent(b), k))",
+        "store_vector(top, i, k)",
+    ],
 )
 
 

@@ -7,50 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from vectors import WIDTH, on_vectors
 
 from syclsched.kernels import exponential
-from syclsched.kernels.nn import dpex
-from syclsched.model.access import AccessMode
-from syclsched.model.operation import (
-    DeviceLimits,
-    Implementation,
-    Launch,
-    OpenCLSource,
-    Operation,
-    Parameter,
-    Signature,
-    Work,
-)
 
-WIDTH = 16
-
-
-def opencl(_: Signature) -> OpenCLSource:
-    call = f"long i = get_global_id(0); vstore{WIDTH}(power(vload{WIDTH}(i, x)), i, y);"
-    head = exponential.opencl("power", WIDTH)
-    return OpenCLSource(
-        f"{head}__kernel void powers(__global float* y, __global const float* x) {{ {call} }}",
-        "powers",
-    )
-
-
-def numba_dpex(signature: Signature) -> Any:
-    text = f"def powers(item, y, x):\n    i = item.get_global_id(0) * {WIDTH}\n"
-    return dpex.compiled(text + "    store_vector(y, i, vpower(load_vector(x, i)))\n", "powers", signature.dtypes["y"])
-
-
-def launch(signature: Signature, _: DeviceLimits) -> Launch:
-    return Launch((signature.shapes["y"][0] // WIDTH,), (1,))
-
-
-POWERS = Operation(
-    name="powers",
-    parameters=(Parameter("y", AccessMode.WRITE), Parameter("x", AccessMode.READ, like="y")),
-    implementations=(
-        Implementation("opencl-c", "opencl-c", opencl, launch),
-        Implementation("numba-dpex", "numba-dpex", numba_dpex, launch),
-    ),
-    work=lambda signature: Work(1.0, 1.0, "float32", 1.0),
+POWERS = on_vectors(
+    ["y"],
+    ["x"],
+    (exponential.opencl("power", WIDTH), f"vstore{WIDTH}(power(vload{WIDTH}(i, x)), i, y);"),
+    ["store_vector(y, i, vpower(load_vector(x, i)))"],
 )
 
 
