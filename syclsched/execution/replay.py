@@ -154,6 +154,10 @@ class Replay(Followed):
     def _submit_there(self) -> None:
         try:
             self.submit_until(len(self._commands.commands))
+        except BaseException as error:
+            if not self._worker.is_current:  # the caller's thread
+                raise
+            self.error = self._ended_by(error)
         finally:
             self._submitted_all.set()
 

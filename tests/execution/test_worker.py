@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workers: jobs are done one after another, whatever comes in between."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from syclsched.execution import worker as module
+from syclsched.execution.thread_pool import Lease, ThreadPool
+from syclsched.execution.worker import Worker
+
+
+class Interrupted:
+    """Threads whose beginning Ctrl-C comes into: once they have begun, and before anybody has been told."""
+
+    def __init__(self, pool: ThreadPool) -> None:
+        self._pool = pool
+        self.leases: list[Lease] = []
+
+    def start(self, target: Any, name: str) -> Lease:
+        self.leases.append(self._pool.start(target, name))
+        if len(self.leases) == 1:
+            raise KeyboardInterrupt
+        return self.leases[-1]
+
+
+def test_an_interrupted_beginning_leaves_no_second_thread_at_the_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = Interrupted(ThreadPool())
+    monkeypatch.setattr(module, "THREADS", threads)
+    worker, entered, go = Worker("test"), threading.Event(), threading.Event()
+    order: list[str] = []
+
+    def first() -> None:
+        entered.set()
+        assert go.wait(60)
+        order.append("first")
+
+    with pytest.raises(KeyboardInterrupt):
+        worker.post(first)
+    worker.post(first)
+    assert entered.wait(60)
+    worker.post(lambda: order.append("second"))
+    threads.leases[0].join(1.0)  # nobody knows of it, and it has nothing to do
+    assert order == []
+    go.set()
+    worker.stop()
+    assert order == ["first", "second"]
+    threads.leases[0].join(60)
+    assert not threads.leases[0].is_current
+
+
+def test_a_job_that_raises_is_told_of_and_those_behind_it_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", told.append)
+    worker, done = Worker("test"), threading.Event()
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    worker.post(fail)
+    worker.post(done.set)
+    assert done.wait(60)
+    worker.stop()
+    assert [(each.exc_type, each.thread is not None) for each in told] == [(ZeroDivisionError, True)]
