@@ -405,6 +405,8 @@ class LiveEngine(ThreadedEngine):
                         self._handle(carrier, self._inbox.get())
             finally:  # whatever went wrong, what was submitted uses the run's memory until it ends
                 submitter.stop()
+                if self.error is not None:  # what compiled code has submitted may not have been taken over
+                    submitter.wait_for_all()
                 nap_s = SHORTEST_NAP_S
                 while not carrier.idle():
                     if carrier.poll():
@@ -412,10 +414,12 @@ class LiveEngine(ThreadedEngine):
                     else:
                         time.sleep(nap_s)
                         nap_s = min(2.0 * nap_s, LONGEST_NAP_S)
-            if self.recording and self.error is None:
-                self._anchor()
-            self._read_statuses(carrier)
-            submitter.close()
+            try:
+                if self.recording and self.error is None:
+                    self._anchor()
+                self._read_statuses(carrier)
+            finally:  # its threads end with it
+                submitter.close()
             if self._learn is not None and self.error is None and not self.failures.halted:
                 drift = self._book.drift if self._express is None else self._express.board.drift
                 self._learn(learnt(self._layout, self._work, self._state.known, drift))

@@ -305,6 +305,11 @@ class Submitter:
         for lane in self._lanes.values():
             lane.stop()
 
+    def wait_for_all(self) -> None:
+        """Wait for all that the compiled loop has submitted, whoever knows of it."""
+        if self.loop is not None:
+            self.loop.wait_for_all()
+
     def close(self) -> None:
         """Give events back; everything has completed."""
         if self.threads is not None:
