@@ -80,7 +80,7 @@ class StagedFlight:
         generation = self._generations[self._begun % len(self._generations)]
         replay = generation.replay(values, record=self._record, kind=StagedReplay)
         replay.alarm = self._alarm
-        replay.rivals = lambda: tuple(self._replays.values())
+        replay.rivals = self._all
         run = self._make_run(replay, values)
         self._begun += 1
         self._active[replay] = 0
@@ -118,6 +118,14 @@ class StagedFlight:
             await self._alarm.sleep_async(begun_s, replay.rings)
             waits.look()
         await _ended(run)
+
+    def _all(self) -> tuple[StagedReplay, ...]:
+        """Return all there are; for any thread."""
+        while True:
+            try:
+                return tuple(self._replays.values())
+            except RuntimeError:  # another one begins, or is dropped: the watchdog must not lose sight of them for that
+                continue
 
     def _round(self) -> None:
         at = {stage: replay for replay, stage in self._active.items()}

@@ -21,6 +21,7 @@ from syclsched.errors import ExecutionError
 from syclsched.execution import bind, patience
 from syclsched.execution.bound import Runner
 from syclsched.execution.patience import HANG_TIMES, Patience
+from syclsched.execution.stream_flight import StagedFlight
 from syclsched.execution.stuck import Position
 from syclsched.model.graph import TaskGraph
 from syclsched.testing import faults
@@ -166,3 +167,28 @@ def test_a_stream_that_hangs_fails_generation_by_generation_and_can_be_left(runn
         injection.release()
     until(lambda: runner._ring is not None and runner._ring.idle)
     assert runner({})["y"].shape == (SIZE,)
+
+
+@pytest.mark.sycl
+def test_the_watchdog_may_look_while_generations_begin(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    with runner.stream([{}] * 3, in_flight=3) as stream:
+        next(stream)
+        flight = stream._flight
+        assert isinstance(flight, StagedFlight)
+        began: list[Any] = []
+
+        class Growing(weakref.WeakKeyDictionary[Any, Any]):
+            """Another thread begins a generation while this one looks."""
+
+            def values(self) -> Iterator[Any]:
+                for each in super().values():
+                    if not began:
+                        began.append(Gate)
+                        self[Gate] = each
+                    yield each
+
+        replays = list(flight._replays.values())
+        monkeypatch.setattr(flight, "_replays", Growing(flight._replays))
+        for replay in replays:
+            replay.positions()
+        assert began
