@@ -80,6 +80,7 @@ def submit_with_faults(
     submit_ns: int,
     made: int,
     made_count: Any,
+    kept: list[Any],
 ) -> int:
     """Do what the loop in C does, one command at a time, and let some go wrong.
 
@@ -102,6 +103,8 @@ def submit_with_faults(
         Addresses, as for the loop in C.
     made_count : ctypes.c_int64
         Set to the number of events.
+    kept : list
+        What must live until all has completed is added to it.
 
     Returns
     -------
@@ -119,15 +122,16 @@ def submit_with_faults(
             break
         if verdict == "skip":
             command = CommandStructure(_FENCE, command.lane, command.slot, command.waits, command.waits_count)
+            kept.append(command)  # threads of our own look at it when its turn comes
         here = ctypes.c_int64()
         pointer = ctypes.c_void_p(ctypes.addressof(command))
         one = submit(ctypes.byref(pointer), submit_ns + 8 * at, made + event_bytes * total, ctypes.byref(here))
         total += here.value
+        made_count.value = total  # now: what decides may raise
         if not one:
             break
         done += 1
         if verdict != "pass":
             target.fail(number)
         faults.submitted(device, target, number)
-    made_count.value = total
     return done

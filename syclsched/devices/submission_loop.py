@@ -114,6 +114,8 @@ class SubmissionLoop(CommandMaker):
         if faultpoints.active is None:
             commands = ctypes.byref(pointers, begin * ctypes.sizeof(ctypes.c_void_p))
             return call(commands, count, times, events, ctypes.byref(made_count))
+        kept: list[Any] = []
+        self._made.append((0, ctypes.c_int64(), kept))
         return faultpoints.submit_with_faults(
             faultpoints.active,
             self,
@@ -125,6 +127,7 @@ class SubmissionLoop(CommandMaker):
             times,
             events,
             made_count,
+            kept,
         )
 
     def fail(self, number: int) -> None:

@@ -48,9 +48,10 @@ class Ring:
         self._clocks = Clocks(prepared.plan, queues)
         lanes = by_index(prepared.plan, queues)
         used = {lane: lanes[lane] for lane in {prepared.program.nodes[number].lane for number in levels.of}}
+        submitting = [made for number, made in executables.items() if not prepared.work[number].writes_nothing]
         self._why_not_local = (
             "libraries submit some of the work themselves, to the lanes' queues"
-            if any(submits_itself(executable) for executable in executables.values())
+            if any(submits_itself(executable) for executable in submitting)
             else why_not_local(used)
         )
         self._lane_threads = None if self._why_not_local is not None else SharedThreads(library, used)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from itertools import pairwise
 from typing import Any
 
@@ -12,11 +13,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opened import REFUSED, live_on
-from running import DTYPE, MIX, SPIN, graphs, plan_by, plan_on, sequential
+from running import ASSIGN, DTYPE, MIX, SPIN, graphs, plan_by, plan_on, sequential
 
+from syclsched.devices import faultpoints
+from syclsched.devices.commands import CommandStructure
 from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.errors import DeadlineError, TaskFailedError
 from syclsched.execution import bind
+from syclsched.execution.stream_replay import StagedReplay
 from syclsched.model.graph import TaskGraph
 from syclsched.model.plan import Plan
 from syclsched.testing import faults
@@ -205,6 +209,16 @@ def test_lanes_that_are_no_cores_say_so(monkeypatch: pytest.MonkeyPatch, ways: l
     assert ways and not any(ways)
 
 
+def test_a_library_that_has_nothing_to_do_keeps_no_plan_from_threads() -> None:
+    platform, devices = live_on(None)
+    graph = TaskGraph("nothing")
+    x, y = (graph.array(name, (0,), DTYPE) for name in "xy")
+    graph.kernel(ASSIGN, name="t", x=x, y=y)
+    with bind(plan_by(graph, platform, lambda _: ("cpu", 0, "library")), graph, devices) as runner:
+        assert runner.replayed
+        assert runner.why_not_on_threads is None
+
+
 def test_what_is_left_out_keeps_the_order_of_threads(ways: list[bool]) -> None:
     platform, devices = live_on(None)
     graph = TaskGraph("left out")
@@ -228,3 +242,35 @@ def test_what_is_left_out_keeps_the_order_of_threads(ways: list[bool]) -> None:
             runner(given_inputs[1])
         np.testing.assert_array_equal(runner(given_inputs[0])["z"], sequential(graph, given_inputs[0])["z"])
     assert ways and all(ways)
+
+
+def test_what_is_not_done_on_purpose_lives_until_its_turn_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, devices = live_on(None)
+    graph, plan = to_and_fro(20_000_000)
+    made: list[weakref.ref[CommandStructure]] = []
+    alive: list[bool] = []
+    wait = SubmissionLoop.wait_for_all
+
+    class Noted(CommandStructure):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            made.append(weakref.ref(self))
+
+    def looked_at(loop: SubmissionLoop) -> None:
+        alive.extend(each() is not None for each in made)
+        wait(loop)
+
+    with bind(plan, graph, devices) as runner:
+        assert runner._ring is not None
+        generation = runner._ring.generations[0]
+        left = generation.replay(runner._prepared.values({"y": np.ones(1, DTYPE)}), record=False, kind=StagedReplay)
+        assert generation.loop.is_on_threads
+        monkeypatch.setattr(faultpoints, "CommandStructure", Noted)
+        monkeypatch.setattr(SubmissionLoop, "wait_for_all", looked_at)
+        left.start()
+        with faults.inject(faults.fail_on_device(4)):  # they begin when the generation is on its way already
+            left.submit_until(1000)
+            while not left.finish():
+                pass
+        assert alive == [True]
+        assert left.failures.first is not None
