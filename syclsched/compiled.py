@@ -15,6 +15,7 @@ from numba.core.typing.typeof import Purpose, typeof
 from numba.extending import intrinsic
 
 from syclsched.compilation_cache import kept_on_disk
+from syclsched.interrupts import interrupts_held
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -122,10 +123,29 @@ class _Recognising(CPUDispatcher):  # type: ignore[misc]
     another.
 
     And a Ctrl-C that comes as an array is handed back is raised by Python among numba's calls into it, which do not
-    look for it: the interpreter finds it left behind a result, and calls that its own error.
+    look for it: the interpreter finds it left behind a result, and calls that its own error; of a named tuple of arrays
+    there is then no result, and the process ends. So it waits until the call is over, but for one that compiles.
     """
 
     def __call__(self, *args: Any, **named: Any) -> Any:
+        if not self._makes_objects:
+            return self._found(args, named)
+        with interrupts_held():
+            return self._found(args, named)
+
+    @property
+    def _makes_objects(self) -> bool:
+        """Whether results are arrays or tuples, once it is compiled."""
+        known: bool | None = self.__dict__.get("_makes")
+        if known is None:
+            made = next(iter(self.overloads.values()), None)
+            if made is None:
+                return False
+            result = made.signature.return_type
+            known = self.__dict__["_makes"] = not isinstance(result, types.Number | types.Boolean | types.NoneType)
+        return known
+
+    def _found(self, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         try:
             if named or not any(isinstance(value, tuple) for value in args):
                 return super().__call__(*args, **named)

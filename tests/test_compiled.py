@@ -32,6 +32,11 @@ def interrupted(address: int, several: Several, number: int) -> tuple[bool, Any]
     return True, several.first_with_a_long_name_indeed + 1.0
 
 
+@compiled
+def doubled(several: Several) -> Several:
+    return Several(2.0 * several.first_with_a_long_name_indeed, several.second_with_a_long_name_indeed)
+
+
 class _Allocated(ctypes.Structure):
     """What glibc's mallinfo2 says."""
 
@@ -85,6 +90,22 @@ def test_ctrl_c_as_a_result_is_handed_back_is_ctrl_c() -> None:
         with pytest.raises(KeyboardInterrupt):
             interrupted(to_this_thread, several, int(signal.SIGINT))
     np.testing.assert_array_equal(interrupted(to_nobody, several, int(signal.SIGINT))[1], [1.0, 2.0, 3.0])
+
+
+def test_ctrl_c_while_a_named_tuple_is_made_comes_when_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    several, made = Several(np.arange(3.0), np.arange(3)), []
+    assert doubled(several)[0][1] == 2.0
+    new = Several.__new__
+
+    def interrupted_new(kind: Any, *fields: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        made.append(new(kind, *fields))
+        return made[-1]
+
+    monkeypatch.setattr(Several, "__new__", interrupted_new)
+    with pytest.raises(KeyboardInterrupt):
+        doubled(several)  # without its result numba ends the process now and then
+    assert len(made) == 1
 
 
 def test_what_was_made_ready_is_not_compiled_again() -> None:
