@@ -79,11 +79,16 @@ class Clocks:
         """
         if not self.generations or not self.idle or not all(generation.idle for generation in self.generations):
             return
-        there = self._there = Flag()
-        if self._worker.is_current:  # at the end of a run that is recorded: it would wait for itself
-            self._read(there)
-            return
-        self._worker.post(partial(self._read, there))
+        there = Flag()
+        try:
+            self._there = there
+            if self._worker.is_current:  # at the end of a run that is recorded: it would wait for itself
+                self._read(there)
+                return
+            self._worker.post(partial(self._read, there))
+        except BaseException:  # Ctrl-C: nobody reads them, so nobody must wait for it
+            there.set()
+            raise
         self.settle()
 
     def settle(self) -> None:

@@ -19,9 +19,10 @@ from running import DTYPE, MIX, plan_by, plan_on, sequential
 
 from syclsched.devices.flight import Flight
 from syclsched.devices.submission_loop import SubmissionLoop
-from syclsched.execution import Runner, bind, flights
+from syclsched.execution import Runner, bind, flights, patience
 from syclsched.execution.replay import Replay
 from syclsched.execution.stream_replay import StagedReplay
+from syclsched.execution.worker import Worker
 from syclsched.model.graph import TaskGraph
 
 pytestmark = pytest.mark.sycl
@@ -218,3 +219,18 @@ def test_ctrl_c_while_a_generation_is_ended_is_no_failure_of_it(monkeypatch: pyt
         assert not to_come
         for found in runner.stream([inputs] * 2, in_flight=2):
             np.testing.assert_array_equal(found["y"], wanted["y"])
+
+
+def test_ctrl_c_before_clocks_are_read_leaves_the_next_run_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner, inputs, wanted = bound(set())
+    monkeypatch.setattr(patience, "HANG_S", 2.0)
+
+    def interrupted(worker: Worker, job: Any) -> None:
+        raise KeyboardInterrupt
+
+    with runner:
+        with monkeypatch.context() as patch:
+            patch.setattr(Worker, "post", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                runner(inputs)
+        np.testing.assert_array_equal(runner(inputs)["y"], wanted["y"])
