@@ -97,9 +97,10 @@ def _packed(request: Request | None, name: str) -> Argument | None:
 def _upload(values: np.ndarray[Any, Any], queue: Any) -> Any:
     import dpctl.tensor as dpt
 
-    if not values.flags.writeable:
-        values = values.copy()  # dpctl copies from writeable memory only
-    return dpt.asarray(values, sycl_queue=queue, usm_type="device")
+    uploaded = dpt.empty(values.shape, dtype=values.dtype, sycl_queue=queue, usm_type="device")
+    if values.nbytes:  # dpt.asarray would need another copy, of memory that can be written to
+        queue.memcpy(uploaded.usm_data, values.reshape(-1).view(np.uint8), values.nbytes)
+    return uploaded
 
 
 def _pack(request: Request, wanted: Argument, source: Tensor, uploaded: Any, queue: Any) -> Any:

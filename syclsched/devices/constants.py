@@ -53,11 +53,24 @@ _kept: WeakKeyDictionary[Constant, dict[Hashable, Upload]] = WeakKeyDictionary()
 _lock = threading.RLock()
 
 
-def release_unused() -> int:
-    """Give back forms of constants that nothing uses at the moment; return how many bytes that was."""
+def release_unused(constants: Iterable[Constant] | None = None) -> int:
+    """Give back forms of constants that nothing uses at the moment; return how many bytes that was.
+
+    Parameters
+    ----------
+    constants : iterable of Constant, optional
+        Of which; all without. Forms of these that something uses are kept as before.
+    """
     with _lock:
         before = sum(upload.nbytes for upload in _found.values())
-        _kept.clear()
+        if constants is None:
+            _kept.clear()
+        else:
+            for each in constants:
+                keys = list(_kept.pop(each, ()))
+                used = {key: upload for key in keys if (upload := _found.get(key)) is not None}
+                if used:
+                    _kept[each] = used
         return before - sum(upload.nbytes for upload in _found.values())
 
 

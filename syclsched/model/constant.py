@@ -8,14 +8,18 @@ gets it once, in the form its implementations want, and keeps it for as long as 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from functools import partial
 from itertools import count
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 import numpy as np
 
 from syclsched.errors import ArgumentError
 from syclsched.model.access import RowRange
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 _KINDS = frozenset("biufc")
 _numbers = count()
@@ -32,11 +36,11 @@ class Constant:
         C-contiguous, of native byte order, and not written to by anybody from now on.
     name : str, optional
         What it is called in errors and reports.
+    read : callable, optional
+        Returns the value in memory of its own: for ``data`` that are a view of a file. They are never given out then.
 
     Attributes
     ----------
-    data : numpy.ndarray
-        Its value, read-only.
     shape : tuple of int
         Its extents.
     dtype : str
@@ -49,22 +53,28 @@ class Constant:
         Nobody else's in this process.
     """
 
-    __slots__ = ("__weakref__", "_digest", "_parts", "data", "dtype", "name", "nbytes", "number", "shape")
+    __slots__ = (
+        "__weakref__", "_array", "_digest", "_lent", "_parts", "_read", "dtype", "name", "nbytes", "number", "shape"
+    )  # fmt: skip
 
-    data: np.ndarray[Any, np.dtype[Any]]
     shape: tuple[int, ...]
     dtype: str
     nbytes: int
     name: str | None
     number: int
+    _array: Array | None
+    _read: Callable[[], Array] | None
+    _lent: ref[Array] | None
     _digest: str | None
     _parts: WeakValueDictionary[RowRange, Constant]
 
-    def __init__(self, data: np.ndarray[Any, Any], name: str | None = None) -> None:
+    def __init__(self, data: Array, name: str | None = None, read: Callable[[], Array] | None = None) -> None:
         view = data.view()
         view.flags.writeable = False
         put = super().__setattr__
-        put("data", view)
+        put("_array", view)
+        put("_read", read)
+        put("_lent", None)
         put("shape", tuple(view.shape))
         put("dtype", view.dtype.name)
         put("nbytes", int(view.nbytes))
@@ -80,16 +90,85 @@ class Constant:
         raise AttributeError(f"a constant's {name} cannot be taken away")
 
     @property
+    def data(self) -> Array:
+        """Its value, read-only: in memory that is there anyhow, or got again for as long as somebody holds it.
+
+        Raises
+        ------
+        StorageError
+            If it has to be read from a file again, which was changed.
+        """
+        while True:
+            array, read = self._array, self._read  # in this order: see let_go and take_back
+            if read is None:
+                if array is None:  # another thread has just taken it back
+                    continue
+                return array
+            lent = None if self._lent is None else self._lent()
+            if lent is None:
+                lent = read()
+                lent.flags.writeable = False
+                super().__setattr__("_lent", ref(lent))
+            return lent
+
+    @property
+    def host_bytes(self) -> int:
+        """Bytes of the host's memory that its value takes at the moment; none if it is in a file, or wherever else."""
+        if self._read is None or (self._lent is not None and self._lent() is not None):
+            return self.nbytes
+        return 0
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the value is in the host's memory for as long as the constant is there."""
+        return self._read is None
+
+    @property
+    def was_hashed(self) -> bool:
+        """Whether its digest is known."""
+        return self._digest is not None
+
+    def let_go(self, read: Callable[[], Array]) -> None:
+        """Hold the value no more.
+
+        Parameters
+        ----------
+        read : callable
+            Returns it again, the same to the last bit, when somebody asks for it.
+        """
+        put = super().__setattr__
+        put("_read", read)
+        put("_array", None)
+        for (start, stop), part in list(self._parts.items()):
+            part.let_go(partial(_viewed, self, partial(_rows, start, stop)))
+
+    def take_back(self, value: Array) -> None:
+        """Hold the value again."""
+        view = value.view()
+        view.flags.writeable = False
+        put = super().__setattr__
+        put("_array", view)
+        put("_read", None)
+
+    def is_of(self, array: Array) -> bool:
+        """Return whether an array is the very memory, or piece of a file, that it was made of."""
+        mine = self._array
+        return (
+            mine is not None
+            and mine.ctypes.data == array.ctypes.data
+            and mine.shape == array.shape
+            and mine.dtype == array.dtype
+        )
+
+    @property
     def digest(self) -> str:
         """A hash of shape, dtype and value: 32 hexadecimal digits, worked out when it is first asked for.
 
         No part of a graph's fingerprint: plans do not depend on values.
         """
         if self._digest is None:
-            seen = hashlib.blake2b(f"{self.shape} {self.dtype} ".encode(), digest_size=16)
-            seen.update(self.data.reshape(-1).view(np.uint8).data)
-            super().__setattr__("_digest", seen.hexdigest())
-            return seen.hexdigest()
+            super().__setattr__("_digest", digest_of(self.data))
+            assert self._digest is not None
         return self._digest
 
     def part(self, rows: RowRange) -> Constant:
@@ -106,12 +185,44 @@ class Constant:
         found = self._parts.get((start, stop))
         if found is None:
             name = None if self.name is None else f"{self.name}[{start}:{stop}]"
-            found = self._parts.setdefault((start, stop), Constant(self.data[start:stop], name))
+            found = self._parts.setdefault((start, stop), self._of(partial(_rows, start, stop), name))
         return found
+
+    def reshaped(self, shape: tuple[int, ...], name: str | None = None) -> Constant:
+        """Return its value under another shape as a constant of its own, without a copy."""
+        return self._of(partial(_reshaped, shape), name)
+
+    def _of(self, view: Callable[[Array], Array], name: str | None) -> Constant:
+        array, read = self._array, self._read
+        if array is not None:
+            return Constant(view(array), name, None if read is None else partial(_viewed, self, view))
+        nothing = np.broadcast_to(np.zeros((), self.dtype), self.shape)  # of that shape, and of no size
+        made = Constant(view(nothing), name)
+        made.let_go(partial(_viewed, self, view))
+        return made
 
     def __repr__(self) -> str:
         name = "" if self.name is None else f" {self.name!r}"
         return f"<Constant{name}: {self.dtype} {self.shape}, {self.nbytes:,} bytes>"
+
+
+def digest_of(array: Array) -> str:
+    """Return the `Constant.digest` of a C-contiguous array."""
+    seen = hashlib.blake2b(f"{array.shape} {array.dtype.name} ".encode(), digest_size=16)
+    seen.update(array.reshape(-1).view(np.uint8).data)
+    return seen.hexdigest()
+
+
+def _rows(start: int, stop: int, whole: Array) -> Array:
+    return whole[start:stop]
+
+
+def _reshaped(shape: tuple[int, ...], whole: Array) -> Array:
+    return whole.reshape(shape)
+
+
+def _viewed(whole: Constant, view: Callable[[Array], Array]) -> Array:
+    return view(whole.data)
 
 
 def constant(value: Any, dtype: Any = None, *, name: str | None = None) -> Constant:

@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from syclsched.model.graph import TaskGraph
 from syclsched.model.memory_limit import MemoryLimit, with_memory_limit
 from syclsched.model.platform import Device, Platform
 from syclsched.onnx.kept import Bound
+from syclsched.onnx.letting_go import give_back_free_memory
 from syclsched.onnx.mixing import is_worth_mixing, usual_rewrite
 from syclsched.onnx.model import OnnxModel
 from syclsched.onnx.offering import on_devices, without_implementations
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from syclsched.devices import LiveDevices
     from syclsched.execution import Runner
     from syclsched.profiling import HistoryStore
+
+#: Weights for whose sake the garbage collector, which takes 0.2 s, need not be waited for to come by itself.
+_MUCH_BYTES: Final = 8 << 20
 
 
 def usual_platform(devices: str | None = None) -> Platform:
@@ -109,13 +114,30 @@ class Maker:
         specialised = self._model.specialised(shapes, values)
         specialised = replace(specialised, graph=without_implementations(specialised.graph, self._without))
         with self._lock, HistoryStore() as history:  # timings would disturb each other
-            bound = self._bound(specialised, on_devices(specialised.graph, self.platform), history)
-            if not self._mixes:
-                return bound
-            make = partial(self._bound, specialised, history=history)
-            return faster_of_both(
-                bound, specialised.graph, values, Track(self.platform, history, make, self.bound_again)
-            )
+            try:
+                return self._made(specialised, values, history)
+            finally:
+                self._tidy(specialised)
+
+    @staticmethod
+    def _tidy(specialised: Specialised) -> None:
+        """Hold no more than calls need: devices have the weights, in the forms that were chosen."""
+        from syclsched.devices.constants import release_unused
+
+        constants = specialised.graph.constants
+        if sum(each.nbytes for each in constants) >= _MUCH_BYTES:
+            gc.collect()  # implementations that were tried
+        release_unused(constants)
+        if specialised.letting_go is not None:
+            specialised.letting_go.let_go(constants)
+        give_back_free_memory()
+
+    def _made(self, specialised: Specialised, values: Mapping[str, Array], history: HistoryStore) -> Bound:
+        bound = self._bound(specialised, on_devices(specialised.graph, self.platform), history)
+        if not self._mixes:
+            return bound
+        make = partial(self._bound, specialised, history=history)
+        return faster_of_both(bound, specialised.graph, values, Track(self.platform, history, make, self.bound_again))
 
     def _bound(self, specialised: Specialised, graph: TaskGraph, history: HistoryStore) -> Bound:
         """Return what is made of a graph in place of the model's own."""

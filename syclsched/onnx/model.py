@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -14,7 +16,8 @@ import numpy as np
 from syclsched.errors import ArgumentError
 from syclsched.model.constant import Constant
 from syclsched.model.graph import TaskGraph
-from syclsched.onnx.road import read, specialise
+from syclsched.onnx.letting_go import LetGo
+from syclsched.onnx.road import read, specialise, values_again
 from syclsched.onnx.specialised import Array, Shapes, Specialised
 
 if TYPE_CHECKING:
@@ -143,10 +146,13 @@ class OnnxModel:
             if self._made is not None and not values and full == self._made.shapes:
                 return self._made
             made = specialise(self._model, full, values or {}, self._rewrites, self._constants)
+            if not values and self._has_one_form and not self._model.is_in_its_file:
+                # Nobody will ask for another form: what was in memory need not be kept beside it.
+                self._model = self._model.without_content()
+            elif not values:
+                made = replace(made, letting_go=LetGo(partial(values_again, self._model, full, self._rewrites)))
             if not values and (not shapes or self._has_one_form):
                 self._made = made
-                if self._has_one_form:  # nobody will ask for another: what the file had need not be kept beside it
-                    self._model = self._model.without_content()
             return made
 
     @property

@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Collection, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from syclsched.model.constant import Constant
 from syclsched.onnx.specialised import Array, Shapes, Specialised
 
 if TYPE_CHECKING:
     from syclsched.frontends.onnx.model import Model
+    from syclsched.frontends.onnx.rewrites import Rewritten
 
 
 def read(source: Any) -> Model:
@@ -42,16 +45,10 @@ def specialise(
     shared : MutableMapping[str, Constant]
         Constants of the model for other shapes; see `syclsched.frontends.onnx.lowering.lower`.
     """
-    from syclsched.frontends.onnx.importing import import_model
     from syclsched.frontends.onnx.lowering import lower
     from syclsched.frontends.onnx.picking import picked
-    from syclsched.frontends.onnx.rewrites import DEFAULT_PASSES, rewrite
 
-    open_ones = {name: shape for name, shape in shapes.items() if name not in values}
-    network = import_model(model, open_ones, known=values)
-    rewritten = rewrite(
-        network, passes=(DEFAULT_PASSES if rewrites else ()) if isinstance(rewrites, bool) else rewrites
-    )
+    rewritten = _rewritten(model, shapes, values, rewrites)
     lowered = lower(rewritten.network, shared=shared)
     return Specialised(
         graph=lowered.graph,
@@ -62,3 +59,53 @@ def specialise(
         rewrites=tuple(map(str, rewritten.deeds)),
         picked=picked(rewritten.network),
     )
+
+
+def values_again(
+    model: Model, shapes: Shapes, rewrites: bool | tuple[str, ...], digests: Collection[str]
+) -> dict[str, Array]:
+    """Return values of constants of a model's tasks, made again.
+
+    Parameters
+    ----------
+    model, shapes, rewrites
+        As for `specialise`, which was given no ``values``.
+    digests : collection of str
+        Of the constants.
+
+    Returns
+    -------
+    dict of str to numpy.ndarray
+        By digest; C-contiguous, in memory of their own.
+
+    Raises
+    ------
+    StorageError
+        If the model's file was changed since it was read.
+    """
+    from syclsched.frontends.onnx.stored import place_of
+    from syclsched.model.constant import digest_of
+
+    found = {}
+    for array in _rewritten(model, shapes, {}, rewrites).network.constants.values():
+        if place_of(array) is None or not array.flags.c_contiguous:
+            whole = np.ascontiguousarray(array).reshape(array.shape)
+            digest = digest_of(whole)
+            if digest in digests:
+                found[digest] = whole
+    return found
+
+
+def _rewritten(
+    model: Model, shapes: Shapes, values: Mapping[str, Array], rewrites: bool | tuple[str, ...]
+) -> Rewritten:
+    from syclsched.frontends.onnx.importing import import_model
+    from syclsched.frontends.onnx.rewrites import DEFAULT_PASSES, rewrite
+    from syclsched.frontends.onnx.stored import check_all
+
+    check_all(model.graph.initialisers.values())
+    open_ones = {name: shape for name, shape in shapes.items() if name not in values}
+    network = import_model(model, open_ones, known=values)
+    found = rewrite(network, passes=(DEFAULT_PASSES if rewrites else ()) if isinstance(rewrites, bool) else rewrites)
+    check_all(model.graph.initialisers.values())  # what was read meanwhile was that, too
+    return found

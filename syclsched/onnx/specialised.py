@@ -5,13 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from syclsched.errors import ArgumentError
 from syclsched.frontends.onnx.picking import Picked
 from syclsched.model.graph import TaskGraph
+
+if TYPE_CHECKING:
+    from syclsched.onnx.letting_go import LetGo
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -37,6 +40,8 @@ class Specialised:
         What was changed before there were tasks, one line each.
     picked : Mapping[str, Picked]
         Inputs of the model that are indices, and of what.
+    letting_go : LetGo, optional
+        Lets the values of constants go that were computed; None if they could not be computed again.
     """
 
     graph: TaskGraph
@@ -46,6 +51,7 @@ class Specialised:
     origins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     rewrites: tuple[str, ...] = ()
     picked: Mapping[str, Picked] = field(default_factory=dict)
+    letting_go: LetGo | None = field(default=None, repr=False)
 
     @property
     def fetched(self) -> tuple[str, ...]:

@@ -167,7 +167,7 @@ def calibrate(
             left_out += 1
             continue
         try:
-            data = _data(graph, case.task, sample_data)
+            data = _data(graph, case.task, sample_data, constants=case.device.is_host)
             timing = _time_on_host if case.device.is_host else _time_on_device
             history.record(case.key, timing(case, data, live, sampler, seconds_each, _HOPELESS * fastest_s))
             _keep_best(best, case, history)
@@ -219,12 +219,14 @@ def _cases(graph: TaskGraph, platform: Platform, costs: CostModel) -> Iterator[_
                     yield _Case(task, device, implementation, key)
 
 
-def _data(graph: TaskGraph, task: Task, sample_data: SampleData | None) -> dict[str, Array]:
+def _data(graph: TaskGraph, task: Task, sample_data: SampleData | None, *, constants: bool) -> dict[str, Array]:
     assert task.operation is not None
     assert task.signature is not None
     given = graph.data
     data = {}
     for parameter in task.operation.arrays:
+        if parameter.name in task.constants and not constants:
+            continue  # a device has them, in a form of its own
         value = sample_data(task, parameter.name) if sample_data is not None else None
         if parameter.name in task.constants:
             value = task.constants[parameter.name].data
@@ -317,7 +319,6 @@ def _time_on_device(
         executable = live.uploads.bind(
             executable, operation, case.implementation, signature, constants, bench.queue, case.device.space
         )
-        data = {name: value for name, value in data.items() if name not in constants}
         # In a run other tasks come between two that touch the same data, so the caches hold little of it.
         size = sum(value.nbytes for value in data.values())
         sets = [

@@ -30,6 +30,7 @@ def read_graph(
     limits: ModelLimits,
     outside: frozenset[str] = frozenset(),
     depth: int = 0,
+    raw: Mapping[int, memoryview] | None = None,
 ) -> ModelGraph:
     """Return a GraphProto as a checked graph.
 
@@ -51,6 +52,8 @@ def read_graph(
         Values of the graphs around it.
     depth : int, optional
         How many graphs are around it.
+    raw : Mapping[int, memoryview], optional
+        Raw data of initialisers that are elsewhere, by their number.
 
     Returns
     -------
@@ -68,11 +71,11 @@ def read_graph(
         raise ModelError(f"{len(proto.node):,} nodes, at most {limits.nodes:,} are taken", where=where)
     initialisers: dict[str, Array] = {}
     total = 0
-    for tensor in proto.initializer:
+    for number, tensor in enumerate(proto.initializer):
         place = f"{where}, initialiser {tensor.name!r}"
         if tensor.name in initialisers:
             raise ModelError("there are two of this name", where=place)
-        initialisers[tensor.name] = read_tensor(tensor, place, folder, limits)
+        initialisers[tensor.name] = read_tensor(tensor, place, folder, limits, (raw or {}).get(number))
         total += initialisers[tensor.name].nbytes
         if total > limits.memory_bytes:
             raise ModelError(

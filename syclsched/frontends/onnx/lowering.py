@@ -165,7 +165,7 @@ class _Lowering:
 
     def _view_of_constant(self, source: str, target: str) -> None:
         shape = self._network.values[target].shape
-        made = Constant(self._constant(source).data.reshape(shape), _safe(target))
+        made = self._constant(source).reshaped(shape, _safe(target))
         array = self._declare(self._network.values[target], temporary=True)
         self._graph.kernel(
             copy_operation(), name=self._task_name(f"copy {target}"), source=made, destination=array.write()
@@ -180,7 +180,7 @@ class _Lowering:
             given = self._views[source].reshaped(value.shape)
         else:
             held = self._constant(source or target)
-            given = held if held.shape == value.shape else Constant(held.data.reshape(value.shape), held.name)
+            given = held if held.shape == value.shape else held.reshaped(value.shape, held.name)
         name = self._task_name(f"copy to {target}")
         self._graph.kernel(copy_operation(), name=name, source=given, destination=array.write())
 

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from syclsched.errors import ModelError
+from syclsched.frontends.onnx.lifting import LEAST_BYTES
+from syclsched.frontends.onnx.stored import is_elsewhere
 
 #: An extent: known, named and open ("batch"), or open without a name.
 Dimension = int | str | None
@@ -193,6 +195,12 @@ class Model:
     def constant_bytes(self) -> int:
         """Bytes of all its known values."""
         return sum(array.nbytes for array in self.graph.initialisers.values())
+
+    @property
+    def is_in_its_file(self) -> bool:
+        """Whether keeping it takes next to no memory: its large values are views of a file, or of given bytes."""
+        large = [each for each in self.graph.initialisers.values() if each.nbytes >= LEAST_BYTES]
+        return bool(large) and all(map(is_elsewhere, large))
 
     def without_content(self) -> Model:
         """Return what it is called and what goes in and out, without nodes and known values."""

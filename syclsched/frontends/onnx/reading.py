@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -11,8 +12,10 @@ from typing import Any, Final
 from syclsched.errors import ModelError, StorageError
 from syclsched.frontends.onnx.functions import check_functions
 from syclsched.frontends.onnx.graphs import read_graph
+from syclsched.frontends.onnx.lifting import LEAST_BYTES, lifted
 from syclsched.frontends.onnx.limits import ModelLimits
 from syclsched.frontends.onnx.model import Model
+from syclsched.frontends.onnx.stored import stored_file
 
 #: Versions of ONNX's own operators that are taken: as many of them as the package onnx knows.
 OPSETS: Final = range(7, 28)
@@ -26,7 +29,8 @@ def read_model(source: str | os.PathLike[str] | bytes | Any, *, limits: ModelLim
     Parameters
     ----------
     source : path, bytes or onnx.ModelProto
-        The model. External data are read where the model is a file, from its folder and below.
+        The model. External data are read where the model is a file, from its folder and below. Large weights stay in
+        the file: see `syclsched.frontends.onnx.stored`.
     limits : ModelLimits, optional
         What is too large.
 
@@ -47,14 +51,16 @@ def read_model(source: str | os.PathLike[str] | bytes | Any, *, limits: ModelLim
     limits = limits or ModelLimits()
     onnx = import_onnx()
     folder: Path | None = None
+    raw: Mapping[int, memoryview] = {}
     if isinstance(source, onnx.ModelProto):
         proto, where = source, "model"
     elif isinstance(source, bytes | bytearray | memoryview):
-        proto, where = _parse(onnx, bytes(source), "model"), "model"
+        where = "model"
+        proto, raw = _parse(onnx, memoryview(bytes(source)), where)
     elif isinstance(source, str | os.PathLike):
         path = Path(os.fspath(source))
         where = str(path)
-        proto = _parse(onnx, _read(path, limits), where)
+        proto, raw = _parse(onnx, _read(path, limits), where)
         folder = path.resolve().parent
     else:
         raise ModelError(
@@ -63,9 +69,10 @@ def read_model(source: str | os.PathLike[str] | bytes | Any, *, limits: ModelLim
     opsets = _opsets(onnx, proto, where)
     if proto.functions:
         check_functions(proto, where, limits.nodes)
-        proto = _inlined(onnx, proto, where)
+        proto = _inlined(onnx, _whole(proto, raw), where)
+        raw = {}
         opsets = _opsets(onnx, proto, where)
-    graph = read_graph(onnx, proto.graph, opsets, where=where, folder=folder, limits=limits)
+    graph = read_graph(onnx, proto.graph, opsets, where=where, folder=folder, limits=limits, raw=raw)
     name = proto.graph.name or (Path(where).stem if folder is not None else "") or "model"
     producer = f"{proto.producer_name} {proto.producer_version}".strip()
     return Model(name=name, where=where, opsets=opsets, graph=graph, producer=producer)
@@ -92,13 +99,16 @@ def import_onnx() -> Any:
     return onnx
 
 
-def _read(path: Path, limits: ModelLimits) -> bytes:
+def _read(path: Path, limits: ModelLimits) -> memoryview:
     try:
-        size = os.stat(path).st_size
-        _check_size(size, str(path), limits)
-        with open(path, "rb") as file:
-            # A pipe has no size to look at: one byte more than allowed is enough to know.
-            data = file.read(min(_MESSAGE_BYTES, limits.memory_bytes) + 1)
+        status = os.stat(path)
+        _check_size(status.st_size, str(path), limits)
+        if stat.S_ISREG(status.st_mode) and status.st_size >= LEAST_BYTES:
+            data = memoryview(stored_file(path))
+        else:
+            with open(path, "rb") as file:
+                # A pipe has no size to look at: one byte more than allowed is enough to know.
+                data = memoryview(file.read(min(_MESSAGE_BYTES, limits.memory_bytes) + 1))
     except (OSError, ValueError) as error:  # a name with a NUL is a ValueError
         reason = getattr(error, "strerror", None) or error
         raise StorageError(f"cannot be read: {reason}", where=str(path), hint="Check the name") from error
@@ -119,10 +129,13 @@ def _check_size(size: int, where: str, limits: ModelLimits) -> None:
         )
 
 
-def _parse(onnx: Any, data: bytes, where: str) -> Any:
+def _parse(onnx: Any, data: memoryview, where: str) -> tuple[Any, Mapping[int, memoryview]]:
+    """Return a model, and the raw data of initialisers that stay where they are, by the initialisers' number."""
+    found = lifted(data)
+    parsed, raw = (bytes(data), {}) if found is None else found
     proto = onnx.ModelProto()
     try:
-        proto.ParseFromString(data)
+        proto.ParseFromString(parsed)
     except Exception as error:  # protobuf's DecodeError is not a public name of every version
         raise ModelError(
             f"it is no ONNX model, or one that was cut short: {len(data):,} bytes that protobuf cannot decode",
@@ -132,6 +145,13 @@ def _parse(onnx: Any, data: bytes, where: str) -> Any:
     if not proto.HasField("graph") or not proto.ir_version:
         what = "the file is empty" if not data else "it is no ONNX model: there is no graph in it"
         raise ModelError(what, where=where, hint="Git LFS pointers and other small files are often taken for models")
+    return proto, raw
+
+
+def _whole(proto: Any, raw: Mapping[int, memoryview]) -> Any:
+    """Return a model with what was lifted out of it."""
+    for number, data in raw.items():
+        proto.graph.initializer[number].raw_data = bytes(data)
     return proto
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from syclsched.errors import ModelError
 from syclsched.frontends.onnx.dtypes import DTYPES, described
 from syclsched.frontends.onnx.limits import ModelLimits
+from syclsched.frontends.onnx.stored import stored_file
 
 Array = np.ndarray[Any, Any]
 
@@ -28,7 +29,7 @@ _FIELDS = {
 }
 
 
-def read_tensor(tensor: Any, where: str, folder: Path | None, limits: ModelLimits) -> Array:
+def read_tensor(tensor: Any, where: str, folder: Path | None, limits: ModelLimits, raw: Any = None) -> Array:
     """Return the value of a TensorProto.
 
     Parameters
@@ -41,11 +42,14 @@ def read_tensor(tensor: Any, where: str, folder: Path | None, limits: ModelLimit
         Where external data may lie; None if nowhere.
     limits : ModelLimits
         How large it may be.
+    raw : memoryview, optional
+        Its raw data, if they are not in it.
 
     Returns
     -------
     numpy.ndarray
-        Read-only, C-contiguous; mapped from the file if the data are external.
+        Read-only, C-contiguous; a view of ``raw``, or of the file if the data are external (see
+        `syclsched.frontends.onnx.stored`).
 
     Raises
     ------
@@ -56,8 +60,8 @@ def read_tensor(tensor: Any, where: str, folder: Path | None, limits: ModelLimit
     nbytes = math.prod(shape) * dtype.itemsize
     if tensor.data_location == 1:
         array = _external(tensor, dtype, shape, where, folder)
-    elif tensor.HasField("raw_data"):
-        raw = tensor.raw_data
+    elif raw is not None or tensor.HasField("raw_data"):
+        raw = tensor.raw_data if raw is None else raw
         if len(raw) != nbytes:
             raise ModelError(f"{len(raw):,} bytes of data, expected {nbytes:,} for {dtype} {shape}", where=where)
         array = np.frombuffer(raw, dtype.newbyteorder("<")).astype(dtype, copy=False).reshape(shape)
@@ -164,9 +168,11 @@ def _external(tensor: Any, dtype: np.dtype[Any], shape: tuple[int, ...], where: 
     if nbytes == 0:
         return np.empty(shape, dtype)
     try:
-        return np.memmap(path, dtype.newbyteorder("<"), "r", offset, shape).astype(dtype, copy=False).view(np.ndarray)
-    except OSError as error:
-        raise ModelError(f"its external data {location!r} cannot be read: {error.strerror}", where=where) from None
+        found = np.frombuffer(stored_file(path), dtype.newbyteorder("<"), math.prod(shape), offset)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ModelError(f"its external data {location!r} cannot be read: {reason}", where=where) from None
+    return found.astype(dtype, copy=False).reshape(shape)
 
 
 def _inside(folder: Path, location: str, where: str) -> Path:

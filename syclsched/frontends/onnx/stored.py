@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files whose content stays where it is: arrays are views of a mapping, and cost no memory of the process's own.
+
+What is needed as memory is read with `StoredFile.load`, which never trusts the mapping: a file that somebody has cut
+short would end the process (SIGBUS), and one that was written to holds other weights. Both are errors instead.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import threading
+from collections.abc import Iterable
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from syclsched.errors import StorageError
+
+Array = np.ndarray[Any, Any]
+
+#: By what they are, so that a file of many tensors is opened once.
+_OPEN: Final[WeakValueDictionary[tuple[int, ...], StoredFile]] = WeakValueDictionary()
+_lock = threading.Lock()
+
+
+class StoredFile(mmap.mmap):
+    """A file that is not empty, mapped to be read; made by `stored_file`.
+
+    Attributes
+    ----------
+    where : str
+        Its name, for errors.
+    """
+
+    where: str
+    _was: tuple[int, int]
+    _address: int
+    _descriptor: int = -1
+
+    def check(self) -> None:
+        """See whether it is as it was when it was opened.
+
+        Raises
+        ------
+        StorageError
+            If it was written to or cut short since. A file that was deleted, or that another took the name of, is as it
+            was.
+        """
+        if _state(os.fstat(self._descriptor)) != self._was:
+            raise StorageError(
+                "the file was changed since it was read, and weights in it are needed again",
+                where=self.where,
+                hint="Load the model again; replace a file that is in use by renaming a new one, not by writing to it",
+            )
+
+    def load(self, offset: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+        """Return an array that lies in it, in memory of its own.
+
+        Parameters
+        ----------
+        offset : int
+            Its first byte.
+        dtype, shape
+            What it is; in C order.
+
+        Raises
+        ------
+        StorageError
+            As `check`, or if it cannot be read.
+        """
+        self.check()
+        array = np.empty(shape, dtype)
+        room = memoryview(array.reshape(-1).view(np.uint8).data)
+        done = 0
+        try:
+            while done < len(room):
+                count = os.preadv(self._descriptor, [room[done:]], offset + done)
+                if count == 0:
+                    break
+                done += count
+        except OSError as error:
+            raise StorageError(f"cannot be read: {error.strerror}", where=self.where) from error
+        self.check()
+        return array
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+
+def stored_file(path: str | os.PathLike[str]) -> StoredFile:
+    """Return a file mapped to be read; the same for as long as it is used and the file is as it was.
+
+    Raises
+    ------
+    OSError, ValueError
+        If it cannot be opened; it must be an ordinary file that is not empty.
+    """
+    with _lock:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            status = os.fstat(descriptor)
+            key = (status.st_dev, status.st_ino, *_state(status))
+            found = _OPEN.get(key)
+            if found is None:
+                found = StoredFile(descriptor, status.st_size, access=mmap.ACCESS_READ)
+                found.where, found._was = os.fspath(path), _state(status)
+                found._address = np.frombuffer(found, np.uint8).ctypes.data
+                # It is looked at, and read, later: also when the name is another file's by then.
+                found._descriptor, descriptor = descriptor, -1
+                _OPEN[key] = found
+            return found
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
+
+
+def place_of(array: Array) -> tuple[StoredFile, int] | None:
+    """Return the file an array is a view of, and the offset of its first element there; None if it is of none."""
+    base = _owner(array)
+    if not isinstance(base, StoredFile) or not math.prod(array.shape):
+        return None
+    return base, array.ctypes.data - base._address
+
+
+def is_elsewhere(array: Array) -> bool:
+    """Return whether an array is a view of a file, or of bytes that hold a whole model."""
+    return isinstance(_owner(array), StoredFile) or isinstance(_root(array), memoryview)
+
+
+def _root(array: Array) -> Any:
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return base
+
+
+def _owner(array: Array) -> Any:
+    root = _root(array)
+    return root.obj if isinstance(root, memoryview) else root
+
+
+def check_all(arrays: Iterable[Array]) -> None:
+    """See whether the files of arrays are as they were; see `StoredFile.check`."""
+    for file in {id(place[0]): place[0] for place in map(place_of, arrays) if place is not None}.values():
+        file.check()
+
+
+def _state(status: os.stat_result) -> tuple[int, int]:
+    return status.st_size, status.st_mtime_ns

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Large weights stay in the model's file: the same values, no memory, and an error where the file was changed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="the models are ONNX models")
+
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+from small_models import imported, model_of
+
+from syclsched.errors import ModelError, StorageError
+from syclsched.frontends.onnx.lifting import LEAST_BYTES, lifted
+from syclsched.frontends.onnx.reading import read_model
+from syclsched.frontends.onnx.stored import place_of
+from syclsched.frontends.onnx.weights import shared_constant
+
+SIZE = 200
+WEIGHTS = {name: np.random.default_rng(n).random((SIZE, SIZE), np.float32) for n, name in enumerate(("a", "bb", "c"))}
+
+
+def product() -> ModelProto:
+    """Return x @ a @ bb @ c + d: three large weights, and a small one."""
+    nodes = [
+        helper.make_node("MatMul", [x, w], [y]) for x, w, y in (("x", "a", "p"), ("p", "bb", "q"), ("q", "c", "r"))
+    ]
+    constants = {**WEIGHTS, "d": np.ones(SIZE, np.float32)}
+    return model_of([*nodes, helper.make_node("Add", ["r", "d"], ["y"])], {"x": (1, SIZE)}, ["y"], constants)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    found = tmp_path / "m.onnx"
+    found.write_bytes(product().SerializeToString())
+    return found
+
+
+def test_large_weights_are_views_of_the_file_and_small_ones_are_not(path: Path) -> None:
+    found = read_model(path).graph.initialisers
+    for name, value in WEIGHTS.items():
+        assert np.array_equal(found[name], value) and not found[name].flags.writeable
+        _, offset = place_of(found[name])
+        assert path.read_bytes()[offset : offset + value.nbytes] == value.tobytes()
+    assert place_of(found["d"]) is None and (found["d"] == 1).all()
+
+
+def test_a_file_of_many_weights_is_opened_once_and_closed_with_the_last(path: Path) -> None:
+    def opened() -> int:
+        return sum(os.path.realpath(f"/proc/self/fd/{each}") == str(path) for each in os.listdir("/proc/self/fd"))
+
+    first, second = read_model(path), read_model(path)
+    files = {place_of(m.graph.initialisers[name])[0] for m in (first, second) for name in WEIGHTS}
+    assert len(files) == 1 and opened() <= 2  # what is mapped, and what it is read by
+    del files, first, second
+    assert opened() == 0
+
+
+def test_constants_of_it_hold_nothing_and_are_the_same_for_every_import(path: Path) -> None:
+    model = read_model(path)
+    first, again = (imported_constants(model) for _ in range(2))
+    for name, value in WEIGHTS.items():
+        one = first[name]
+        assert one is again[name] and one.host_bytes == 0
+        held = one.data
+        assert np.array_equal(held, value) and held.flags.aligned and not held.flags.writeable
+        assert place_of(held) is None and held is one.data and one.host_bytes == value.nbytes
+        del held
+        assert one.host_bytes == 0
+        part = one.part((3, 9))
+        assert np.array_equal(part.data, value[3:9])
+        assert part.host_bytes == one.host_bytes == 0
+        assert np.array_equal(one.reshaped((SIZE * SIZE,)).data, value.reshape(-1))
+
+
+def imported_constants(model: Any) -> dict[str, Any]:
+    from syclsched.frontends.onnx.importing import import_model
+
+    constants = import_model(model).constants
+    return {name: shared_constant(constants[name], name) for name in WEIGHTS}
+
+
+@pytest.mark.parametrize("how", ["deleted", "replaced"])
+def test_a_file_that_is_gone_or_has_a_successor_is_still_read(path: Path, how: str) -> None:
+    constants = imported_constants(read_model(path))
+    if how == "deleted":
+        path.unlink()
+    else:
+        other = path.with_suffix(".new")
+        other.write_bytes(b"other")
+        other.rename(path)
+    for name, value in WEIGHTS.items():
+        assert np.array_equal(constants[name].data, value)
+
+
+@pytest.mark.parametrize("how", ["written to", "cut short", "cut short, and the time set back"])
+def test_a_file_that_was_changed_is_an_error_and_no_crash(path: Path, how: str) -> None:
+    model = read_model(path)
+    constants = imported_constants(model)
+    status = os.stat(path)
+    with open(path, "r+b") as file:
+        if how == "written to":
+            file.seek(status.st_size // 2)
+            file.write(b"\0" * 8)
+            os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1))  # clocks of files are coarse
+        else:
+            file.truncate(10)
+    if how == "cut short, and the time set back":
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    for name in WEIGHTS:
+        with pytest.raises(StorageError, match=r"m\.onnx: the file was changed"):
+            _ = constants[name].data
+
+
+def padded(count: int) -> bytes:
+    model = product()
+    model.producer_name = "p" * count
+    return model.SerializeToString()
+
+
+def test_numbers_that_lie_anywhere_in_bytes_are_given_out_aligned() -> None:
+    for pad in range(4):
+        constants = imported_constants(read_model(padded(pad)))
+        for name, value in WEIGHTS.items():
+            assert np.array_equal(constants[name].data, value) and constants[name].data.flags.aligned
+
+
+# --- what is lifted ---------------------------------------------------------------------------------
+
+
+def put_back(found: Any) -> ModelProto:
+    proto = ModelProto.FromString(found[0])
+    for number, raw in found[1].items():
+        proto.graph.initializer[number].raw_data = bytes(raw)
+    return proto
+
+
+def test_what_is_lifted_and_what_is_left_are_the_model() -> None:
+    model = product()
+    found = lifted(memoryview(model.SerializeToString()))
+    assert put_back(found) == model
+    assert len(found[0]) < LEAST_BYTES and sorted(found[1]) == [0, 1, 2]
+
+
+def test_what_follows_and_precedes_raw_data_stays(tmp_path: Path) -> None:
+    model = product()
+    model.graph.initializer[1].doc_string = "before or behind"
+    model.graph.doc_string = "of the graph"
+    model.doc_string = "of the model"
+    assert put_back(lifted(memoryview(model.SerializeToString()))) == model
+
+
+def test_models_cut_short_or_damaged_anywhere_are_refused_as_before() -> None:
+    whole = product().SerializeToString()
+    random = np.random.default_rng(7)
+    ends = [*range(64), *random.integers(64, len(whole), 60)]
+    damaged = [whole[:end] for end in ends]
+    for _ in range(200):
+        changed = bytearray(whole)
+        changed[int(random.integers(0, 120))] = int(random.integers(0, 256))
+        damaged.append(bytes(changed))
+    for each in damaged:
+        found = lifted(memoryview(each))
+        try:
+            plain = ModelProto.FromString(each)
+        except Exception:
+            with pytest.raises(ModelError):
+                read_model(each)
+            continue
+        if found is not None:
+            assert put_back(found).SerializeToString() == plain.SerializeToString()
+
+
+def field(number: int, content: bytes) -> bytes:
+    """Return a message's field as protobuf writes it."""
+    size, head = len(content), bytearray([number << 3 | 2])
+    while size > 127:
+        head.append(size & 127 | 128)
+        size >>= 7
+    return bytes([*head, size]) + content
+
+
+def test_raw_data_that_stand_twice_or_in_two_graphs_are_left_to_protobuf() -> None:
+    model = product()
+    tensor = model.graph.initializer[0].SerializeToString()
+    twice = TensorProto(raw_data=b"\1" * model.graph.initializer[0].ByteSize()).SerializeToString()
+    assert lifted(memoryview(field(7, field(5, tensor)))) is not None
+    assert lifted(memoryview(field(7, field(5, tensor + twice)))) is None
+    merged = model.SerializeToString() + ModelProto(graph={"doc_string": "more"}).SerializeToString()
+    assert lifted(memoryview(merged)) is None
+    assert read_model(merged).graph.initialisers["a"].tobytes() == WEIGHTS["a"].tobytes()
+
+
+def test_a_wrong_size_of_what_was_lifted_is_refused(path: Path) -> None:
+    model = product()
+    model.graph.initializer[1].dims[0] += 1
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(ModelError, match=r"160,000 bytes of data, expected 160,800"):
+        read_model(path)
+
+
+def test_functions_are_inlined_with_their_weights(path: Path) -> None:
+    model = product()
+    inner = helper.make_function(
+        "own", "Twice", ["u"], ["v"], [helper.make_node("Add", ["u", "u"], ["v"])], [helper.make_opsetid("", 17)]
+    )
+    model.functions.append(inner)
+    model.opset_import.append(helper.make_opsetid("own", 1))
+    model.graph.node.append(helper.make_node("Twice", ["y"], ["z"], domain="own"))
+    path.write_bytes(model.SerializeToString())
+    found = read_model(path).graph.initialisers
+    assert all(np.array_equal(found[name], value) for name, value in WEIGHTS.items())
+
+
+def test_a_network_of_it_computes_the_same(path: Path) -> None:
+    from syclsched.frontends.onnx.evaluating import evaluate
+
+    x = {"x": np.ones((1, SIZE), np.float32)}
+    of_file, of_proto = imported(path), imported(product())
+    assert np.array_equal(evaluate(of_file, x)["y"], evaluate(of_proto, x)["y"])
+
+
+def test_sparse_and_typed_weights_are_read_as_before(path: Path) -> None:
+    model = product()
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.float_data.extend(WEIGHTS["a"].reshape(-1).tolist())
+    path.write_bytes(model.SerializeToString())
+    found = read_model(path).graph.initialisers["a"]
+    assert np.array_equal(found, WEIGHTS["a"]) and place_of(found) is None
+    assert numpy_helper.to_array(tensor).shape == found.shape
