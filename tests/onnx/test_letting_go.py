@@ -17,6 +17,7 @@ import syclsched
 from syclsched.devices import constants as uploads
 from syclsched.errors import StorageError
 from syclsched.model.constant import Constant
+from syclsched.testing import faults
 
 onnx = pytest.importorskip("onnx", reason="the models are ONNX models")
 
@@ -142,6 +143,21 @@ def test_what_was_let_go_comes_back_for_whoever_needs_it(path: Path) -> None:
         given_to, made_by = compiled._current().specialised.inputs["x"], compiled._current().specialised.outputs["y"]
         run = syclsched.run(graph, syclsched.discover("cpu"), inputs={given_to: given()}, calibrate=False)
         np.testing.assert_allclose(run.result(made_by), compiled(given())["y"], atol=2e-5)
+
+
+def test_a_device_that_is_lost_costs_no_weights(path: Path) -> None:
+    platform = syclsched.discover()
+    if len(platform.compute_devices) < 2:
+        pytest.skip("one device only")
+    with syclsched.compile(path, platform, autotune=False) as compiled:
+        check(compiled, path)
+        assert held(compiled) == 0
+        (lost,) = {each.device for each in compiled.plan.schedule.assignments}
+        with faults.inject(faults.lose(lost)) as seen:
+            check(compiled, path)
+            assert seen.injected
+        assert held(compiled) > 0  # another device has asked for them
+        check(compiled, path)
 
 
 def test_parts_of_what_was_let_go_are_right() -> None:
