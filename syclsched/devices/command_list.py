@@ -22,8 +22,11 @@ Portion = tuple[Any, int, int]
 PORTION = 128
 #: Submitted commands that are not known to have completed, at most: each holds memory of the runtime's.
 MOST_IN_FLIGHT = 64 * PORTION
-#: The same where functions of libraries are called: what they leave in SYCL's queue makes each of the next take longer.
+#: The same where functions of libraries are called, of all lists together that are submitted to the same queues: each
+#: unfinished one in SYCL's queue makes each of the next take longer, and with 2,000 it takes a millisecond and more.
 CALLS_IN_FLIGHT = 2 * PORTION
+#: Each of them may have so many on their way all the same, or lanes would have nothing to do now and then.
+LEAST_CALLS_IN_FLIGHT = 16
 
 
 class CommandList:
@@ -73,7 +76,8 @@ class CommandList:
         self._on_lane = {
             lane: [n for n, c in enumerate(self.commands) if c.parts[-1].lane == lane] for lane in sorted(lanes)
         }
-        self._most_in_flight = CALLS_IN_FLIGHT if self._calls else MOST_IN_FLIGHT
+        self._most_in_flight = self._portion = 0
+        self.share(1)
         self._waited_ns = 0
         self._waited = self._waited_parts = 0
         self.fences = self.done = 0
@@ -91,6 +95,11 @@ class CommandList:
     def address(self) -> int:
         """Where C finds the addresses of all submissions; they change with `replace`."""
         return ctypes.addressof(self._pointers)
+
+    def share(self, lists: int) -> None:
+        """Have no more on its way than its part, of so many lists that are submitted to the same queues at once."""
+        most = max(LEAST_CALLS_IN_FLIGHT, CALLS_IN_FLIGHT // lists) if self._calls else MOST_IN_FLIGHT
+        self._most_in_flight, self._portion = most, max(1, min(PORTION, most // 2))
 
     def adopt(self, done: int, portions: Sequence[Portion]) -> None:
         """Go on from what was submitted by others: so many of the first, with these events."""
@@ -155,7 +164,12 @@ class CommandList:
         """
         count = len(self._parts) if end is None else min(end, len(self._parts))
         while self.done < count:
-            portion = min(PORTION, count - self.done)
+            portion = min(self._portion, count - self.done)
+            while self.done + portion - self._waited_parts > self._most_in_flight:
+                self._loop.wait_for(*self._portions[self._waited])
+                self._waited += 1
+                following = self._waited < len(self._portions)
+                self._waited_parts = self._portions[self._waited][1] // 2 if following else self.done
             at = 2 * self.done
             here, events = self._loop.submit_listed(self._pointers, self._submit_ns, self._made, self.done, portion)
             self._portions.append((self._made, at, events))
@@ -163,11 +177,6 @@ class CommandList:
             self.done += here
             if here < portion:
                 break
-            while self.done - self._waited_parts > self._most_in_flight:
-                self._loop.wait_for(*self._portions[self._waited])
-                self._waited += 1
-                following = self._waited < len(self._portions)
-                self._waited_parts = self._portions[self._waited][1] // 2 if following else self.done
         return self.done
 
     def portions(self, begin: int = 0) -> list[Portion]:

@@ -131,7 +131,9 @@ class Generation:
         for unit in self._units:
             self.loop.share([node.id for node in unit])
 
-    def replay(self, values: Mapping[str, NumpyArray], *, record: bool, kind: type[AnyReplay]) -> AnyReplay:
+    def replay(
+        self, values: Mapping[str, NumpyArray], *, record: bool, kind: type[AnyReplay], in_flight: int = 1
+    ) -> AnyReplay:
         """Return a run with these inputs, not yet started.
 
         Parameters
@@ -142,9 +144,12 @@ class Generation:
             As for `Replay`.
         kind : type
             `Replay` or one made of it.
+        in_flight : int, optional
+            So many generations go to the same lanes at once.
         """
         self.settle()
         listed = self._listed(values)
+        listed.share(in_flight)
         performed = kind is Replay and self._performance is not None and faultpoints.active is None
         self.loop.hand_to(None if kind is Replay and not self._levels.steps else self._other_lanes())
         if record and not self._clocks.first and not self.loop.is_on_threads:

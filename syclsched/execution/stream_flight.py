@@ -78,7 +78,8 @@ class StagedFlight:
     def begin(self, values: dict[str, NumpyArray]) -> Run:
         """Start a generation, and let those before go on."""
         generation = self._generations[self._begun % len(self._generations)]
-        replay = generation.replay(values, record=self._record, kind=StagedReplay)
+        in_flight = len(self._generations)
+        replay = generation.replay(values, record=self._record, kind=StagedReplay, in_flight=in_flight)
         replay.alarm = self._alarm
         replay.rivals = self._all
         run = self._make_run(replay, values)
