@@ -15,6 +15,7 @@ from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation, Launch, Operation, Parameter, Requirements, Work
 from syclsched.model.platform import HOST, Device, Interference, Link, MemorySpace, Platform
 from syclsched.planner import plan_graph
+from syclsched.planner.auto import moves_again
 from syclsched.planning import verify
 
 
@@ -128,6 +129,47 @@ def test_candidates_that_do_not_fit_are_recorded_and_another_is_taken() -> None:
     assert "single:d0" in refused
     assert all(c.makespan_s is None and "63" in (c.refused or "") for c in refused.values())
     assert {a.device for a in plan.schedule.assignments} == {"d1"}
+
+
+def chain(length: int = 4, kernels_only: bool = True) -> TaskGraph:
+    graph = TaskGraph("chain")
+    operation = touching((AccessMode.READ, AccessMode.WRITE))
+    operation = without_host(operation) if kernels_only else operation
+    arrays = [graph.array(f"a{i}", (8,)) for i in range(length + 1)]
+    graph.kernel(without_host(touching((AccessMode.WRITE,))), p0=arrays[0], name="begin")
+    for i in range(length):
+        graph.kernel(operation, p0=arrays[i], p1=arrays[i + 1], name=f"t{i}")
+    return graph
+
+
+def test_where_one_lane_must_do_everything_no_policy_is_asked() -> None:
+    one = two_devices().select(["d0"])
+    plan = plan_graph(chain(), one)
+    assert [c.policy for c in plan.candidates] == ["single:d0"]
+    assert plan == replace(plan_graph(chain(), one, policy="single:d0"), **{
+        name: getattr(plan, name) for name in ("policy", "candidates")
+    })  # fmt: skip
+    assert len(plan_graph(chain(kernels_only=False), one).candidates) > 1  # the host could do some
+    lanes = replace(one, devices=tuple(replace(d, lanes=1 if d.is_host else 2) for d in one.devices))
+    assert len(plan_graph(chain(), lanes).candidates) > 1
+    gpu = replace(one, devices=tuple(replace(d, kind=HOST if d.is_host else "gpu") for d in one.devices))
+    assert len(plan_graph(chain(), gpu).candidates) > 1  # copies may be hidden by another order
+
+
+def test_where_one_lane_is_short_of_memory_all_policies_are_asked() -> None:
+    read, write = AccessMode.READ, AccessMode.WRITE
+    graph = TaskGraph("kept")
+    names = "first", "middle", "more", "other", "wide", "last"
+    first, middle, more, other, wide, last = (graph.array(name, (8,)) for name in names)
+    for array in (first, more, other):
+        graph.kernel(without_host(touching((write,))), p0=array, name=f"make {array.name}")
+    graph.kernel(without_host(touching((read, write))), p0=first, p1=middle, name="middle")
+    four = without_host(touching((read, read, read, write)))
+    graph.kernel(four, p0=middle, p1=more, p2=other, p3=wide, name="wide")
+    graph.kernel(without_host(touching((read, read, write))), p0=wide, p1=first, p2=last, name="last")
+    plan = plan_graph(graph, two_devices(capacity=4 * 64).select(["d0"]))
+    assert moves_again(plan) and len(plan.candidates) > 1
+    assert not moves_again(plan_graph(graph, two_devices().select(["d0"])))
 
 
 def test_candidates_say_what_was_simulated_and_what_was_only_ranked() -> None:

@@ -17,6 +17,7 @@ from syclsched.scheduling import candidates as policy_candidates
 from syclsched.scheduling import makespan_s, validate
 from syclsched.scheduling.portfolio import ROUNDING, Entry, Refusal, ask_all, distinct
 from syclsched.scheduling.registry import AUTO
+from syclsched.scheduling.tables import NOTHING
 
 #: What the search's own candidate is called.
 REFINED = "refined"
@@ -62,6 +63,10 @@ class Auto:
         """Return the best plan by simulation, with all candidates."""
         names = policy_candidates(self.builder.problem())
         singles = self._ask([name for name in names if name.startswith("single:")], None)
+        if self._has_one_way():
+            self._simulate(singles, len(singles))
+            if self.plan is not None and not moves_again(self.plan):
+                return replace(self.plan, candidates=tuple(self.considered.values()))
         together = self._ask([name for name in names if not name.startswith("single:")], None)
         ranked = distinct(together)
         policies = [e.policy for e in sorted(together, key=lambda e: e.makespan_s)[:_ASKED_OF_PARTS]]
@@ -80,6 +85,19 @@ class Auto:
         if self.plan is None:
             raise self.refusals[0]
         return replace(self.plan, candidates=tuple(self.considered.values()))
+
+    def _has_one_way(self) -> bool:
+        """Return whether one lane of one CPU must do everything: then policies can only differ in the order.
+
+        That changes nothing unless memory is short, as a CPU copies with the cores that compute: no order hides copies.
+        """
+        problem = self.builder.problem()
+        works = problem.implementation[(problem.implementation != NOTHING).any(axis=1)] != NOTHING
+        used = np.flatnonzero(works.any(axis=0))
+        if len(used) != 1:
+            return False
+        device = self.builder.platform.device(problem.devices[int(used[0])])
+        return device.kind == "cpu" and int(np.diff(problem.tables.device_start)[used[0]]) == 1
 
     def _ask(self, policies: Sequence[str], devices: tuple[str, ...] | None) -> list[Entry]:
         suffix = "" if devices is None else f"[{','.join(devices)}]"
@@ -147,6 +165,13 @@ class Auto:
         sizes = range(1, count) if count <= _ALL_SUBSETS else range(count - 1, count)
         for size in sizes:
             yield from combinations(devices, size)
+
+
+def moves_again(plan: Plan) -> bool:
+    """Return whether anything is copied twice or done twice in a plan, as where memory is short."""
+    steps = [each for _, each in plan.instructions()]
+    copied = [use.array for each in steps if each.kind == "copy" for use in each.uses[:1]]
+    return len(set(copied)) < len(copied) or any(each.again for each in steps)
 
 
 def worth_s(plan: Plan) -> float:

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two plans in turns: when it is clear who is faster, what is remembered of it, and how sure that is."""
+
+from __future__ import annotations
+
+import signal
+
+import numpy as np
+import pytest
+from onednn_calls import needs_onednn
+
+import syclsched
+from syclsched.costs.history import MemoryHistory
+from syclsched.kernels.nn import matmul
+from syclsched.model.graph import TaskGraph
+from syclsched.model.profile import Quantity
+from syclsched.onnx import contests
+from syclsched.onnx.contests import (
+    LEAST_RUNS,
+    MOST_RUNS,
+    contest,
+    in_turns,
+    is_found_faster,
+    is_known_faster,
+    known,
+    verdict,
+)
+from syclsched.onnx.offering import on_devices, without_implementations
+from syclsched.profiling import HistoryStore
+
+
+@pytest.fixture
+def quiet(monkeypatch) -> None:
+    monkeypatch.setattr(contests, "read_times", lambda: None)
+
+
+@pytest.fixture
+def device():
+    (found,) = syclsched.describe(["cpu"]).compute_devices
+    return found
+
+
+class Runs:
+    """Two plans on a clock that only they move."""
+
+    def __init__(self, *seconds) -> None:
+        self.now, self.order = 0.0, []
+        self.runs = [lambda index=index, of=of: self._run(index, of) for index, of in enumerate(seconds)]
+
+    def _run(self, index, of) -> None:
+        self.now += of(sum(each == index for each in self.order))
+        self.order.append(index)
+
+    def race(self):
+        return in_turns(self.runs, clock=lambda: self.now)
+
+
+def noisy(seconds: float, share: float, seed: int):
+    random = np.random.default_rng(seed)
+    return lambda turn: seconds * (1.0 + share * float(random.random()))
+
+
+def test_a_race_ends_as_soon_as_it_is_clear() -> None:
+    clear = Runs(noisy(1e-3, 0.05, 1), noisy(0.7e-3, 0.05, 2))
+    assert [len(each) for each in clear.race()] == [LEAST_RUNS] * 2
+    lost = Runs(noisy(1e-3, 0.05, 1), noisy(1.5e-3, 0.05, 2))
+    assert [len(each) for each in lost.race()] == [LEAST_RUNS] * 2
+    close = Runs(noisy(1e-3, 0.1, 1), noisy(0.98e-3, 0.1, 2))
+    assert [len(each) for each in close.race()] == [MOST_RUNS] * 2
+
+
+def test_a_close_race_of_large_models_ends_after_a_while() -> None:
+    found = Runs(noisy(1.0, 0.1, 1), noisy(0.98, 0.1, 2)).race()
+    assert [len(each) for each in found] == [LEAST_RUNS] * 2
+
+
+def test_each_goes_first_in_turn_and_times_are_told_by_who_ran() -> None:
+    race = Runs(lambda turn: 1.0, lambda turn: 2.0)
+    found = race.race()
+    assert race.order[:6] == [0, 1, 0, 1, 1, 0]
+    assert set(found[0]) == {1.0} and set(found[1]) == {2.0}
+
+
+def test_a_verdict_says_by_how_much_and_how_sure_that_is() -> None:
+    clear = verdict(Quantity(1.0, 0.01, 13), Quantity(0.8, 0.01, 13))
+    assert clear is not None and clear.is_faster and clear.is_certain and clear.ratio == pytest.approx(0.8)
+    narrow = verdict(Quantity(1.0, 0.001, 13), Quantity(0.975, 0.001, 13))
+    assert narrow is not None and narrow.is_faster and not narrow.is_certain
+    noisy_one = verdict(Quantity(1.0, 0.2, 13), Quantity(0.8, 0.2, 13))
+    assert noisy_one is not None and noisy_one.is_faster and not noisy_one.is_certain
+    assert narrow.margin < clear.margin and noisy_one.margin < clear.margin
+    often = verdict(Quantity(1.0, 0.001, 39), Quantity(0.975, 0.001, 39))
+    assert often is not None and often.is_certain  # as good as equal: a fourth race would tell no more
+    assert verdict(Quantity(0.0), Quantity(1.0)) is None
+
+
+def test_what_is_clearly_faster_is_measured_once(quiet, device) -> None:
+    with HistoryStore(":memory:") as history:
+        assert is_known_faster(device, history, "graph") is None
+        assert is_found_faster(device, history, "graph", lambda: [[1.0, 1.1, 1.0], [0.9, 0.9, 0.95]])
+        assert is_known_faster(device, history, "graph") is True
+        assert not is_found_faster(device, history, "other", lambda: [[1.0] * 3, [1.1] * 3])
+        assert is_known_faster(device, history, "other") is False
+
+
+def test_a_narrow_race_is_run_again_until_there_were_enough(quiet, device) -> None:
+    with HistoryStore(":memory:") as history:
+        races = 0
+        while is_known_faster(device, history, "graph") is None:
+            assert not is_found_faster(device, history, "graph", lambda: [[1.0] * MOST_RUNS, [0.985] * MOST_RUNS])
+            races += 1
+        assert races == 3
+        assert is_known_faster(device, history, "graph") is False
+
+
+def test_a_noisy_race_is_corrected_by_the_next(quiet, device) -> None:
+    random = np.random.default_rng(0)
+    with HistoryStore(":memory:") as history:
+        wild = [list(1.0 + random.random(9)), list(1.5 + random.random(9))]
+        is_found_faster(device, history, "graph", lambda: wild)
+        assert is_known_faster(device, history, "graph") is None
+        calm = [[1.0] * MOST_RUNS, [0.9] * MOST_RUNS]
+        assert is_found_faster(device, history, "graph", lambda: calm)
+        assert is_known_faster(device, history, "graph") is True
+
+
+def test_on_a_busy_machine_nothing_is_decided(monkeypatch, device) -> None:
+    monkeypatch.setattr(contests, "others_share", lambda before, after: 0.5)
+    history = MemoryHistory()
+    assert not is_found_faster(device, history, "graph", lambda: [[1.0], [0.5]])
+    assert known(device, history, "graph") is None and not history
+
+
+def test_ctrl_c_comes_when_both_sides_of_a_race_are_written_down(quiet, device) -> None:
+    class Interrupted(HistoryStore):
+        def record(self, key, seconds) -> None:
+            signal.raise_signal(signal.SIGINT)
+            super().record(key, seconds)
+
+    # Tests may have been started in the background, where it is ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with Interrupted(":memory:") as history:
+            with pytest.raises(KeyboardInterrupt):
+                is_found_faster(device, history, "graph", lambda: [[1.0] * 5, [0.5] * 5])
+            assert is_known_faster(device, history, "graph") is True
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def product_graph() -> TaskGraph:
+    graph = TaskGraph()
+    a, b, c = (graph.array(name, (32, 32), "float32") for name in "abc")
+    weights = syclsched.constant(np.eye(32, dtype=np.float32))
+    graph.kernel(matmul(), name="first", y=b, a=a, b=weights)
+    graph.kernel(matmul(), name="second", y=c, a=b, b=weights)
+    return graph
+
+
+@needs_onednn
+def test_contests_of_other_kernels_are_others() -> None:
+    platform = syclsched.describe(["cpu"])
+    graph = product_graph()
+    found = [
+        contest(on_devices(graph, platform, {"first"})),
+        contest(on_devices(graph, platform, {"second"})),
+        contest(on_devices(without_implementations(graph, {"numba-dpex"}), platform, {"first"})),
+        contest(graph.with_implementations(lambda task, each: each.name == "opencl-c" or task.name == "second")),
+    ]
+    assert len(set(found)) == 4
+    assert found[0] == contest(on_devices(product_graph(), platform, {"first"}))
