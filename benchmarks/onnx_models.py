@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Latency of whole models beside ONNX Runtime's CPU provider, alternating in one process, on the same cores.
 
-    python benchmarks/onnx_models.py [--models resnet50 bert] [--runs 30] [--blocks 10] [--operators 12] [--memory]
+    python benchmarks/onnx_models.py [--models resnet50 bert] [--runs 30] [--blocks 10] [--operators 12]
+                                       [--memory] [--first]
 
 The models are the networks in the ``onnx`` package with seeded random weights, batch 1, and an encoder of the size of
 BERT's base model on 128 tokens. Both sides get NumPy arrays and give NumPy arrays. ONNX Runtime runs with 1 and with 2
@@ -13,6 +14,9 @@ has the machine for itself. ONNX Runtime's threads may spin on then, where that 
 
 ``--operators N`` shows the N operators that take longest, from the trace of a run. ``--memory`` runs both in processes
 of their own and shows by how much they grow, once loaded, while they run: what there is beyond the weights.
+
+``--first`` shows how long it takes from `syclsched.compile` to the results of the first call: in the first process that
+has the model, with nothing but the profiles of this machine in the user's data folder, and in one after that.
 """
 
 from __future__ import annotations
@@ -22,9 +26,11 @@ import ctypes
 import gc
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -299,6 +305,50 @@ def memory(name: str, folder: Path) -> dict[str, Any]:
     return found
 
 
+def measure_first(name: str, folder: Path) -> None:
+    """Print, as JSON, how long the first call takes in this process, compilation included."""
+    path, inputs = given(name, folder)
+    begun = time.perf_counter()
+    compiled = ours(path, shapes_of(name))
+    compiled(inputs)
+    print(json.dumps({"seconds": time.perf_counter() - begun}))
+
+
+def first(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Return how long first calls take in processes that know nothing of a model, and in others after them."""
+    from syclsched.profiling.store import data_folder
+
+    found: dict[str, Any] = {"model": name, "first_s": [], "second_s": []}
+    command = [sys.executable, __file__, "--models", name, "--folder", str(options.folder), "--first-of"]
+    for _ in range(options.repeat):
+        with tempfile.TemporaryDirectory() as data:
+            shutil.copytree(data_folder() / "profiles", Path(data) / "syclsched" / "profiles")
+            for which in ("first_s", "second_s"):
+                surroundings = {**os.environ, "XDG_DATA_HOME": data}
+                done = subprocess.run(command, capture_output=True, text=True, check=False, env=surroundings)
+                if done.returncode:
+                    raise SystemExit(f"{name}: {done.stderr}")
+                found[which].append(json.loads(done.stdout.splitlines()[-1])["seconds"])
+    return found
+
+
+def show_first(rows: list[dict[str, Any]]) -> None:
+    """Print how long first calls took."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="From compile to the first results, s: median (least to most)")
+    for column in ("model", "first process", "second process"):
+        table.add_column(column, justify="left" if column == "model" else "right")
+    for row in rows:
+        told = (
+            f"{statistics.median(row[which]):.1f} ({min(row[which]):.1f} to {max(row[which]):.1f})"
+            for which in ("first_s", "second_s")
+        )
+        table.add_row(row["model"], *told)
+    Console(highlight=False).print(table)
+
+
 def show(rows: list[dict[str, Any]], operators: int) -> None:
     """Print what was timed."""
     from rich.console import Console
@@ -398,13 +448,22 @@ def main() -> None:
     parser.add_argument("--operators", type=int, default=0, metavar="N")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--memory-of", choices=("ours", "arena", "plain"), help=argparse.SUPPRESS)
+    parser.add_argument("--first", action="store_true", help="time first calls")
+    parser.add_argument("--first-of", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--repeat", type=int, default=3, metavar="N", help="time first calls so often")
     parser.add_argument("--folder", type=Path, default=default_folder(), help="where models are kept")
     parser.add_argument("--json", type=Path, help="write what was found to this file")
     options = parser.parse_args()
     if options.memory_of:
         measure_memory(options.models[0], options.memory_of, options.folder)
         return
-    if options.memory:
+    if options.first_of:
+        measure_first(options.models[0], options.folder)
+        return
+    if options.first:
+        rows = [first(name, options) for name in options.models]
+        show_first(rows)
+    elif options.memory:
         rows = [memory(name, options.folder) for name in options.models]
         show_memory(rows)
     else:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from syclsched.cli.options import parse_memory_limit
 from syclsched.cli.patience import patience
 from syclsched.cli.prepare import calibration_bar, find_platform, use_one_core_lanes
+from syclsched.cli.racing import is_mixed, with_kernels
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -111,7 +112,7 @@ def plan_for(
             yield Planned(given, stack.enter_context(_open(given.platform)))
             return
         if described is not None:
-            with patience(console):
+            with console.status("planning ..."), patience(console):
                 where = limited(described_platform(described, lanes), memory_limit)
                 if model is not None:
                     from syclsched.onnx.offering import on_devices
@@ -134,24 +135,24 @@ def plan_for(
             graph = on_devices(graph, platform)
             if rewrite == "auto":
                 rewrite = asked["rewrite"] = usual_rewrite(platform, policy)
-        live = stack.enter_context(_open(platform)) if needs_devices or calibrate else None
+        # Of a model whose tasks' times runs tell, only what there is a choice of need be timed alone.
+        mixes = model is not None and calibrate and not policy.startswith("dynamic:")
+        mixes = mixes and is_mixed(platform, asked, is_limited=memory_limit is not None)
+        with console.status("opening devices ..."):
+            live = stack.enter_context(_open(platform)) if needs_devices or calibrate else None
         # One store for both: where nothing can be written, it remembers for as long as it is open.
         history = stack.enter_context(HistoryStore())
         if calibrate and live is not None:
-            _calibrate(graph, platform, live, history, console)
+            _calibrate(graph, platform, live, history, console, choices_only=mixes)
             chunks = graph_to_time(graph, platform, policy=policy, rewrite=rewrite, history=history)
             if chunks is not None:
                 _calibrate(chunks, platform, live, history, console)
-        with patience(console):
+        with console.status("planning ..."), patience(console):
             planned = plan(graph, platform, policy=policy, history=history, **asked)
         # Under a dynamic policy the plan is only what the run is compared with.
-        if model is not None and calibrate and live is not None and not policy.startswith("dynamic:"):
-            from syclsched.cli.racing import with_kernels
-
+        if model is not None and mixes and live is not None:
             asked["policy"] = policy
-            planned = with_kernels(
-                model, whole, graph, planned, live, history, asked, is_limited=memory_limit is not None, console=console
-            )
+            planned = with_kernels(model, whole, graph, planned, platform, live, history, asked, console)
         yield Planned(planned, live)
 
 
@@ -246,11 +247,17 @@ def _open(platform: Platform) -> LiveDevices:
 
 
 def _calibrate(
-    graph: TaskGraph, platform: Platform, live: LiveDevices, history: HistoryStore, console: Console
+    graph: TaskGraph,
+    platform: Platform,
+    live: LiveDevices,
+    history: HistoryStore,
+    console: Console,
+    *,
+    choices_only: bool = False,
 ) -> None:
     from syclsched.profiling import calibrate
 
     with calibration_bar(console) as progress:
-        done = calibrate(graph, platform, live, history, progress=progress)
+        done = calibrate(graph, platform, live, history, progress=progress, choices_only=choices_only)
     for what, why in done.failures:
         console.print(f"[yellow]not timed:[/yellow] {what}: {why}", soft_wrap=True)

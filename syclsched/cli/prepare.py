@@ -51,7 +51,8 @@ def find_platform(
     if one_core_lanes:
         use_one_core_lanes()
     how = None if sub_devices is None else parse_sub_devices(sub_devices)
-    found = discover(selector=devices, sub_devices=how)
+    with console.status("looking for devices ..."):  # for the first time they compute what is known
+        found = discover(selector=devices, sub_devices=how)
     platform = attach(found, ProfileStore())
     missing = [d.name for d in platform.compute_devices if d.profile is None]
     if missing:

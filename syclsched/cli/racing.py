@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from syclsched.execution import Runner
     from syclsched.model.graph import TaskGraph
     from syclsched.model.plan import Plan
+    from syclsched.model.platform import Platform
     from syclsched.onnx.kept import Bound
     from syclsched.profiling import HistoryStore
 
@@ -24,11 +25,10 @@ def with_kernels(
     graph: TaskGraph,
     offered: TaskGraph,
     planned: Plan,
+    platform: Platform,
     live: LiveDevices,
     history: HistoryStore,
     asked: Mapping[str, Any],
-    *,
-    is_limited: bool,
     console: Console,
 ) -> Plan:
     """Return a model's plan, or the one with kernels for some of the library's tasks, if it runs faster.
@@ -43,40 +43,62 @@ def with_kernels(
         The same with those it was planned with.
     planned : Plan
         By the library, where that does everything it can.
+    platform : Platform
+        It was planned for, with profiles, which plans leave out.
     live : LiveDevices
         Where both are run.
     history : HistoryStore
         Remembers which was faster.
     asked : Mapping[str, object]
         As for `syclsched.plan`.
-    is_limited : bool
-        Whether memory is.
     console : rich.console.Console
         For progress.
     """
+    from rich.markup import escape
+
     from syclsched.api import plan
     from syclsched.execution import bind
     from syclsched.onnx.kept import Bound
-    from syclsched.onnx.mixing import is_worth_mixing
     from syclsched.onnx.racing import Track, faster_of_both
     from syclsched.profiling import calibrate
 
-    platform = planned.platform
-    if not is_worth_mixing(platform, minimize=asked["minimize"], rewrite=asked["rewrite"], is_limited=is_limited):
-        return planned
+    def tell(what: str) -> None:
+        status.update(escape(f"{what} ..."))
+
+    def timed(done: int, total: int, what: str) -> None:
+        tell(f"timing {done} of {total}: {what}")
 
     def bound(graph: TaskGraph, planned: Plan) -> Bound:
+        tell("building kernels and binding the plan")
         return Bound(replace(model.specialised, graph=graph), planned, bind(planned, graph, live))
 
     def made(graph: TaskGraph) -> Bound:
-        calibrate(graph, platform, live, history)
+        calibrate(graph, platform, live, history, progress=timed, choices_only=True)
+        tell("planning")
         return bound(graph, plan(graph, platform, history=history, **asked))
 
     def again(tried: Bound, trace: int | Literal["exact"]) -> Runner:
         return bind(tried.plan, tried.specialised.graph, live, trace=trace)
 
-    with console.status("running with kernels for some tasks, and without ..."):
+    with console.status("building kernels ...") as status:
         by_library = bound(offered, planned)
-        best = faster_of_both(by_library, graph, model.values, Track(platform, history, made, again))
+        best = faster_of_both(by_library, graph, model.values, Track(platform, history, made, again, tell))
         best.runner.close()
     return best.plan
+
+
+def is_mixed(platform: Platform, asked: Mapping[str, Any], *, is_limited: bool) -> bool:
+    """Return whether kernels may do some of what a library does of a model.
+
+    Parameters
+    ----------
+    platform : Platform
+        Where.
+    asked : Mapping[str, object]
+        As for `syclsched.plan`.
+    is_limited : bool
+        Whether memory is.
+    """
+    from syclsched.onnx.mixing import is_worth_mixing
+
+    return is_worth_mixing(platform, minimize=asked["minimize"], rewrite=asked["rewrite"], is_limited=is_limited)

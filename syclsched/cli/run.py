@@ -199,6 +199,7 @@ def run_command(
     [bold]syclsched run cholesky --platform xeon-8480,max1550 --dry-run[/bold] tells how it would go on other hardware.
     """
     from rich.console import Console
+    from rich.markup import escape
 
     from syclsched.execution import Safeguards
     from syclsched.model.units import check_seconds
@@ -214,7 +215,8 @@ def run_command(
         "n": n, "tile": tile, "steps": steps, "batch": batch, "chunks": chunks, "sizes": sizes, "softmax": softmax,
         "weights": weights, "input": input_file, "shape": shape, "dtype": dtype, "seed": seed,
     }  # fmt: skip
-    model = load_graph(graph, ready=ready).model if is_model(graph) else None
+    with console.status(f"reading {escape(graph)} ...") if is_model(graph) else nullcontext():
+        model = load_graph(graph, ready=ready).model if is_model(graph) else None
     labels = check_shown(model, output_file, top, labels_file)
     workload = opt.build_workload(graph, **ready) if model is None else model.workload()
     if platform is not None and not dry_run:

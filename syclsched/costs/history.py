@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from syclsched.model.operation import Implementation, Operation, Signature
@@ -88,3 +88,16 @@ def history_key(
     """
     text = signature_text(signature)
     return HistoryKey(device_key, operation.name, implementation.name, implementation.revision, text)
+
+
+def in_a_run(key: HistoryKey) -> HistoryKey:
+    """Return the key of what the same takes between the other tasks of a run.
+
+    Alone it takes less or more: weights are in caches, or a thread is asleep.
+
+    Parameters
+    ----------
+    key : HistoryKey
+        From `history_key`.
+    """
+    return replace(key, implementation=key.implementation + ", in a run")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from syclsched.costs.capability import unsupported
 from syclsched.costs.estimate import Estimate, sequence_estimate
-from syclsched.costs.history import History, history_key
+from syclsched.costs.history import History, history_key, in_a_run
 from syclsched.costs.rates import Rates, rates_of
 from syclsched.costs.roofline import checked_efficiency, checked_work, roofline_seconds, working_set
 from syclsched.costs.stated import stated_seconds
@@ -99,6 +99,18 @@ class CostModel:
             The earlier implementation if two are equally fast; None if the device can run none, or for a barrier.
         """
         return self._best(self._class_of(task), device)
+
+    def between_s(self, implementation: Implementation, device: Device) -> float:
+        """Return the seconds between a task and the next one of a lane that are no part of what is measured of it.
+
+        Parameters
+        ----------
+        implementation : Implementation
+            What is measured of a kernel is its time on the device, which the launch is no part of.
+        device : Device
+            Where.
+        """
+        return self._rates_of(device).launch_s if implementation.is_kernel and device.profile is not None else 0.0
 
     def choices(self, task: Task, devices: Sequence[Device]) -> tuple[Choice | None, ...]:
         """Return `best` for each of some devices, in their order."""
@@ -226,13 +238,13 @@ class CostModel:
     ) -> Estimate | None:
         if self._history is None:
             return None
-        quantity = self._history.lookup(history_key(device.key, operation, implementation, signature))
+        key = history_key(device.key, operation, implementation, signature)
+        # What there is no choice of is not timed alone, only in runs of models.
+        quantity = self._history.lookup(key) or self._history.lookup(in_a_run(key))
         # A history is a file of the user's: a number that cannot be a duration is no measurement.
         if quantity is None or not 0.0 <= quantity.value < math.inf:
             return None
-        # What is recorded of a kernel is its time on the device; between two kernels of a lane lies the launch.
-        between = self._rates_of(device).launch_s if implementation.is_kernel and device.profile is not None else 0.0
-        return Estimate(quantity.value + between, "measured", quantity.mad)
+        return Estimate(quantity.value + self.between_s(implementation, device), "measured", quantity.mad)
 
     def _rates_of(self, device: Device) -> Rates:
         rates = self._rates.get(device.key)

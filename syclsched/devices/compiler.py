@@ -7,7 +7,8 @@ which dpctl turns into a kernel; OpenCL C and ready SPIR-V take the same road fr
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +35,7 @@ from syclsched.model.operation import (
 )
 from syclsched.model.sequence import Part
 
-__all__ = ["Executable", "Piece", "Submission", "compile_task", "compile_tasks"]
+__all__ = ["Executable", "Piece", "Submission", "build_ahead", "compile_task", "compile_tasks"]
 
 MAX_DIMENSIONS = 3
 
@@ -139,6 +140,22 @@ def compile_tasks(pieces: Sequence[Piece]) -> list[Executable]:
     for queue, codes in sources.values():
         build_together(codes, queue)
     return [_compiled(piece, loaded) for piece in pieces]
+
+
+def build_ahead(pieces: Iterable[Piece]) -> None:
+    """Build the OpenCL C of several as few programs, for `compile_task` to find it; what fails is left to that.
+
+    Parameters
+    ----------
+    pieces : iterable of Piece
+        What will be wanted, each for itself.
+    """
+    sources: dict[Hashable, tuple[Any, list[OpenCLSource]]] = {}
+    for piece in pieces:
+        with suppress(SyclschedError):
+            _load_ahead(piece, {}, sources)
+    for queue, codes in sources.values():
+        build_together(codes, queue)
 
 
 def _load_ahead(

@@ -79,7 +79,8 @@ def compile(
     without : iterable of str, optional
         Implementations that are not to be used, by name: ``["opencl-c-winograd"]``. What has no other keeps them.
     progress : callable, optional
-        Called with (done, total, what comes next) while they are timed.
+        Called with (done, total, what comes next) while the model is made ready; both are 0 where it is not known how
+        much there is to do. The logger ``syclsched`` is told what comes next, too, as INFO.
     keep : int, optional
         For so many sets of input shapes, the last ones used, all that was made stays ready.
     trace : bool or int, optional

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from syclsched.devices import LiveDevices
     from syclsched.execution import Runner
     from syclsched.profiling import HistoryStore
+
+_LOGGER = logging.getLogger("syclsched")
 
 #: Weights for whose sake the garbage collector, which takes 0.2 s, need not be waited for to come by itself.
 _MUCH_BYTES: Final = 8 << 20
@@ -111,6 +114,7 @@ class Maker:
         """
         from syclsched.profiling import HistoryStore
 
+        self._tell("making tasks of the model")
         specialised = self._model.specialised(shapes, values)
         specialised = replace(specialised, graph=without_implementations(specialised.graph, self._without))
         with self._lock, HistoryStore() as history:  # timings would disturb each other
@@ -137,7 +141,8 @@ class Maker:
         if not self._mixes:
             return bound
         make = partial(self._bound, specialised, history=history)
-        return faster_of_both(bound, specialised.graph, values, Track(self.platform, history, make, self.bound_again))
+        track = Track(self.platform, history, make, self.bound_again, self._tell, bool(self._trace))
+        return faster_of_both(bound, specialised.graph, values, track)
 
     def _bound(self, specialised: Specialised, graph: TaskGraph, history: HistoryStore) -> Bound:
         """Return what is made of a graph in place of the model's own."""
@@ -147,19 +152,28 @@ class Maker:
 
         live = self._opened()
         if self._autotune:
+            self._tell("timing implementations")
             self._calibrate(graph, history)
             asked = {name: self._asked[name] for name in ("policy", "rewrite")}
             chunks = graph_to_time(graph, self.platform, history=history, **asked)
             if chunks is not None:
                 self._calibrate(chunks, history)
+        self._tell("planning")
         planned = plan(graph, self.platform, history=history, **self._asked)
+        self._tell("building kernels and binding the plan")
         runner = bind(planned, graph, live, trace=self._trace, recover=True)
         return Bound(replace(specialised, graph=graph), planned, runner)
 
     def _calibrate(self, graph: TaskGraph, history: HistoryStore) -> None:
         from syclsched.profiling import calibrate
 
-        calibrate(graph, self.platform, self._opened(), history, progress=self._progress)
+        # What one lane does, and there is no choice of, is timed in a run of the model.
+        calibrate(graph, self.platform, self._opened(), history, progress=self._progress, choices_only=self._mixes)
+
+    def _tell(self, what: str) -> None:
+        _LOGGER.info("model %r: %s", self._model.name, what)
+        if self._progress is not None:
+            self._progress(0, 0, what)
 
     def bound_again(self, bound: Bound, trace: int | Literal["exact"]) -> Runner:
         """Return another runner of a plan, which keeps times of so many runs, or of some exactly."""

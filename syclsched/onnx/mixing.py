@@ -7,24 +7,22 @@ over waits until one side has ended, and wakes the other.
 
 from __future__ import annotations
 
-import hashlib
 import math
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from syclsched.costs import CostModel
-from syclsched.costs.history import HistoryKey, history_key
+from syclsched.costs.history import HistoryKey, history_key, in_a_run
 from syclsched.model.graph import TaskGraph
 from syclsched.model.operation import Implementation
 from syclsched.model.platform import Device, Platform
 from syclsched.model.task import Task
+from syclsched.onnx.contests import CLEARLY, is_disturbed
 from syclsched.onnx.report import OperatorTime
 from syclsched.onnx.specialised import Specialised
-from syclsched.profiling.busy import BUSY_SHARE, CpuTimes, others_share, read_times
+from syclsched.profiling.busy import read_times
 
 if TYPE_CHECKING:
     from syclsched.profiling.calibration import RecordingHistory
@@ -34,17 +32,13 @@ LIBRARY: Final = "onednn"
 #: What it costs to change over once, beside times of kernels on the device (docs/benchmarks.md, "Kernels between
 #: oneDNN's tasks").
 SWITCH_S: Final = 50e-6
-#: A plan with kernels must take less than this part of the time it takes without: two equal ones differ by 1 %.
-CLEARLY: Final = 0.98
-#: Of each of two plans in turns: runs at least and at most, and seconds after which it is enough.
-_LEAST_RUNS, _MOST_RUNS, _ENOUGH_S = 7, 25, 1.5
-#: Runs of which each task's least time counts.
-TRACED_RUNS: Final = 7
+#: Share of the time that kernels must save by what their tasks take for it to be tried whether they do: half of what
+#: they must save at all.
+WORTH_TRYING: Final = (1.0 - CLEARLY) / 2.0
+#: Runs of which each task's least time counts: at most; and at least, once they have taken so many seconds.
+TRACED_RUNS, LEAST_TRACED_RUNS, TRACED_S = 7, 4, 0.5
 #: How often it is looked again what would be worth it, once more is known.
 ROUNDS: Final = 3
-
-_IN_A_RUN: Final = ", in a run"
-Run = Callable[[], object]
 
 
 def is_worth_mixing(platform: Platform, *, minimize: str, rewrite: str, is_limited: bool) -> bool:
@@ -112,6 +106,39 @@ def kernels_worth(
     return frozenset(found)
 
 
+def saved_share(
+    order: Iterable[str],
+    library_s: Mapping[str, float],
+    kernel_s: Mapping[str, float],
+    kernels: Collection[str],
+    switch_s: float = SWITCH_S,
+) -> float:
+    """Return which share of the time it saves that kernels do some tasks, beside the library doing all it can.
+
+    Parameters
+    ----------
+    order, library_s, kernel_s, switch_s
+        As for `kernels_worth`.
+    kernels : collection of str
+        What they do of that which the library could.
+    """
+    by_library = with_kernels = 0.0
+    sides: list[tuple[bool, bool]] = []
+    for task in order:
+        if task not in library_s and task not in kernel_s:
+            continue
+        sides.append((task not in library_s, task not in library_s or (task in kernels and task in kernel_s)))
+        for index, side in enumerate(sides[-1]):
+            seconds = (kernel_s if side else library_s)[task]
+            if len(sides) > 1 and sides[-2][index] != side:
+                seconds += switch_s
+            if index:
+                with_kernels += seconds
+            else:
+                by_library += seconds
+    return 1.0 - with_kernels / by_library if by_library else 0.0
+
+
 def seconds_of(
     graph: TaskGraph, device: Device, costs: CostModel, history: RecordingHistory, *, by_library: bool
 ) -> dict[str, float]:
@@ -139,7 +166,7 @@ def seconds_of(
             if costs.supports(task, each, device) is None:
                 known = history.lookup(_key(task, each, device))
                 if known is not None:
-                    seconds.append(known.value)
+                    seconds.append(known.value + costs.between_s(each, device))
                 elif not by_library:
                     seconds.append(costs.task_seconds(task, each, device).seconds)
         if seconds:
@@ -185,89 +212,26 @@ def learn(
         False, and nothing is remembered, if others use the machine, by which kernels and the library lose unequally
         much.
     """
+    tasks = frozenset(tasks)
     before = read_times()
     times = traced()
-    if _is_disturbed(before):
+    if is_disturbed(before):
         return False
-    least: dict[HistoryKey, float] = {}
+    quickest: dict[tuple[str, str], float] = {}
     for each in times:
-        operation = graph.task(each.task).operation if each.task in tasks else None
-        for by in operation.implementations if operation is not None else ():
-            if by.name == each.implementation:
-                key = _key(graph.task(each.task), by, device)
-                least[key] = min(each.seconds, least.get(key, each.seconds))
+        if each.task in tasks:
+            done = each.task, each.implementation
+            quickest[done] = min(each.seconds, quickest.get(done, each.seconds))
+    least: dict[HistoryKey, float] = {}
+    for (name, implementation), seconds in quickest.items():
+        task = graph.task(name)
+        for by in task.operation.implementations if task.operation is not None else ():
+            if by.name == implementation:
+                key = _key(task, by, device)
+                least[key] = min(seconds, least.get(key, seconds))
     for key, seconds in least.items():
         history.record(key, [seconds])
     return True
-
-
-def in_turns(runs: Sequence[Run]) -> list[list[float]]:
-    """Return the seconds that runs of several plans take, in turns, once each has run once."""
-    for run in runs:
-        run()
-    found: list[list[float]] = [[] for _ in runs]
-    begun = time.perf_counter()
-    while len(found[-1]) < _MOST_RUNS:
-        if len(found[-1]) >= _LEAST_RUNS and time.perf_counter() - begun > _ENOUGH_S:
-            break
-        for run, seconds in zip(runs, found, strict=True):
-            start = time.perf_counter()
-            run()
-            seconds.append(time.perf_counter() - start)
-    return found
-
-
-def contest(graph: TaskGraph) -> str:
-    """Return what tells a graph with kernels for some tasks from others with other kernels, or with older ones.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        Each of its tasks with the implementations that may do it.
-    """
-    offered = [
-        (task.name, [(each.name, each.revision) for each in task.operation.implementations])
-        for task in graph.tasks
-        if task.operation is not None
-    ]
-    return hashlib.sha256(repr((graph.fingerprint(), offered)).encode()).hexdigest()[:32]
-
-
-def is_known_faster(device: Device, history: RecordingHistory, mixed: str) -> bool | None:
-    """Return whether a plan with kernels was clearly faster than the one without; None if that is not known.
-
-    Parameters
-    ----------
-    device : Device
-        Where.
-    history : RecordingHistory
-        Remembers it.
-    mixed : str
-        `contest` of the graph with kernels.
-    """
-    without, with_kernels = (history.lookup(key) for key in _keys_of_both(device, mixed))
-    return None if without is None or with_kernels is None else with_kernels.value < CLEARLY * without.value
-
-
-def is_found_faster(
-    device: Device, history: RecordingHistory, mixed: str, measure: Callable[[], Sequence[Sequence[float]]]
-) -> bool:
-    """Measure and remember what `is_known_faster` tells; False, and forgotten, if others use the machine meanwhile.
-
-    Parameters
-    ----------
-    device, history, mixed
-        As there.
-    measure : callable
-        Returns the seconds of runs without and with kernels.
-    """
-    before = read_times()
-    found = measure()
-    if _is_disturbed(before):
-        return False
-    for key, seconds in zip(_keys_of_both(device, mixed), found, strict=True):
-        history.record(key, sorted(seconds)[: len(seconds) // 2 + 1])  # the others were disturbed, if any was
-    return is_known_faster(device, history, mixed) is True
 
 
 def sample(specialised: Specialised, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -277,17 +241,8 @@ def sample(specialised: Specialised, values: Mapping[str, Any]) -> dict[str, Any
     return {**zeros, **values}
 
 
-def _is_disturbed(before: CpuTimes | None) -> bool:
-    share = others_share(before, read_times())
-    return share is not None and share > BUSY_SHARE
-
-
-def _keys_of_both(device: Device, mixed: str) -> list[HistoryKey]:
-    return [HistoryKey(device.key, "model", by, mixed, "") for by in ("library", "library and kernels")]
-
-
 def _key(task: Task, by: Implementation, device: Device) -> HistoryKey:
     """Return the key of a task in a run."""
     assert task.operation is not None
     assert task.signature is not None
-    return replace(history_key(device.key, task.operation, by, task.signature), implementation=by.name + _IN_A_RUN)
+    return in_a_run(history_key(device.key, task.operation, by, task.signature))

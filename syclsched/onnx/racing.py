@@ -3,26 +3,31 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from syclsched.costs import CostModel
+from syclsched.errors import SyclschedError
 from syclsched.model.graph import TaskGraph
 from syclsched.model.platform import Platform
+from syclsched.onnx.contests import contest, in_turns, is_found_faster, is_known_faster
 from syclsched.onnx.mixing import (
+    LEAST_TRACED_RUNS,
     LIBRARY,
     ROUNDS,
     TRACED_RUNS,
-    contest,
-    in_turns,
-    is_found_faster,
+    TRACED_S,
+    WORTH_TRYING,
     is_known,
-    is_known_faster,
     kernels_worth,
     learn,
     sample,
+    saved_share,
     seconds_of,
 )
 from syclsched.onnx.offering import on_devices
@@ -32,6 +37,8 @@ if TYPE_CHECKING:
     from syclsched.execution import Runner
     from syclsched.onnx.kept import Bound
     from syclsched.profiling import HistoryStore
+
+_LOGGER = logging.getLogger("syclsched")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +55,25 @@ class Track:
         Returns what is planned and bound of a graph.
     again : callable
         Returns another runner of a plan, which keeps times of so many runs, or of some exactly.
+    tell : callable, optional
+        Told what comes next.
+    keeps_traces : bool, optional
+        Whether runners of what is made keep times of their runs, so that those of a race must not be among them.
     """
 
     platform: Platform
     history: HistoryStore
     make: Callable[[TaskGraph], Bound]
     again: Callable[[Bound, int | Literal["exact"]], Runner]
+    tell: Callable[[str], None] = lambda what: None
+    keeps_traces: bool = False
 
 
 def faster_of_both(bound: Bound, graph: TaskGraph, values: Mapping[str, Any], track: Track) -> Bound:
     """Return what is bound, or the same with kernels for some of the library's tasks, if that is faster.
 
-    Whatever else was bound is closed, and all of it if this is interrupted or fails.
+    What another plan is refused for, or fails of, is no failure of this: it is out. Whatever else was bound is closed,
+    and all of it if this is interrupted.
 
     Parameters
     ----------
@@ -80,6 +94,11 @@ def faster_of_both(bound: Bound, graph: TaskGraph, values: Mapping[str, Any], tr
 
     try:
         best = _raced(bound, graph, values, replace(track, make=make))
+    except Exception as error:  # dpctl's errors have no class of their own in common
+        # Whatever is in the way of another plan, such as too little memory for both, this one runs.
+        level = logging.INFO if isinstance(error, SyclschedError) else logging.WARNING
+        _LOGGER.log(level, "%s runs by the library alone: %s: %s", graph.name, type(error).__name__, error)
+        best = bound
     finally:
         for each in made:
             if each is not best:
@@ -92,46 +111,66 @@ def _raced(bound: Bound, graph: TaskGraph, values: Mapping[str, Any], track: Tra
     (device,) = track.platform.compute_devices
     history = track.history
     inputs = bound.specialised.given(sample(bound.specialised, values))
-    order = [each.task for _, each in bound.plan.instructions() if each.kind == "launch" and each.task is not None]
+    launched = [each for _, each in bound.plan.instructions() if each.kind == "launch" and each.task is not None]
+    order = [each.task for each in launched if each.task is not None]
     library = [each.task for each in bound.plan.schedule.assignments if each.implementation == LIBRARY]
+    guessed = not is_known(bound.specialised.graph, order, device, history)
 
     def run(runner: Runner) -> None:
         runner(inputs, bound.specialised.fetched)
 
     def traced(tried: Bound) -> Sequence[OperatorTime]:
         with track.again(tried, "exact") as runner:
-            for _ in range(TRACED_RUNS + 1):
+            run(runner)
+            begun = time.perf_counter()
+            for count in range(1, TRACED_RUNS + 1):
                 run(runner)
-            runs = [measured_times([each], tried.plan, {}) for each in runner.traces()[-TRACED_RUNS:]]
+                if count >= LEAST_TRACED_RUNS and time.perf_counter() - begun > TRACED_S:
+                    break
+            runs = [measured_times([each], tried.plan, {}) for each in runner.traces()[-count:]]
             return [each for run in runs for each in run]
 
     def both(mixed: Bound) -> Sequence[Sequence[float]]:
-        with track.again(bound, 0) as without, track.again(mixed, 0) as with_kernels:
-            return in_turns([partial(run, each) for each in (without, with_kernels)])
+        track.tell("running the model with kernels for some tasks, and without, to keep the faster")
+        with ExitStack() as stack:
+            runners = [
+                stack.enter_context(track.again(each, 0)) if track.keeps_traces else each.runner
+                for each in (bound, mixed)
+            ]
+            return in_turns([partial(run, each) for each in runners])
 
     def learnt(tried: Bound, tasks: Collection[str]) -> bool:
-        done = is_known(tried.specialised.graph, tasks, device, history)
-        return done or learn(tried.specialised.graph, tasks, device, history, lambda: traced(tried))
+        if is_known(tried.specialised.graph, tasks, device, history):
+            return True
+        track.tell("running the model to time its tasks")
+        return learn(tried.specialised.graph, tasks, device, history, lambda: traced(tried))
+
+    def seconds() -> tuple[dict[str, float], dict[str, float]]:
+        known = partial(seconds_of, graph, device, CostModel(track.platform, history), history)
+        return known(by_library=True), known(by_library=False)
 
     def worth() -> frozenset[str]:
-        known = partial(seconds_of, graph, device, CostModel(track.platform, history), history)
-        return kernels_worth(order, known(by_library=True), known(by_library=False)).intersection(library)
+        return kernels_worth(order, *seconds()).intersection(library)
 
-    if not learnt(bound, library):
+    def may_win(kernels: Collection[str]) -> bool:
+        return saved_share(order, *seconds(), kernels) >= WORTH_TRYING
+
+    if not learnt(bound, order):
         return bound
     for left in reversed(range(ROUNDS)):
         kernels = worth()
         tried = on_devices(graph, track.platform, kernels)
         between = contest(tried)
         known = is_known_faster(device, history, between)
-        if not kernels or known is False:
+        if not kernels or known is False or (is_known(tried, kernels, device, history) and not may_win(kernels)):
             break
         mixed = track.make(tried)
         told = learnt(mixed, kernels)
         if told and left and worth() != kernels:
             mixed.runner.close()
             continue
-        if told and (known or is_found_faster(device, history, between, partial(both, mixed))):
+        if told and (known or (may_win(kernels) and is_found_faster(device, history, between, partial(both, mixed)))):
             return mixed
         break
-    return bound
+    # Its tasks' times were guessed when it was planned, and are known by now.
+    return track.make(bound.specialised.graph) if guessed else bound

@@ -6,16 +6,17 @@ from __future__ import annotations
 import ctypes
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from typing import Any, Protocol
 
 import numpy as np
 
-from syclsched.costs.history import HistoryKey, history_key
+from syclsched.costs.history import HistoryKey, history_key, signature_text
 from syclsched.costs.model import CostModel
-from syclsched.devices.compiler import compile_task
+from syclsched.devices.compiler import Piece, build_ahead, compile_task
 from syclsched.errors import ExecutionError
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
@@ -44,6 +45,12 @@ _HOPELESS = 5.0
 
 #: One within this of what the device can do at all leaves nothing to be gained by others.
 _UNBEATABLE = 1.25
+
+#: Implementations that are OpenCL C, or may have steps that are.
+_BUILT = ("opencl-c", "sequence")
+
+#: Share of what a whole graph takes that is worth the time to compile an implementation.
+_NOTICED = 0.01
 
 _SEED = 20240229
 
@@ -77,7 +84,7 @@ class Calibration:
     complete : bool
         False if it was interrupted; what was measured is recorded.
     left_out : int
-        Implementations not timed, nor even compiled, because another does the same about as fast as the device can.
+        Implementations not timed, because another does the same about as fast as the device can, or there is no other.
     """
 
     measured: int
@@ -116,6 +123,7 @@ def calibrate(
     seconds_each: float = SECONDS_EACH,
     progress: Progress | None = None,
     again: bool = False,
+    choices_only: bool = False,
 ) -> Calibration:
     """Time each distinct (operation, implementation, signature) of a graph on each device that supports it.
 
@@ -142,6 +150,9 @@ def calibrate(
         Called with (done, total, what comes next).
     again : bool, optional
         Measure what the history knows, too.
+    choices_only : bool, optional
+        Only what several implementations can do, or several devices: for plans in which nothing else is to be decided.
+        Nor what takes a second to compile (numba-dpex), and is not expected to gain a hundredth of what all tasks take.
 
     Returns
     -------
@@ -153,17 +164,36 @@ def calibrate(
     costs = costs if costs is not None else CostModel(platform)
     sampler = replace(sampler or Sampler(), min_samples=MIN_SAMPLES, max_samples=MAX_SAMPLES)
     cases = list(_cases(graph, platform, costs))
-    open_cases = [c for c in cases if again or history.lookup(c.key) is None]
+    unknown = [c for c in cases if again or history.lookup(c.key) is None]
+    ways = Counter(case.key.operation + " " + case.key.signature for case in cases)
+    open_cases = [c for c in unknown if not choices_only or ways[c.key.operation + " " + c.key.signature] > 1]
     failures: list[tuple[str, str]] = []
-    measured, left_out, complete = 0, 0, True
+    measured, left_out, complete = 0, len(unknown) - len(open_cases), True
     best: dict[tuple[str, str, str], float] = {}
     for case in cases:
         _keep_best(best, case, history)
+    built = [
+        c
+        for c in open_cases
+        if c.implementation.kind in _BUILT and (again or not _is_needless(c, costs, best.get(c.work, math.inf)))
+    ]
+    if len(built) > 1:
+        if progress is not None:
+            progress(0, len(open_cases), f"building {len(built)} kernels")
+        _build_ahead(built, live)
+    # To compile what gains less of the whole, seconds for every kernel, is not worth it.
+    noticed_s = _NOTICED * _whole_seconds(graph, platform, history) if choices_only and open_cases else None
+    tasks = Counter(
+        (task.operation.name, signature_text(task.signature))
+        for task in (graph.tasks if noticed_s is not None else ())
+        if task.operation is not None and task.signature is not None
+    )
     for index, case in enumerate(open_cases):
         if progress is not None:
             progress(index, len(open_cases), case.label)
         fastest_s = best.get(case.work, math.inf)
-        if not again and _is_needless(case, costs, fastest_s):
+        gains_s = None if noticed_s is None else noticed_s / tasks[case.key.operation, case.key.signature]
+        if not again and _is_needless(case, costs, fastest_s, gains_s):
             left_out += 1
             continue
         try:
@@ -177,9 +207,20 @@ def calibrate(
             break
         except Exception as error:  # dpctl's errors have no class of their own in common
             failures.append((case.label, f"{type(error).__name__}: {error}"))
-    if progress is not None and complete:
+    if progress is not None and complete and open_cases:
         progress(len(open_cases), len(open_cases), "")
-    return Calibration(measured, len(cases) - len(open_cases), tuple(failures), complete, left_out)
+    return Calibration(measured, len(cases) - len(unknown), tuple(failures), complete, left_out)
+
+
+def _build_ahead(cases: Sequence[_Case], live: Queues) -> None:
+    """Build what is OpenCL C as few programs: one by one they take twice as long, and the runtime keeps each."""
+    pieces = []
+    for case in cases:
+        assert case.task.operation is not None
+        assert case.task.signature is not None
+        queue = live.queue(case.device.name, "compute", 0)
+        pieces.append(Piece(case.task.operation, case.implementation, case.task.signature, queue, case.device.limits))
+    build_ahead(pieces)
 
 
 def _keep_best(best: dict[tuple[str, str, str], float], case: _Case, history: RecordingHistory) -> None:
@@ -188,13 +229,25 @@ def _keep_best(best: dict[tuple[str, str, str], float], case: _Case, history: Re
         best[case.work] = known.value
 
 
-def _is_needless(case: _Case, costs: CostModel, fastest_s: float) -> bool:
-    """Return whether an implementation need not be timed: the planner chooses another by what is known, and rightly."""
+def _is_needless(case: _Case, costs: CostModel, fastest_s: float, gains_s: float | None = None) -> bool:
+    """Return whether an implementation need not be timed: the planner chooses another by what is known, and rightly.
+
+    Nor need what takes a second to compile, if it is not expected to gain so many seconds, if any are given.
+    """
     if case.device.profile is None or case.implementation.kind == "sequence":
         return False
     ideal_s = costs.task_seconds(case.task, replace(case.implementation, efficiency=1.0), case.device).seconds
     guess_s = costs.task_seconds(case.task, case.implementation, case.device).seconds
-    return fastest_s <= _UNBEATABLE * ideal_s and guess_s > fastest_s
+    if gains_s is not None and case.implementation.kind == "numba-dpex" and fastest_s - guess_s < gains_s:
+        return True
+    return guess_s > fastest_s and fastest_s <= _UNBEATABLE * ideal_s
+
+
+def _whole_seconds(graph: TaskGraph, platform: Platform, history: RecordingHistory) -> float:
+    """Return what all tasks of a graph take together, each where and how it takes least, as far as is known."""
+    costs = CostModel(platform, history)
+    best = (costs.choices(task, platform.devices) for task in graph.tasks if task.operation is not None)
+    return sum(min((one[1].seconds for one in each if one is not None), default=0.0) for each in best)
 
 
 def _cases(graph: TaskGraph, platform: Platform, costs: CostModel) -> Iterator[_Case]:

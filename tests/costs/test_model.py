@@ -9,7 +9,7 @@ import pytest
 from costs.profiles import profile
 
 from syclsched.costs import CostModel, HistoryKey, MemoryHistory
-from syclsched.costs.history import history_key
+from syclsched.costs.history import history_key, in_a_run
 from syclsched.errors import CapabilityError, EmptyPlatformError, PlatformError
 from syclsched.model.access import AccessMode
 from syclsched.model.graph import TaskGraph
@@ -92,6 +92,18 @@ def test_measured_comes_before_modelled_and_can_change_the_choice() -> None:
     between = 0.0 if launch is None else launch.value
     assert best[1].seconds == pytest.approx(0.25 + between)
     assert (best[1].origin, best[1].spread_s) == ("measured", 0.01)
+
+
+def test_what_was_only_timed_in_a_run_counts_until_it_is_timed_alone() -> None:
+    op = operation(kernel("a"), kernel("b", 0.1))
+    task = tasks(op, 100)[0]
+    assert task.signature is not None
+    key = history_key("c", op, op.implementations[1], task.signature)
+    in_run = CostModel(PLATFORM, MemoryHistory({in_a_run(key): Quantity(0.25)})).best(task, CPU)
+    alone = CostModel(PLATFORM, MemoryHistory({in_a_run(key): Quantity(0.25), key: Quantity(0.125)})).best(task, CPU)
+    assert in_run is not None and alone is not None
+    assert in_run[1].origin == alone[1].origin == "measured"
+    assert in_run[1].seconds - alone[1].seconds == pytest.approx(0.125)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -1.0])

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from syclsched.devices import compiler, memory, programs
-from syclsched.errors import CapabilityError
+from syclsched.errors import CapabilityError, ExecutionError
 from syclsched.model.access import AccessMode
 from syclsched.model.operation import (
     DeviceLimits,
@@ -116,6 +117,22 @@ def test_one_that_is_refused_is_named_and_the_others_compile(queue: Any, built: 
     assert "operation 'times nonsense'" in str(caught.value)
     made = compiler.compile_tasks([pieces[0], pieces[2]])
     assert [result(each, queue) for each in made] == [times(1), times(3)]
+
+
+def test_what_is_built_ahead_is_found_and_what_fails_is_left(queue: Any, built: list[str]) -> None:
+    def no_source(_: Any) -> OpenCLSource:
+        raise RuntimeError("no source")
+
+    pieces = [piece(queue, "1"), piece(queue, "2"), piece(queue, "3")]
+    failing = replace(pieces[1], implementation=replace(pieces[1].implementation, load=no_source))
+    compiler.build_ahead([pieces[0], failing, pieces[2]])
+    assert len(built) == 1
+    for each, factor in ((pieces[0], 1), (pieces[2], 3)):
+        made = compiler.compile_task(each.operation, each.implementation, each.signature, queue, LIMITS)
+        assert result(made, queue) == times(factor)
+    assert len(built) == 1
+    with pytest.raises(ExecutionError, match="no source"):
+        compiler.compile_task(failing.operation, failing.implementation, failing.signature, queue, LIMITS)
 
 
 def test_steps_of_sequences_are_built_with_the_rest(queue: Any, built: list[str]) -> None:

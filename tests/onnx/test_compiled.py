@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -52,6 +53,22 @@ def test_any_way_to_give_inputs_gives_the_same(compiled) -> None:
 def test_what_it_takes_and_returns_can_be_asked(compiled) -> None:
     (image,), (scores,) = compiled.inputs, compiled.outputs
     assert (image.name, image.dimensions) == ("image", ("batch", 1, 8, 8)) and scores.name == "probabilities"
+
+
+def test_every_step_of_a_first_call_is_told(caplog) -> None:
+    told: list[tuple[int, int, str]] = []
+    with (
+        caplog.at_level(logging.INFO, "syclsched"),
+        syclsched.compile(MODEL, devices="cpu", progress=lambda *step: told.append(step)) as made,
+    ):
+        made(images(2))
+        count = len(told)
+        made(images(2))
+        assert len(told) == count
+    steps = [what for _, total, what in told if not total]
+    first = ["making tasks of the model", "timing implementations", "planning", "building kernels and binding the plan"]
+    assert steps[:4] == first
+    assert all(any(step in record.getMessage() for record in caplog.records) for step in steps)
 
 
 def test_what_is_open_is_asked_for_by_its_name() -> None:

@@ -11,18 +11,20 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from onednn_calls import INSTALLED, needs_onednn
+from onednn_calls import needs_onednn
 
 import syclsched
 from syclsched.costs import CostModel
 from syclsched.costs.history import MemoryHistory
+from syclsched.errors import MemoryLimitError
 from syclsched.kernels.nn import matmul
 from syclsched.model.graph import TaskGraph
 from syclsched.model.profile import Quantity
-from syclsched.onnx import mixing, racing
-from syclsched.onnx.mixing import contest, is_found_faster, is_known, is_known_faster, kernels_worth, learn, seconds_of
-from syclsched.onnx.offering import on_devices, without_implementations
+from syclsched.onnx import contests, mixing, racing
+from syclsched.onnx.mixing import is_known, kernels_worth, learn, saved_share, seconds_of
+from syclsched.onnx.offering import on_devices
 from syclsched.onnx.report import OperatorTime
+from syclsched.profiling import HistoryStore
 
 MODEL = Path(__file__).parents[2] / "examples" / "data" / "digits.onnx"
 
@@ -44,6 +46,7 @@ def product_graph() -> TaskGraph:
 @pytest.fixture
 def quiet(monkeypatch) -> None:
     monkeypatch.setattr(mixing, "read_times", lambda: None)
+    monkeypatch.setattr(contests, "read_times", lambda: None)
 
 
 def test_a_kernel_is_taken_if_it_gains_more_than_two_changes() -> None:
@@ -79,6 +82,16 @@ def test_no_other_choice_takes_less() -> None:
         assert found == pytest.approx(min(cost(each) for each in possible))
 
 
+def test_what_kernels_save_is_told_with_all_changes() -> None:
+    library = {"a": 4.0, "b": 4.0, "c": 2.0}
+    kernel = {"a": 9.0, "b": 1.0, "d": 5.0}
+    assert saved_share("abc", library, kernel, {"b"}, 0.5) == pytest.approx(2.0 / 10.0)
+    assert saved_share("abcd", library, kernel, {"b"}, 0.5) == pytest.approx(2.0 / 15.5)  # to d both change
+    assert saved_share("abc", library, kernel, (), 0.5) == 0.0
+    assert saved_share("abc", library, kernel, {"a"}, 0.5) < 0.0
+    assert saved_share("x", {}, {}, (), 0.5) == 0.0
+
+
 def test_what_neither_does_is_passed_over() -> None:
     assert kernels_worth(["a", "host", "b"], {"a": 5.0}, {"a": 1.0, "b": 1.0}, 1.0) == {"a", "b"}
 
@@ -103,6 +116,19 @@ def test_the_least_time_in_a_run_is_remembered_for_equal_tasks(quiet) -> None:
     assert library == {"first": 3e-3, "second": 3e-3}  # one signature
 
 
+def test_what_kernels_take_in_a_run_has_the_launch_added(quiet) -> None:
+    platform = syclsched.describe(["cpu"])
+    (device,) = platform.compute_devices
+    graph = product_graph().with_implementations(lambda task, each: each.name == "opencl-c")
+    costs, history = CostModel(platform), History()
+    told = [OperatorTime("", "first", device.name, "opencl-c", 3e-3)]
+    assert learn(graph, ("first",), device, history, lambda: told)
+    (by,) = graph.task("first").operation.implementations
+    assert costs.between_s(by, device) > 0.0
+    found = seconds_of(graph, device, costs, history, by_library=False)
+    assert found["first"] == pytest.approx(3e-3 + costs.between_s(by, device))
+
+
 def test_of_kernels_that_never_ran_it_is_guessed() -> None:
     platform = syclsched.describe(["cpu"])
     (device,) = platform.compute_devices
@@ -116,16 +142,6 @@ def test_of_kernels_that_never_ran_it_is_guessed() -> None:
         if each.name != mixing.LIBRARY and each.kind != "host" and costs.supports(task, each, device) is None
     ]
     assert set(guessed) == {"first", "second"} and min(guessed.values()) == min(best)
-
-
-def test_what_is_faster_is_measured_once(quiet) -> None:
-    (device,) = syclsched.describe(["cpu"]).compute_devices
-    history = History()
-    assert is_known_faster(device, history, "graph") is None
-    assert is_found_faster(device, history, "graph", lambda: [[1.0, 1.1, 1.0], [0.9, 0.9, 0.95]])
-    assert is_known_faster(device, history, "graph") is True
-    assert not is_found_faster(device, history, "other", lambda: [[1.0], [0.99]])  # no more than two equal ones differ
-    assert is_known_faster(device, history, "other") is False
 
 
 @pytest.mark.parametrize("wins", ["library", "kernels", None])
@@ -149,31 +165,6 @@ def test_all_that_was_bound_is_closed_but_what_wins(monkeypatch, wins: str | Non
 
 
 @needs_onednn
-def test_contests_of_other_kernels_are_others() -> None:
-    platform = syclsched.describe(["cpu"])
-    graph = product_graph()
-    found = [
-        contest(on_devices(graph, platform, {"first"})),
-        contest(on_devices(graph, platform, {"second"})),
-        contest(on_devices(without_implementations(graph, {"numba-dpex"}), platform, {"first"})),
-        contest(graph.with_implementations(lambda task, each: each.name == "opencl-c" or task.name == "second")),
-    ]
-    assert len(set(found)) == 4
-    assert found[0] == contest(on_devices(product_graph(), platform, {"first"}))
-
-
-def test_on_a_busy_machine_nothing_is_decided_or_remembered(monkeypatch) -> None:
-    monkeypatch.setattr(mixing, "others_share", lambda before, after: 0.5)
-    (device,) = syclsched.describe(["cpu"]).compute_devices
-    history = History()
-    assert not is_found_faster(device, history, "graph", lambda: [[1.0], [0.5]])
-    if INSTALLED:
-        graph = on_devices(product_graph(), syclsched.describe(["cpu"]))
-        assert not learn(graph, ("first", "second"), device, history, list)
-    assert not history
-
-
-@needs_onednn
 @pytest.mark.sycl
 @pytest.mark.parametrize("faster", [True, False])
 def test_a_model_runs_with_kernels_if_these_are_faster(monkeypatch, quiet, faster: bool) -> None:
@@ -189,3 +180,137 @@ def test_a_model_runs_with_kernels_if_these_are_faster(monkeypatch, quiet, faste
         np.testing.assert_allclose(tuned(image)["probabilities"], wanted, atol=1e-5)
         left = [each for each in tuned.report.operators if each.implementation == mixing.LIBRARY]
     assert by_library and bool(left) != faster
+
+
+def test_on_a_busy_machine_no_time_is_remembered(monkeypatch) -> None:
+    monkeypatch.setattr(contests, "others_share", lambda before, after: 0.5)
+    (device,) = syclsched.describe(["cpu"]).compute_devices
+    history = History()
+    assert not learn(product_graph(), ("first", "second"), device, history, list)
+    assert not history
+
+
+class Stage:
+    """Plans of a graph that take made-up times, without devices: what `racing` does with them."""
+
+    def __init__(self, monkeypatch, kernel_s: float = 1e-3, refused: BaseException | None = None) -> None:
+        self.platform = syclsched.describe(["cpu"])
+        self.graph = product_graph().with_implementations(lambda task, each: each.name in (mixing.LIBRARY, "opencl-c"))
+        self.history = HistoryStore(":memory:")
+        self.told: list[str] = []
+        self.made: list[SimpleNamespace] = []
+        self.closed: list[SimpleNamespace] = []
+        self.refused, self.refuses_again = refused, False
+        self.seconds = {mixing.LIBRARY: 2e-3, "opencl-c": kernel_s}
+        monkeypatch.setattr(racing, "measured_times", lambda traces, plan, origins: traces[0])
+
+    def bound(self, graph: TaskGraph):
+        """Return a stand-in for what is bound of a graph."""
+        if self.refused is not None and self.made:
+            raise self.refused
+        doing = {}
+        for task in graph.tasks:
+            names = [each.name for each in task.operation.implementations if each.kind != "host"]
+            doing[task.name] = mixing.LIBRARY if mixing.LIBRARY in names else "opencl-c"
+        launched = [(None, SimpleNamespace(kind="launch", task=name)) for name in doing]
+        runner = SimpleNamespace()
+        made = SimpleNamespace(
+            specialised=SimpleNamespace(graph=graph, inputs={}, fetched=(), given=lambda values: values),
+            plan=SimpleNamespace(
+                instructions=lambda: launched,
+                schedule=SimpleNamespace(
+                    assignments=[SimpleNamespace(task=t, implementation=i) for t, i in doing.items()]
+                ),
+            ),
+            runner=runner,
+            doing=doing,
+        )
+        runner.close = lambda: self.closed.append(made)
+        self.made.append(made)
+        return made
+
+    def again(self, bound, trace):
+        """Return a stand-in for a runner whose traces tell what its tasks take."""
+        if self.refuses_again:
+            raise MemoryLimitError("too little for two", where="here")
+        (device,) = self.platform.compute_devices
+        times = [OperatorTime("", t, device.name, i, self.seconds[i]) for t, i in bound.doing.items()]
+
+        class Again:
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *_):
+                return None
+
+            def __call__(self, *_):
+                return None
+
+            def traces(self):
+                return [times] * 9
+
+        return Again()
+
+    def race(self):
+        """Return who wins."""
+        offered = on_devices(self.graph, self.platform)
+        track = racing.Track(self.platform, self.history, self.bound, self.again, self.told.append)
+        return racing.faster_of_both(self.bound(offered), self.graph, {}, track)
+
+
+@needs_onednn
+def test_what_is_refused_in_a_race_is_out(monkeypatch, quiet) -> None:
+    stage = Stage(monkeypatch, kernel_s=1e-4, refused=MemoryLimitError("too little for two", where="here"))
+    winner = stage.race()
+    assert winner is stage.made[0] and not stage.closed
+    assert contests.known(stage.platform.compute_devices[0], stage.history, "any") is None
+    unable = Stage(monkeypatch, kernel_s=1e-4)
+    unable.refuses_again = True
+    assert unable.race() is unable.made[0] and not unable.closed and not len(unable.history)
+
+
+@needs_onednn
+def test_a_race_that_was_interrupted_leaves_nothing_open_and_can_be_run_again(monkeypatch, quiet) -> None:
+    stage = Stage(monkeypatch, kernel_s=1e-4)
+
+    def interrupted(runs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(racing, "in_turns", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        stage.race()
+    assert stage.closed == stage.made and len(stage.made) >= 2
+    monkeypatch.setattr(racing, "in_turns", lambda runs: [[2.0] * 9, [1.0] * 9])
+    winner = stage.race()
+    assert winner.doing != stage.made[0].doing and winner not in stage.closed
+
+
+@needs_onednn
+def test_what_was_undecided_is_raced_again_and_what_was_certain_is_not(monkeypatch, quiet) -> None:
+    stage, raced = Stage(monkeypatch, kernel_s=1e-4), []
+
+    def in_turns(runs):
+        raced.append(1)
+        return times
+
+    monkeypatch.setattr(racing, "in_turns", in_turns)
+    times = [[1.0] * 9, [0.979] * 9]  # by no more than noise
+    assert stage.race().doing != stage.made[0].doing
+    stage.race()
+    assert len(raced) == 2
+    times, certain = [[1.0] * 9, [0.7] * 9], Stage(monkeypatch, kernel_s=1e-4)
+    certain.race()
+    assert len(raced) == 3
+    assert certain.race().doing != certain.made[0].doing and len(raced) == 3
+
+
+@needs_onednn
+def test_kernels_that_cannot_win_are_not_raced(monkeypatch, quiet) -> None:
+    stage = Stage(monkeypatch, kernel_s=3e-3)
+    monkeypatch.setattr(racing, "in_turns", lambda runs: pytest.fail("raced"))
+    winner = stage.race()
+    assert winner.doing == stage.made[0].doing
+    # Planned anew, once the times of its tasks were known, and not once more.
+    assert winner is stage.made[-1] and winner is not stage.made[0]
+    before = len(stage.made)
+    assert stage.race() is stage.made[before] and len(stage.made) == before + 1

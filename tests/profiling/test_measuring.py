@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import syclsched
 from syclsched.costs.history import history_key
 from syclsched.costs.model import CostModel
 from syclsched.errors import MeasurementError
@@ -262,7 +264,7 @@ def test_each_kind_of_task_is_timed_once_on_every_device(machine: tuple[Platform
         told: list[tuple[int, int, str]] = []
         done = calibrate(graph, platform, live, history, seconds_each=0.0, progress=lambda *t: told.append(t))
         assert (done.measured, done.known, done.failures, done.complete) == (4, 0, (), True)
-        assert told[0] == (0, 4, "scale (opencl-c) on cpu")
+        assert told[:2] == [(0, 4, "building 2 kernels"), (0, 4, "scale (opencl-c) on cpu")]
         assert told[-1] == (4, 4, "")
         task = graph.tasks[0]
         assert task.operation is not None
@@ -276,6 +278,20 @@ def test_each_kind_of_task_is_timed_once_on_every_device(machine: tuple[Platform
         again = calibrate(graph, platform, live, history, seconds_each=0.0)
         assert (again.measured, again.known) == (0, 4)
     assert np.array_equal(graph.data["x0"], np.ones(64, np.float32))
+
+
+@pytest.mark.sycl
+def test_what_there_is_no_choice_of_is_not_timed_if_only_choices_are(machine: tuple[Platform, Any]) -> None:
+    platform, live = machine
+    both = scale_operation()
+    one = replace(both, name="one way", implementations=both.implementations[:1])
+    graph = scale_graph(both)
+    graph.kernel(one, x=graph.array("only", (256,), "float32"))
+    with HistoryStore(":memory:") as history:
+        done = calibrate(graph, platform, live, history, seconds_each=0.0, choices_only=True)
+        assert (done.measured, done.known, done.left_out, done.failures) == (4, 0, 1, ())
+        again = calibrate(graph, platform, live, history, seconds_each=0.0)
+        assert (again.measured, again.known) == (1, 4)
 
 
 def several_ways(slow_s: float) -> tuple[Operation, list[str]]:
@@ -387,3 +403,24 @@ def test_calibration_can_be_interrupted(machine: tuple[Platform, Any]) -> None:
 
 def test_interruption_is_an_error_of_this_project() -> None:
     assert issubclass(InterruptedMeasurement, MeasurementError)
+
+
+def test_what_takes_long_to_compile_and_gains_little_is_not_timed() -> None:
+    from syclsched.profiling import calibration
+
+    operation = reduce("sum", (0,), False)
+    graph = TaskGraph()
+    graph.kernel(operation, y=graph.array("y", (64,), "float32"), x=graph.array("x", (64, 64), "float32"))
+    (task,) = graph.tasks
+    platform = syclsched.describe(["cpu"])
+    (device,) = platform.compute_devices
+    costs = CostModel(platform)
+    assert task.signature is not None
+    for name, expected in (("numba-dpex", True), ("opencl-c", False)):
+        by = operation.implementation(name)
+        case = calibration._Case(task, device, by, history_key(device.key, operation, by, task.signature))
+        guess_s = costs.task_seconds(task, by, device).seconds
+        assert calibration._is_needless(case, costs, 10 * guess_s, 20 * guess_s) is expected
+        assert not calibration._is_needless(case, costs, 10 * guess_s, 5 * guess_s)
+        assert not calibration._is_needless(case, costs, 10 * guess_s)
+        assert not calibration._is_needless(case, costs, math.inf, 20 * guess_s)
