@@ -79,6 +79,9 @@ def test_runs_of_one_and_of_several_graphs_share_a_constant(device: str, impleme
 
 def test_what_nothing_uses_goes_when_memory_is_asked_for() -> None:
     platform, live = live_on(None)
+    gc.collect()
+    uploads.release_unused()
+    before = held_bytes()  # of models that others hold
     weights = syclsched.constant(np.arange(1000), DTYPE)
     graph = chain(weights)
     with execute(plan_on(graph, platform, "cpu"), graph, live, {"y": np.arange(1000)}) as run:
@@ -87,7 +90,7 @@ def test_what_nothing_uses_goes_when_memory_is_asked_for() -> None:
     del run
     gc.collect()
     assert uploads.release_unused() >= 0
-    assert held_bytes() == 0
+    assert held_bytes() == before
 
 
 def packing(calls: list[Any], **changes: Any) -> Any:
