@@ -22,7 +22,9 @@ _SMALL_GROUP = 16
 
 
 def join_key(executable: Executable, queue: Any) -> tuple[Hashable, int] | None:
-    """Return what launches must have in common to become one, and how many can at most; None if it is none of them.
+    """Return what launches must have in common to become one, and how many may at most; None if it is none of them.
+
+    Nothing is compiled for that; whether the device compiles it is for `can_join` to say.
 
     Parameters
     ----------
@@ -36,12 +38,28 @@ def join_key(executable: Executable, queue: Any) -> tuple[Hashable, int] | None:
     most = _ARGUMENT_BYTES // (_LARGEST_ARGUMENT_BYTES * max(1, executable.arguments_count))
     if most < 2 or len(executable.global_range) > 2 or 0 in executable.global_range:
         return None
-    context, device = queue.sycl_context, queue.sycl_device
-    if not _can_join(executable.code, context, device):
-        return None
     local = executable.local_range
     ranges = tuple(executable.global_range), None if local is None else tuple(local)
-    return (executable.code, *ranges, context, device), most
+    return (executable.code, *ranges, queue.sycl_context, queue.sycl_device), most
+
+
+def can_join(executable: Executable, count: int, queue: Any) -> bool:
+    """Return whether a device compiles a kernel for so many launches.
+
+    It is built for that, which takes a tenth of a second and 2 MB for good: to be asked of what is worth it.
+
+    Parameters
+    ----------
+    executable : Executable
+        What one of them launches; it has a `join_key`.
+    count : int
+        How many launches, at least two.
+    queue : dpctl.SyclQueue
+        Of its device and context.
+    """
+    assert isinstance(executable, KernelExecutable)
+    assert isinstance(executable.code, OpenCLSource)
+    return _can_join(executable.code, count, queue.sycl_context, queue.sycl_device)
 
 
 def join(executable: Executable, submissions: Sequence[Submission], queue: Any) -> KernelSubmission:
@@ -70,15 +88,15 @@ def join(executable: Executable, submissions: Sequence[Submission], queue: Any) 
 
 
 @lru_cache(maxsize=512)
-def _can_join(code: OpenCLSource, context: Any, device: Any) -> bool:
-    """Return whether a kernel's device compiles it for two launches."""
+def _can_join(code: OpenCLSource, count: int, context: Any, device: Any) -> bool:
+    """Return whether a kernel's device compiles it for several launches."""
     import dpctl
 
-    joined = joined_source(code, 2)
+    joined = joined_source(code, count)
     if joined is None:
         return False
     try:
-        compile_code(joined, dpctl.SyclQueue(context, device), f"two launches of kernel {code.kernel_name!r}")
+        compile_code(joined, dpctl.SyclQueue(context, device), f"{count} launches of kernel {code.kernel_name!r}")
     except SyclschedError:
         return False
     return True

@@ -15,7 +15,7 @@ from syclsched.devices import faultpoints
 from syclsched.devices.command_list import CommandList
 from syclsched.devices.commands import Command
 from syclsched.devices.constants import uploaded_bytes
-from syclsched.devices.joined import join_key
+from syclsched.devices.joined import can_join, join_key
 from syclsched.devices.lane_threads import SharedThreads
 from syclsched.devices.performance import LocalQueues, Performance, local_queues
 from syclsched.devices.submission_loop import SubmissionLoop
@@ -127,6 +127,7 @@ class Generation:
             frozenset(prepared.graph.edges),
             prepared.layout.behind,
             levels.of,
+            self._can_join,
         )
         for unit in self._units:
             self.loop.share([node.id for node in unit])
@@ -379,6 +380,10 @@ class Generation:
             return None
         lane = self._prepared.plan.lanes[node.lane]
         return join_key(executable, self._queues[lane.name])
+
+    def _can_join(self, node: Node, count: int) -> bool:
+        lane = self._prepared.plan.lanes[node.lane]
+        return can_join(self._executables[node.id], count, self._queues[lane.name])
 
     def _make_calls(self) -> None:
         """Make what does the host's steps, where it is not made yet."""

@@ -25,6 +25,7 @@ def joint_launches(
     edges: Collection[tuple[str, str]],
     behind: Mapping[int, int],
     levels: Mapping[int, int],
+    possible: Callable[[Node, int], bool] = lambda _, __: True,
 ) -> list[tuple[Node, ...]]:
     """Return a plan's submissions with launches that can be made as one put together.
 
@@ -46,6 +47,9 @@ def joint_launches(
         The same of memory that is used again: of two instructions of a lane that share it, the later and the earlier.
     levels : Mapping[int, int]
         After how many steps of the host's an instruction is submitted.
+    possible : callable, optional
+        Returns for a launch whether so many like it can be made as one; asked only where that saves enough, once for
+        all that have one key, as answering means compiling a kernel.
 
     Returns
     -------
@@ -79,8 +83,12 @@ def joint_launches(
     for group in found:
         saved[group.key, len(group.nodes)] += len(group.nodes) - 1
     units: list[tuple[Node, ...]] = []
+    joins: dict[tuple[Hashable, int], bool] = {}
     for group in found:
-        if saved[group.key, len(group.nodes)] >= LEAST_SAVED:
+        kind_of = group.key, len(group.nodes)
+        if kind_of not in joins:
+            joins[kind_of] = saved[kind_of] >= LEAST_SAVED and possible(group.nodes[0], len(group.nodes))
+        if joins[kind_of]:
             units.append(tuple(group.nodes))
         else:
             units += [(node,) for node in group.nodes]

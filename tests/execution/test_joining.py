@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from opened import live_on
 from running import DTYPE, MIX, graphs, plan_by, sequential
 
+from syclsched.devices import joined
 from syclsched.errors import TaskFailedError
 from syclsched.execution import bind, joining
 from syclsched.execution.joining import joint_launches
@@ -46,11 +47,11 @@ def on_lanes(graph: TaskGraph, platform: Any, lanes: int, device: str = "cpu") -
     return plan_by(graph, platform, lambda name: (device, int(name.rpartition("_")[2]) % lanes, IMPLEMENTATION))
 
 
-def units_of(plan: Any, graph: TaskGraph, most: int = 8) -> list[tuple[str, ...]]:
+def units_of(plan: Any, graph: TaskGraph, most: int = 8, possible: Any = lambda _, __: True) -> list[tuple[str, ...]]:
     program = Program(plan)
     nodes = [program.nodes[i.id] for _, i in plan.instructions() if i.kind not in MEMORY_KINDS]
     levels = find_levels(program).of
-    units = joint_launches(program, nodes, lambda node: ("same", most), frozenset(graph.edges), {}, levels)
+    units = joint_launches(program, nodes, lambda node: ("same", most), frozenset(graph.edges), {}, levels, possible)
     assert sorted(node.id for unit in units for node in unit) == sorted(node.id for node in nodes)
     return [
         tuple(node.instruction.task or "" for node in unit) for unit in units if unit[0].instruction.kind == "launch"
@@ -111,6 +112,33 @@ def test_what_takes_long_goes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert longest_s > 0
     monkeypatch.setattr(joining, "LONGEST_S", longest_s / 2)
     assert all(len(unit) == 1 for unit in units_of(plan, graph))
+
+
+def test_what_the_device_does_not_compile_for_several_goes_alone() -> None:
+    platform, _ = live_on(None)
+    graph = wide()
+    asked: list[int] = []
+
+    def never(_: Any, count: int) -> bool:
+        asked.append(count)
+        return False
+
+    assert all(len(unit) == 1 for unit in units_of(on_lanes(graph, platform, 1), graph, possible=never))
+    assert asked == [4]  # once for all that do the same
+
+
+def test_nothing_is_compiled_for_several_launches_where_too_few_would_be_saved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    platform, devices = live_on(None)
+    graph = wide()
+    monkeypatch.setattr(joining, "LEAST_SAVED", 1000)
+    monkeypatch.setattr(joined, "joined_source", None)  # what calls it fails
+    with bind(on_lanes(graph, platform, 1), graph, devices) as runner:
+        inputs = inputs_of(graph, 1)
+        expected = sequential(graph, inputs)
+        for name, value in runner(inputs).items():
+            np.testing.assert_array_equal(value, expected[name], err_msg=name)
 
 
 @given(data=st.data())
