@@ -41,6 +41,12 @@ at run time picks the nearest element there is, as on every device. `RNN`, `GRU`
 
 A shape that follows from the *value* of an input is settled when the model is loaded: that input's value has to be
 given. In tests such inputs are given so.
+
+Of the domain of classical machine learning, `ai.onnx.ml`, as scikit-learn, XGBoost and LightGBM are exported, devices
+do {classical}; not all their forms: trees whose nodes
+ask different kinds of questions, the transforms SOFTMAX_ZERO and PROBIT, and probabilities of support vectors are left
+to the host. Rows go down all trees at once, one level after another. Text is not supported: train with whole numbers as
+labels, and export with `options={{"zipmap": False}}`.
 """
 
 
@@ -70,6 +76,8 @@ def page() -> str:
     import onnx
 
     from syclsched.frontends.onnx.importing.control import LONGEST_LOOP
+    from syclsched.frontends.onnx.importing.driver import load_families
+    from syclsched.frontends.onnx.importing.registry import ML, operators
     from syclsched.frontends.onnx.limits import ModelLimits
     from syclsched.frontends.onnx.reading import OPSETS
 
@@ -94,7 +102,9 @@ def page() -> str:
     tolerances = ", ".join(
         f"{dtype} {relative:g} and {absolute:g}" for dtype, (relative, absolute) in node_cases.TOLERANCES.items()
     )
+    load_families()
     head = _HEAD.format(
+        classical=", ".join(f"`{operator}`" for operator in operators(ML)),
         version=onnx.__version__,
         total=passed + sum(refused.values()),
         passed=passed,

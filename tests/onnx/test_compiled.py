@@ -255,3 +255,33 @@ def test_shapes_that_follow_from_real_numbers_are_told_once(kind: str) -> None:
             assert made({"n": n_given, "x": np.ones(1, "f")})["y"].shape == (n,)
     assert [each.category for each in told] == [RemadeModelWarning] * (kind == "FLOAT")
     assert all("every value of 'n'" in str(each.message) for each in told)
+
+
+def test_trees_are_planned_once_for_all_values() -> None:
+    tree = onnx.helper.make_node(
+        "TreeEnsembleClassifier",
+        ["x"],
+        ["label", "scores"],
+        domain="ai.onnx.ml",
+        nodes_treeids=[0, 0, 0],
+        nodes_nodeids=[0, 1, 2],
+        nodes_modes=["BRANCH_LEQ", "LEAF", "LEAF"],
+        nodes_featureids=[1, 0, 0],
+        nodes_values=[0.5, 0.0, 0.0],
+        nodes_truenodeids=[1, 0, 0],
+        nodes_falsenodeids=[2, 0, 0],
+        class_treeids=[0, 0, 0],
+        class_nodeids=[1, 2, 2],
+        class_ids=[0, 1, 2],
+        class_weights=[1.0, 0.75, 0.25],
+        classlabels_int64s=[30, 10, 20],
+    )
+    inputs = {"x": (onnx.TensorProto.FLOAT, ["rows", 2])}
+    model = onnx.load_from_string(small([tree], inputs, {}, outputs=("label", "scores")))
+    model.opset_import.append(onnx.helper.make_opsetid("ai.onnx.ml", 3))
+    with warnings.catch_warnings(), syclsched.compile(model, devices="cpu", autotune=False) as made:
+        warnings.simplefilter("error")  # neither done by the host nor made anew
+        for right in (True, False):
+            found = made(np.array([[0, 0.5 if right else 0.6], [9, 0.7], [9, np.nan]], "f"))
+            assert found["label"].tolist() == [30 if right else 10, 10, 10]
+            assert found["scores"].tolist() == [[1, 0, 0] if right else [0, 0.75, 0.25], *[[0, 0.75, 0.25]] * 2]

@@ -24,6 +24,7 @@ _FAMILIES: Final = (
     "activations",
     "arithmetic",
     "casts",
+    "classical",
     "constants",
     "convolutions",
     "gathering",
@@ -40,6 +41,7 @@ _FAMILIES: Final = (
     "signals",
     "slicing",
     "sorting",
+    "trees",
 )
 
 

@@ -12,6 +12,7 @@ from syclsched.errors import ValueNeededError
 from syclsched.frontends.onnx.dtypes import DTYPES, NUMBERS, described
 from syclsched.frontends.onnx.importing.builder import Builder
 from syclsched.frontends.onnx.importing.known import Array
+from syclsched.frontends.onnx.importing.registry import ML
 from syclsched.frontends.onnx.model import ModelGraph, ModelNode
 from syclsched.frontends.onnx.reference import RANDOM, evaluate_reference
 from syclsched.frontends.onnx.shapes import Made
@@ -71,7 +72,8 @@ def import_reference(
     results = tuple(name for name in node.outputs if name)
     if all(value in b.constants for value in given.values()) and node.operator not in RANDOM:
         return _computed(b, node, given, results)
-    made = _shapes(b, node, given, results) if made is None else made
+    if made is None:
+        made = _tried(b, node, given, results) if node.domain == ML else _shapes(b, node, given, results)
     values = b.emit_all(
         "reference",
         list(given.values()),
@@ -83,6 +85,29 @@ def import_reference(
     )
     found = dict(zip(results, values, strict=True))
     return [found.get(name) for name in node.outputs]
+
+
+def _tried(b: Builder, node: ModelNode, given: dict[str, str], results: tuple[str, ...]) -> list[Made]:
+    """Return shapes and dtypes of results of classical machine learning, of which onnx infers few: one row is tried."""
+    try:
+        return _shapes(b, node, given, results)
+    except ValueNeededError:
+        rows = {b.shape(value)[:1] for name, value in given.items() if value not in b.constants}
+        if len(rows) != 1 or () in rows or (0,) in rows:
+            raise
+    arrays = {
+        name: b.constants.get(value, np.zeros((1, *b.shape(value)[1:]), b.dtype(value)))
+        for name, value in given.items()
+    }
+    try:
+        made = evaluate_reference(node.proto, b.opsets, arrays, results)
+    except Exception as error:
+        raise b.wrong(f"onnx's reference implementation cannot compute it: {_line(error)}") from error
+    checked = [_checked(b, array, name) for name, array in zip(results, made, strict=True)]
+    if any(array.shape[:1] != (1,) for array in checked):
+        return _shapes(b, node, given, results)
+    (count,) = rows
+    return [((*count, *array.shape[1:]), array.dtype.name) for array in checked]
 
 
 def _computed(b: Builder, node: ModelNode, given: dict[str, str], results: tuple[str, ...]) -> Sequence[str | None]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from syclsched.frontends.onnx.importing.builder import Builder
 from syclsched.frontends.onnx.model import ModelNode
@@ -11,19 +12,23 @@ from syclsched.frontends.onnx.model import ModelNode
 #: Takes the builder, the node and its inputs (values, None for those left out); returns a value for each output.
 Importer = Callable[[Builder, ModelNode, Sequence[str | None]], Sequence[str | None]]
 
-_IMPORTERS: dict[str, Importer] = {}
+#: The domain of classical machine learning.
+ML: Final = "ai.onnx.ml"
+
+#: By domain and operator.
+_IMPORTERS: dict[tuple[str, str], Importer] = {}
 
 
 class NotHereError(Exception):
     """Raised by importers: a form of an operator is left to onnx's reference implementation."""
 
 
-def imports(*operators: str) -> Callable[[Importer], Importer]:
-    """Register a function for operators of ONNX's own domain."""
+def imports(*operators: str, domain: str = "") -> Callable[[Importer], Importer]:
+    """Register a function for operators of a domain, by default ONNX's own."""
 
     def register(importer: Importer) -> Importer:
         for operator in operators:
-            _IMPORTERS[operator] = importer
+            _IMPORTERS[domain, operator] = importer
         return importer
 
     return register
@@ -31,12 +36,12 @@ def imports(*operators: str) -> Callable[[Importer], Importer]:
 
 def importer_of(node: ModelNode) -> Importer | None:
     """Return what imports a node, or None if nothing does."""
-    return _IMPORTERS.get(node.operator) if node.domain == "" else None
+    return _IMPORTERS.get((node.domain, node.operator))
 
 
-def operators() -> tuple[str, ...]:
-    """Return the operators of ONNX's own domain that are imported as canonical nodes."""
-    return tuple(sorted(_IMPORTERS))
+def operators(domain: str = "") -> tuple[str, ...]:
+    """Return the operators of a domain, by default ONNX's own, that are imported as canonical nodes."""
+    return tuple(sorted(operator for found, operator in _IMPORTERS if found == domain))
 
 
 def given(b: Builder, inputs: Sequence[str | None], position: int, what: str) -> str:

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scores of classes (ai.onnx.ml): which label they decide for, and what becomes of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from syclsched.frontends.onnx.importing.builder import Builder
+from syclsched.frontends.onnx.importing.registry import NotHereError
+from syclsched.frontends.onnx.model import ModelNode
+
+
+def class_labels(b: Builder, node: ModelNode, name: str) -> tuple[int, ...]:
+    """Return a classifier's labels.
+
+    Raises
+    ------
+    ModelError
+        If they are text, or there are none.
+    """
+    found = node.integers(name) or ()
+    if not found and node.attributes.get("classlabels_strings"):
+        raise b.wrong(
+            "its labels are strings, which is not supported",
+            hint="Train it with whole numbers as labels, or look their texts up by the largest of its scores",
+        )
+    if not found:
+        raise b.wrong(f"attribute {name!r} is missing")
+    return found
+
+
+def decided(b: Builder, scores: str, labels: tuple[int, ...], *, threshold: float | None = None) -> str:
+    """Return the label of each row of scores.
+
+    Parameters
+    ----------
+    b : Builder
+        Where it goes.
+    scores : str
+        A row for each sample.
+    labels : tuple of int
+        Of the columns.
+    threshold : float, optional
+        There is one column, and two labels: the second is that of scores above this.
+    """
+    rows = b.shape(scores)[0]
+    if threshold is not None:
+        chosen: Any = ("where", ("greater", 0, ("const", threshold)), _whole(labels[1]), _whole(labels[0]))
+        return b.elementwise(chosen, b.reshape(scores, (rows,)), dtype="int64")
+    best = b.emit("arg", [scores], mode="max", axis=1, keepdims=False, last=False)
+    if labels == tuple(range(len(labels))):
+        return best
+    return b.emit("gather", [b.constant(np.array(labels, np.int64)), best], axis=0)
+
+
+def scored(b: Builder, scores: str, post: str, *, second: str | None = None) -> str:
+    """Return scores as a classifier gives them out.
+
+    Parameters
+    ----------
+    b : Builder
+        Where it goes.
+    scores : str
+        A row for each sample.
+    post : str
+        ONNX's post_transform.
+    second : str, optional
+        There is one column, and two classes: the first has the ``rest`` to 1, or the ``negative``; with LOGISTIC both
+        are the same.
+
+    Raises
+    ------
+    NotHereError
+        If the transform is one that hardly anybody uses.
+    """
+    if post not in ("NONE", "LOGISTIC", "SOFTMAX") or (post == "SOFTMAX" and second is not None):
+        raise NotHereError
+    if second == "rest" and post == "NONE":
+        first = b.elementwise(("sub", ("const", 1.0), 0), scores)
+        return b.emit("concat", [first, scores], axis=1)
+    if second is not None:
+        scores = b.emit("concat", [b.elementwise(("neg", 0), scores), scores], axis=1)
+    if post == "LOGISTIC":
+        return b.elementwise(("sigmoid", 0), scores)
+    return b.emit("softmax", [scores], axis=1, log=False) if post == "SOFTMAX" else scores
+
+
+def _whole(value: int) -> tuple[str, int, str]:
+    return ("const", value, "int64")

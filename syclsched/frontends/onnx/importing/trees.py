@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ensembles of decision trees (ai.onnx.ml): rows go down all trees at once, one level after another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from syclsched.frontends.onnx.importing.builder import Builder
+from syclsched.frontends.onnx.importing.labels import class_labels, decided, scored
+from syclsched.frontends.onnx.importing.registry import ML, NotHereError, given, imports
+from syclsched.frontends.onnx.model import ModelNode
+
+Array = np.ndarray[Any, Any]
+
+#: What a node asks of its feature (0) and its value (1).
+_RULES: Final = {
+    "BRANCH_LEQ": ("less_equal", 0, 1),
+    "BRANCH_LT": ("less", 0, 1),
+    "BRANCH_GTE": ("greater_equal", 0, 1),
+    "BRANCH_GT": ("greater", 0, 1),
+    "BRANCH_EQ": ("equal", 0, 1),
+    "BRANCH_NEQ": ("not", ("equal", 0, 1)),
+}
+_LEAF: Final = "LEAF"
+
+
+@dataclass(frozen=True, slots=True)
+class _Forest:
+    """Trees whose nodes are numbered through.
+
+    Parameters
+    ----------
+    roots : numpy.ndarray
+        Of each tree.
+    features, values : numpy.ndarray
+        What each node compares; leaves compare anything.
+    children : numpy.ndarray
+        For each node where to go if what it asks is wrong, and if it is right; a leaf stays.
+    missing : numpy.ndarray
+        Whether a node is right for NaN.
+    rule : str
+        What all nodes ask.
+    depth : int
+        Steps from a root to the farthest leaf.
+    places : dict of (int, int) to int
+        Number of a node by its tree and its number there.
+    """
+
+    roots: Array
+    features: Array
+    values: Array
+    children: Array
+    missing: Array
+    rule: str
+    depth: int
+    places: dict[tuple[int, int], int]
+
+
+@imports("TreeEnsembleRegressor", domain=ML)
+def tree_regressor(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import TreeEnsembleRegressor."""
+    x = _rows(b, given(b, inputs, 0, "X"))
+    forest = _forest(b, node, b.dtype(x), b.shape(x)[1])
+    targets = node.integer("n_targets", 1)
+    base = _numbers(node, "base_values")
+    if node.text("post_transform", "NONE") != "NONE" or targets < 1 or base.size not in (0, 1, targets):
+        raise NotHereError
+    how = node.text("aggregate_function", "SUM")
+    if how not in ("SUM", "AVERAGE", "MIN", "MAX"):
+        raise b.wrong(f"aggregate_function is {how!r}, expected SUM, AVERAGE, MIN or MAX")
+    weights, said = _weights(b, node, forest, "target", targets)
+    if how in ("MIN", "MAX"):
+        weights[~said] = np.finfo(weights.dtype).max if how == "MIN" else np.finfo(weights.dtype).min
+    elif how == "AVERAGE":
+        weights /= len(forest.roots)
+    made = _sums(b, _leaves(b, x, forest), weights, {"MIN": "min", "MAX": "max"}.get(how, "sum"))
+    if base.size:
+        made = b.elementwise(("add", 0, 1), made, b.constant(base.astype(weights.dtype)))
+    return [b.cast(made, "float32")]
+
+
+@imports("TreeEnsembleClassifier", domain=ML)
+def tree_classifier(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[str | None]:
+    """Import TreeEnsembleClassifier: of two classes trees may know only one, whose score decides."""
+    x = _rows(b, given(b, inputs, 0, "X"))
+    forest = _forest(b, node, b.dtype(x), b.shape(x)[1])
+    labels = class_labels(b, node, "classlabels_int64s")
+    base, known = _numbers(node, "base_values"), set(node.integers("class_ids") or ())
+    weights, _ = _weights(b, node, forest, "class", len(labels))
+    single = len(labels) == 2 and len(known) == 1
+    positive = bool((_numbers(node, "class_weights") >= 0).all())
+    if base.size not in (0, len(labels)) and not (single and base.size == 1):
+        raise b.wrong(f"{base.size} base_values for {len(labels)} classes")
+    if single:
+        weights = weights[:, list(known)]
+        if base.size == 2:
+            raise NotHereError
+    made = _sums(b, _leaves(b, x, forest), weights, "sum")
+    if base.size:
+        made = b.elementwise(("add", 0, 1), made, b.constant(base.astype(weights.dtype)))
+    made = b.cast(made, "float32")
+    post = node.text("post_transform", "NONE")
+    if single:
+        label = decided(b, made, labels, threshold=0.5 if positive else 0.0)
+        return [label, scored(b, made, post, second="rest" if positive else "negative")]
+    return [decided(b, made, labels), scored(b, made, post)]
+
+
+def _rows(b: Builder, x: str) -> str:
+    """Return what trees are asked about: rows of floating-point numbers."""
+    shape = b.shape(x)
+    if len(shape) != 2:
+        raise NotHereError
+    return x if b.dtype(x) in ("float32", "float64") else b.cast(x, "float32")
+
+
+def _numbers(node: ModelNode, name: str) -> Array:
+    """Return an attribute that is a list of numbers or, for those of double precision, a tensor."""
+    tensor = node.attributes.get(f"{name}_as_tensor")
+    if isinstance(tensor, np.ndarray):
+        return tensor.reshape(-1)
+    return np.array(node.attributes.get(name) or (), np.float32)
+
+
+def _forest(b: Builder, node: ModelNode, dtype: str, features: int) -> _Forest:
+    """Return the trees of a node.
+
+    Raises
+    ------
+    ModelError
+        If they are none.
+    NotHereError
+        If their nodes ask several kinds of questions.
+    """
+    names = ("nodes_treeids", "nodes_nodeids", "nodes_truenodeids", "nodes_falsenodeids", "nodes_featureids")
+    trees, numbers, right, wrong, asked = (node.integers(name) or () for name in names)
+    modes = node.attributes.get("nodes_modes") or ()
+    values = _numbers(node, "nodes_values")
+    count = len(trees)
+    if not count or any(len(each) != count for each in (numbers, right, wrong, asked, modes, values)):
+        raise b.wrong("its lists of nodes are empty or differ in length")
+    rules = set(modes) - {_LEAF}
+    if not rules <= set(_RULES):
+        raise b.wrong(f"nodes_modes has {', '.join(map(repr, sorted(rules - set(_RULES))))}")
+    if len(rules) > 1:
+        raise NotHereError
+    places: dict[tuple[int, int], int] = {}
+    roots: dict[int, int] = {}
+    for place, key in enumerate(zip(trees, numbers, strict=True)):
+        if places.setdefault(key, place) != place:
+            raise b.wrong(f"tree {key[0]} has two nodes {key[1]}")
+        roots.setdefault(key[0], place)
+    children = np.repeat(np.arange(count, dtype=np.int32)[:, None], 2, axis=1)
+    for place, (tree, no, yes) in enumerate(zip(trees, wrong, right, strict=True)):
+        if modes[place] == _LEAF:
+            continue
+        for side, number in enumerate((no, yes)):
+            found = places.get((tree, number))
+            if found is None:
+                raise b.wrong(f"tree {tree} has no node {number}, to which node {numbers[place]} leads")
+            children[place, side] = found
+        if not 0 <= asked[place] < features:
+            raise b.wrong(f"node {numbers[place]} of tree {tree} asks for feature {asked[place]} of {features}")
+    missing = np.array(node.integers("nodes_missing_value_tracks_true") or (0,) * count, bool)
+    if len(missing) != count:
+        raise b.wrong(f"{len(missing)} nodes_missing_value_tracks_true for {count} nodes")
+    leaf = np.array([mode == _LEAF for mode in modes])
+    return _Forest(
+        roots=np.array(sorted(roots.values()), np.int32),
+        features=np.where(leaf, 0, np.array(asked)).astype(np.int32),
+        values=values.astype(dtype),
+        children=children.reshape(-1),
+        missing=missing & ~leaf,
+        rule=next(iter(rules), "BRANCH_LEQ"),
+        depth=_depth(b, children, leaf, list(roots.values())),
+        places=places,
+    )
+
+
+def _depth(b: Builder, children: Array, leaf: Array, roots: Sequence[int]) -> int:
+    """Return how many steps it takes to be in a leaf."""
+    depth, level = 0, np.array(roots)
+    while True:
+        level = level[~leaf[level]]
+        if not level.size:
+            return depth
+        depth += 1
+        if depth > len(leaf):
+            raise b.wrong("its nodes lead to each other in a circle")
+        level = np.unique(children[level])
+
+
+def _weights(b: Builder, node: ModelNode, forest: _Forest, what: str, columns: int) -> tuple[Array, Array]:
+    """Return what each node gives to each class or target, and where that is said."""
+    trees, numbers = (node.integers(f"{what}_{name}") or () for name in ("treeids", "nodeids"))
+    ids, weights = node.integers(f"{what}_ids") or (), _numbers(node, f"{what}_weights")
+    if len({len(trees), len(numbers), len(ids), len(weights)}) != 1:
+        raise b.wrong(f"its lists of {what} weights differ in length")
+    made = np.zeros((len(forest.features), columns), weights.dtype)
+    said = np.zeros(made.shape, bool)
+    for tree, number, column, weight in zip(trees, numbers, ids, weights, strict=True):
+        place = forest.places.get((tree, number))
+        if place is None or not 0 <= column < columns:
+            raise b.wrong(f"a weight is for {what} {column} of {columns}, in node {number} of tree {tree}")
+        made[place, column] += weight
+        said[place, column] = True
+    return made, said
+
+
+def _leaves(b: Builder, x: str, forest: _Forest) -> str:
+    """Return the leaf of each row (first axis) in each tree (second axis)."""
+    rows, trees = b.shape(x)[0], len(forest.roots)
+    features, values = b.constant(forest.features), b.constant(forest.values)
+    children = b.constant(forest.children)
+    asked: Any = _RULES[forest.rule]
+    missing = None
+    if forest.missing.any() or forest.rule == "BRANCH_NEQ":
+        missing = b.constant(forest.missing)
+        asked = ("where", ("isnan", 0), 3, asked)
+    place = b.expand(b.constant(forest.roots.reshape(1, trees)), (rows, trees))
+    step = ("add", ("mul", 2, ("const", 2, "int32")), ("cast", "int32", asked))
+
+    def of_nodes(table: str) -> str:
+        return b.emit("gather", [table, place], axis=0)
+
+    for _ in range(forest.depth):
+        given = [b.emit("gather_elements", [x, of_nodes(features)], axis=1), of_nodes(values), place]
+        if missing is not None:
+            given.append(of_nodes(missing))
+        place = b.emit("gather", [children, b.elementwise(step, *given)], axis=0)
+    return place
+
+
+def _sums(b: Builder, leaves: str, weights: Array, mode: str) -> str:
+    """Return what leaves give to each column, over all trees."""
+    given = b.emit("gather", [b.constant(weights), leaves], axis=0)
+    return b.emit("reduce", [given], mode=mode, axes=(1,), keepdims=False)

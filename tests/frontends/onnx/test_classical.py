@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators of classical machine learning, as ONNX Runtime does them, and by devices' operations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="the package onnx is not installed")
+pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
+
+from beside_runtime import array, session
+from node_cases import differences
+from onnx import helper
+from small_models import imported, model_of
+
+from syclsched.errors import ModelError
+from syclsched.frontends.onnx.dtypes import NUMBERS
+from syclsched.frontends.onnx.evaluating import evaluate
+
+X = array(7, 4)
+PAIR = {"classlabels_ints": [3, 8]}
+KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
+
+
+def model(operator: str, inputs: dict[str, Any], outputs: int = 1, **attributes: Any) -> Any:
+    """Return a model of one node, and what its outputs are called."""
+    names = [f"y{i}" for i in range(outputs)]
+    node = helper.make_node(operator, list(inputs), names, domain="ai.onnx.ml", **attributes)
+    dtypes = {name: NUMBERS[value.dtype.name] for name, value in inputs.items()}
+    made = model_of([node], {name: value.shape for name, value in inputs.items()}, names, dtypes=dtypes)
+    made.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
+    for value in made.graph.output:
+        value.type.Clear()
+    return made
+
+
+def same(operator: str, *values: Any, outputs: int = 1, by_host: bool = False, **attributes: Any) -> None:
+    """Compare a node with ONNX Runtime's."""
+    inputs = {f"x{i}": value for i, value in enumerate(values)}
+    made = model(operator, inputs, outputs, **attributes)
+    network = imported(made)
+    assert any(each.kind == "reference" for each in network.nodes) == by_host
+    got = evaluate(network, {name: inputs[name] for name in network.inputs})
+    for name, want in zip(network.outputs, session(made).run(None, inputs), strict=True):
+        assert got[name].dtype == want.dtype
+        assert differences(got[name], want) is None, (name, differences(got[name], want))
+
+
+@pytest.mark.parametrize("x", [X, (X * 9).astype(np.int64), X.astype(np.float64)], ids=lambda x: str(x.dtype))
+def test_scaler(x: Any) -> None:
+    same("Scaler", x, offset=[0.5], scale=[2.0])
+    same("Scaler", x, offset=[0.5, 1.0, -1.0, 0.0], scale=[2.0, 1.0, 0.5, -1.0])
+
+
+@pytest.mark.parametrize("norm", ["L1", "L2"])
+def test_normalizer(norm: str) -> None:
+    x = X.copy()
+    x[3] = 0
+    same("Normalizer", x, norm=norm)
+
+
+def test_normalizer_divides_by_the_largest_element() -> None:
+    same("Normalizer", np.abs(X), norm="MAX")
+
+
+def test_binarizer() -> None:
+    same("Binarizer", X, threshold=0.1)
+
+
+@pytest.mark.parametrize("imputed", [[5.0], [1.0, 2.0, 3.0, 4.0]])
+@pytest.mark.parametrize("replaced", [float("nan"), 0.0])
+def test_imputer(imputed: list[float], replaced: float) -> None:
+    x = X.copy()
+    x[2, 1] = x[4, 3] = replaced
+    same("Imputer", x, imputed_value_floats=imputed, replaced_value_float=replaced)
+
+
+def test_imputer_of_whole_numbers() -> None:
+    same("Imputer", np.arange(8).reshape(2, 4), imputed_value_int64s=[9], replaced_value_int64=3)
+
+
+@pytest.mark.parametrize("x", [X, X[0], np.arange(24).reshape(2, 3, 4)], ids=["rows", "row", "deep"])
+def test_array_feature_extractor(x: Any) -> None:
+    same("ArrayFeatureExtractor", x, np.array([3, 0, 3]))
+    same("ArrayFeatureExtractor", x, np.array([[1, 2]]))
+
+
+def test_feature_vectorizer() -> None:
+    same("FeatureVectorizer", X, (X[:, :2] * 5).copy(), inputdimensions=[4, 2])
+
+
+@pytest.mark.parametrize("x", [np.array([[4, 7], [1, 4]]), np.array([1.0, 9.0], np.float32)], ids=["int64", "float32"])
+def test_one_hot_encoder(x: Any) -> None:
+    same("OneHotEncoder", x, cats_int64s=[1, 4, 9])
+
+
+@pytest.mark.parametrize("values", [{"values_floats": [0.5, 1.5, 2.5]}, {"values_int64s": [5, 6, 7]}])
+def test_label_encoder(values: Any) -> None:
+    same("LabelEncoder", np.array([[4, 7, 0], [1, 4, 9]]), keys_int64s=[1, 4, 9], **values)
+    same("LabelEncoder", np.array([4, 7]), keys_int64s=[4, 1, 4], default_float=3.5, default_int64=8, **values)
+
+
+@pytest.mark.parametrize("targets", [1, 3])
+def test_linear_regressor(targets: int) -> None:
+    weights, biases = array(targets * 4).tolist(), array(targets).tolist()
+    same("LinearRegressor", X, coefficients=weights, intercepts=biases, targets=targets)
+    same("LinearRegressor", X[:1], coefficients=weights, targets=targets)
+
+
+@pytest.mark.parametrize("post", ["NONE", "LOGISTIC", "SOFTMAX"])
+@pytest.mark.parametrize("labels", [[0, 1, 2], [30, 10, 20], [3, 8]])
+def test_linear_classifier(post: str, labels: list[int]) -> None:
+    weights, biases = array(len(labels) * 4).tolist(), array(len(labels)).tolist()
+    said = {"coefficients": weights, "intercepts": biases, "classlabels_ints": labels, "post_transform": post}
+    same("LinearClassifier", X, outputs=2, **said)
+
+
+@pytest.mark.parametrize("post", ["NONE", "LOGISTIC"])
+def test_linear_classifier_of_two_classes_with_one_row_of_coefficients(post: str) -> None:
+    weights = array(4).tolist()
+    same("LinearClassifier", X, outputs=2, coefficients=weights, intercepts=[0.2], post_transform=post, **PAIR)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("far", [0.0, 1000.0])
+def test_svm_regressor(kernel: str, far: float) -> None:
+    vectors = array(6, 4) + np.float32(far * (kernel == "RBF"))
+    same(
+        "SVMRegressor",
+        X + np.float32(far * (kernel == "RBF")),
+        coefficients=array(6).tolist(),
+        kernel_params=[0.3, 0.5, 2.0],
+        kernel_type=kernel,
+        n_supports=6,
+        rho=[0.25],
+        support_vectors=vectors.reshape(-1).tolist(),
+    )
+
+
+def test_svm_regressor_that_tells_what_is_inside() -> None:
+    same(
+        "SVMRegressor",
+        X,
+        coefficients=np.abs(array(6)).tolist(),
+        kernel_params=[0.3, 0.0, 0.0],
+        kernel_type="RBF",
+        n_supports=6,
+        one_class=1,
+        rho=[-0.8],
+        support_vectors=array(24).tolist(),
+    )
+
+
+def svm(classes: int, **more: Any) -> dict[str, Any]:
+    counts = [2, 3, 4][:classes]
+    return {
+        "coefficients": array((classes - 1) * sum(counts)).tolist(),
+        "kernel_params": [0.3, 0.5, 2.0],
+        "rho": array(classes * (classes - 1) // 2).tolist(),
+        "support_vectors": array(sum(counts) * 4).tolist(),
+        "vectors_per_class": counts,
+        "classlabels_ints": [4, 2, 9][:classes],
+        **more,
+    }
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("classes", [2, 3])
+def test_svm_classifier(kernel: str, classes: int) -> None:
+    same("SVMClassifier", X, outputs=2, **svm(classes, kernel_type=kernel))
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_probabilities_of_a_svm_classifier_are_libsvms(classes: int) -> None:
+    pairs = classes * (classes - 1) // 2
+    said = svm(classes, kernel_type="RBF", prob_a=[-1.5, -0.7, -1.1][:pairs], prob_b=[0.1, -0.2, 0.3][:pairs])
+    same("SVMClassifier", X, outputs=2, by_host=True, **said)
+
+
+def test_shapes_of_what_the_host_does_follow_from_rows_not_from_values() -> None:
+    said = svm(3, kernel_type="RBF", prob_a=[-1.5, -0.7, -1.1], prob_b=[0.1, -0.2, 0.3])
+    network = imported(model("SVMClassifier", {"x": X}, 2, **said))
+    assert [network.values[name].shape for name in network.outputs] == [(7,), (7, 3)]
+
+
+@pytest.mark.parametrize(
+    ("operator", "outputs", "attributes", "what"),
+    [
+        ("LinearRegressor", 1, {"coefficients": [1.0] * 3}, "3 coefficients and 0 intercepts for 4 features"),
+        ("LinearClassifier", 2, {"coefficients": [1.0] * 12, **PAIR}, "coefficients of 3 classes, and 2 labels"),
+        (
+            "LinearClassifier",
+            2,
+            {"coefficients": [1.0] * 8, "classlabels_strings": ["a", "b"]},
+            "its labels are strings, which is not supported",
+        ),
+        ("Scaler", 1, {"offset": [1.0] * 3}, "3 offset for 4 features"),
+        ("Normalizer", 1, {"norm": "L3"}, "norm is 'L3', expected MAX, L1 or L2"),
+        ("Imputer", 1, {"imputed_value_int64s": [1]}, "it has no values for missing numbers of float32"),
+        ("FeatureVectorizer", 1, {"inputdimensions": [1, 2]}, r"inputdimensions \(1, 2\) for 1 inputs"),
+        ("SVMClassifier", 2, svm(3, rho=[1.0]), "do not fit 3 classes of 4 features"),
+        ("SVMRegressor", 1, {"coefficients": [1.0] * 3, "rho": [0.0]}, "3 coefficients for 4 features"),
+        ("LabelEncoder", 1, {"keys_int64s": [1], "values_int64s": [1, 2]}, "1 keys and 2 values"),
+    ],
+)
+def test_what_does_not_fit_is_refused(operator: str, outputs: int, attributes: dict[str, Any], what: str) -> None:
+    x = {"x": (X * 9).astype(np.int64) if operator == "LabelEncoder" else X}
+    with pytest.raises(ModelError, match=what):
+        imported(model(operator, x, outputs, **attributes))

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ensembles of decision trees, as ONNX Runtime does them, and by devices' operations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="the package onnx is not installed")
+pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
+
+from beside_runtime import session
+from small_models import imported
+from test_classical import model, same
+
+from syclsched.errors import ModelError
+from syclsched.frontends.onnx.evaluating import evaluate
+
+RANDOM = np.random.default_rng(11)
+X = RANDOM.standard_normal((9, 4)).astype(np.float32)
+RULES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
+
+
+def forest(columns: int, *, what: str, rule: str = "BRANCH_LEQ", positive: bool = False, **more: Any) -> dict[str, Any]:
+    """Return attributes of three trees, the first of one leaf, the last of three levels and not in order."""
+    # (tree, node, rule or leaf, feature, value, right, wrong)
+    nodes = [
+        (0, 0, "LEAF", 0, 0.0, 0, 0),
+        (5, 1, rule, 3, 0.0, 2, 3),
+        (5, 2, "LEAF", 0, 0.0, 0, 0),
+        (5, 3, "LEAF", 0, 0.0, 0, 0),
+        (2, 0, rule, 1, float(X[2, 1]), 4, 1),
+        (2, 1, rule, 0, float(X[4, 0]), 2, 3),
+        (2, 2, "LEAF", 0, 0.0, 0, 0),
+        (2, 3, rule, 2, 0.25, 5, 6),
+        (2, 4, "LEAF", 0, 0.0, 0, 0),
+        (2, 5, "LEAF", 0, 0.0, 0, 0),
+        (2, 6, "LEAF", 0, 0.0, 0, 0),
+    ]
+    trees, numbers, modes, features, values, right, wrong = (list(each) for each in zip(*nodes, strict=True))
+    given = [(node[0], node[1], column) for node in nodes if node[2] == "LEAF" for column in range(columns)]
+    weights = RANDOM.standard_normal(len(given)).astype(np.float32)
+    return {
+        "nodes_treeids": trees,
+        "nodes_nodeids": numbers,
+        "nodes_modes": modes,
+        "nodes_featureids": features,
+        "nodes_values": values,
+        "nodes_truenodeids": right,
+        "nodes_falsenodeids": wrong,
+        f"{what}_treeids": [each[0] for each in given],
+        f"{what}_nodeids": [each[1] for each in given],
+        f"{what}_ids": [each[2] for each in given],
+        f"{what}_weights": (abs(weights) / 4 if positive else weights).tolist(),
+        **more,
+    }
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("targets", [1, 3])
+def test_regressor(rule: str, targets: int) -> None:
+    same("TreeEnsembleRegressor", X, **forest(targets, what="target", rule=rule, n_targets=targets))
+
+
+@pytest.mark.parametrize("how", ["SUM", "AVERAGE", "MIN", "MAX"])
+def test_regressor_puts_trees_together(how: str) -> None:
+    said = forest(2, what="target", n_targets=2, aggregate_function=how, base_values=[0.5, -1.0])
+    same("TreeEnsembleRegressor", X, **said)
+
+
+def test_rows_of_other_numbers() -> None:
+    same("TreeEnsembleRegressor", X.astype(np.float64), **forest(1, what="target", n_targets=1))
+    same("TreeEnsembleRegressor", X[:1], **forest(1, what="target", n_targets=1))
+
+
+@pytest.mark.parametrize("tracks", [None, [0] * 11, [0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0]])
+def test_missing_values_go_where_they_are_said_to(tracks: list[int] | None) -> None:
+    x = X.copy()
+    x[::2, 1] = x[1::3, 0] = x[3::2, 3] = np.nan
+    said = forest(1, what="target", n_targets=1)
+    if tracks is not None:
+        said["nodes_missing_value_tracks_true"] = tracks
+    same("TreeEnsembleRegressor", x, **said)
+
+
+@pytest.mark.parametrize("post", ["NONE", "LOGISTIC", "SOFTMAX"])
+@pytest.mark.parametrize("labels", [[0, 1, 2], [7, 3, 5]])
+def test_classifier(post: str, labels: list[int]) -> None:
+    said = forest(len(labels), what="class", classlabels_int64s=labels, post_transform=post)
+    same("TreeEnsembleClassifier", X, outputs=2, **said)
+    same("TreeEnsembleClassifier", X, outputs=2, **said, base_values=[0.1, 0.4, -0.2][: len(labels)])
+
+
+def test_of_two_classes_that_trees_know_the_one_with_more_is_the_label() -> None:
+    said = forest(2, what="class", classlabels_int64s=[4, 2])
+    made = model("TreeEnsembleClassifier", {"x": X}, 2, **said)
+    got = evaluate(imported(made), {"x": X})
+    want = session(made).run(["y1"], {"x": X})[0]  # its labels are 0 and 1, whatever they are called
+    np.testing.assert_allclose(got["y1"], want, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(got["y0"], np.where(want[:, 1] > want[:, 0], 2, 4))
+
+
+@pytest.mark.parametrize("post", ["NONE", "LOGISTIC"])
+@pytest.mark.parametrize("positive", [False, True])
+def test_classifier_of_two_classes_with_the_scores_of_one(post: str, positive: bool) -> None:
+    said = forest(1, what="class", positive=positive, classlabels_int64s=[4, 9], post_transform=post)
+    same("TreeEnsembleClassifier", X, outputs=2, **said)
+    same("TreeEnsembleClassifier", X, outputs=2, **said, base_values=[0.2])
+
+
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        ({"nodes_values": [0.0]}, "its lists of nodes are empty or differ in length"),
+        ({"nodes_featureids": [4] * 11}, "node 1 of tree 5 asks for feature 4 of 4"),
+        ({"nodes_truenodeids": [9] * 11}, "tree 5 has no node 9, to which node 1 leads"),
+        ({"nodes_nodeids": [0] * 11}, "tree 5 has two nodes 0"),
+        ({"nodes_falsenodeids": [0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]}, "its nodes lead to each other in a circle"),
+        ({"nodes_modes": ["LEAF"] * 10 + ["BRANCH"]}, "nodes_modes has 'BRANCH'"),
+        ({"target_ids": [3] * 7}, "a weight is for target 3 of 1, in node 0 of tree 0"),
+        ({"target_weights": [1.0]}, "its lists of target weights differ in length"),
+        ({"aggregate_function": "MEDIAN"}, "aggregate_function is 'MEDIAN', expected SUM, AVERAGE, MIN or MAX"),
+    ],
+)
+def test_what_are_no_trees_is_refused(changed: dict[str, Any], what: str) -> None:
+    said = {**forest(1, what="target", n_targets=1), **changed}
+    with pytest.raises(ModelError, match=what):
+        imported(model("TreeEnsembleRegressor", {"x": X}, **said))
