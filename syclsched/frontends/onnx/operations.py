@@ -83,7 +83,8 @@ def call_of(node: Node, values: Mapping[str, Value]) -> Call:
     present = [name for name in node.inputs if name is not None]
     if node.kind == "reference":
         reads = {f"x{i}": name for i, name in enumerate(present)}
-        return Call(reference_operation(node), reads, {f"y{i}": name for i, name in enumerate(node.outputs)})
+        made = [name for name in node.outputs if name is not None]
+        return Call(reference_operation(node), reads, {f"y{i}": name for i, name in enumerate(made)})
     if node.kind == "elementwise":
         operation = elementwise(node.attributes["expression"], len(present))
         return Call(operation, {f"x{i}": name for i, name in enumerate(present)}, {"y": node.outputs[0]})

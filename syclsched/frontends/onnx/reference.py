@@ -32,7 +32,8 @@ def reference_operation(node: Node) -> Operation:
     ----------
     node : Node
         Of kind ``reference``, with attributes ``node`` (the serialised NodeProto), ``opsets``, ``names`` (what the
-        NodeProto, and graphs in it, call the inputs) and ``results`` (what it calls the outputs).
+        NodeProto, and graphs in it, call the inputs) and ``results`` (what it calls the outputs). Those that nobody
+        asks for are None in ``outputs``, and left out.
 
     Returns
     -------
@@ -40,7 +41,9 @@ def reference_operation(node: Node) -> Operation:
         With a host implementation only.
     """
     names: tuple[str, ...] = node.attributes["names"]
-    results: tuple[str, ...] = node.attributes["results"]
+    results = tuple(
+        result for result, wanted in zip(node.attributes["results"], node.outputs, strict=True) if wanted is not None
+    )
     operator = node.origin[0].split(" ", 1)[0] if node.origin else "operator"
     evaluator = partial(_evaluator, node.attributes["node"], node.attributes["opsets"], names, results)
     return Operation(
@@ -113,7 +116,7 @@ def _evaluator(
 
     node = onnx.NodeProto()
     node.ParseFromString(proto)
-    constants = []
+    before, constants = [], []
     _as_in_the_newest_opset(node, dict(opsets).get("", 1))
     if node.op_type == "Loop" and not node.input[1]:
         # A condition that is left out is true. The reference implementation does no round then.
@@ -127,8 +130,13 @@ def _evaluator(
             if not node.input[place]:
                 node.input[place] = f"input {place} left out"
                 constants.append(numpy_helper.from_array(zero, node.input[place]))
+        # They may be scalars, as TensorFlow's exporter writes them, which it does not take either.
+        constants.append(numpy_helper.from_array(np.array([1]), "one"))
+        for place in (place for place in range(2, len(node.input)) if node.input[place]):
+            before.append(helper.make_node("Reshape", [node.input[place], "one"], [f"input {place}"]))
+            node.input[place] = f"input {place}"
     graph = helper.make_graph(
-        [node],
+        [*before, node],
         "node",
         [onnx.ValueInfoProto(name=name) for name in names],
         [onnx.ValueInfoProto(name=name) for name in results],

@@ -18,6 +18,7 @@ from syclsched.errors import ModelError  # noqa: E402
 from syclsched.frontends.onnx.importing import import_model  # noqa: E402
 from syclsched.frontends.onnx.lowering import Lowered, lower  # noqa: E402
 from syclsched.frontends.onnx.reading import read_model  # noqa: E402
+from syclsched.frontends.onnx.rewrites import rewrite  # noqa: E402
 
 node = helper.make_node
 
@@ -129,3 +130,33 @@ def test_results_nobody_asks_for() -> None:
     nodes = [node("TopK", ["x", "k"], ["", "i"])]
     graph = lower(imported(model_of(nodes, {"x": (5,)}, ["i"], {"k": np.array([2])}, dtypes={"i": 7}))).graph
     assert len(graph.tasks) == 1
+
+
+@pytest.mark.sycl
+@pytest.mark.filterwarnings("ignore::syclsched.errors.HostOperatorWarning")
+def test_results_of_the_hosts_that_nobody_asks_for() -> None:
+    carried = (("v", 1, (3,)), ("n", 6, ()), ("w", 7, (2, 1)))
+    body = helper.make_graph(
+        [
+            node("Add", ["n", "one"], ["n1"]),
+            node("Less", ["n1", "most"], ["go1"]),
+            node("Tanh", ["v"], ["v1"]),
+            node("Identity", ["w"], ["w1"]),
+        ],
+        "body",
+        [helper.make_tensor_value_info(*each) for each in (("i", 7, ()), ("go", 9, ()), *carried)],
+        [helper.make_tensor_value_info(name + "1", *rest) for name, *rest in (("go", 9, ()), *carried)],
+    )
+    loop = node("Loop", ["", "go0", "x", "zero", "wide"], ["y", "n2", "w2"], body=body)
+    constants = {"zero": np.int32(0), "one": np.int32(1), "wide": np.zeros((2, 1), np.int64)}
+    model = model_of(
+        [node("Less", ["zero", "most"], ["go0"]), loop, node("Cast", ["n2"], ["z"], to=1)],
+        {"x": (3,), "most": ()},
+        ["z"],
+        constants,
+        dtypes={"most": 6},
+    )
+    network = rewrite(imported(model)).network
+    assert [each.outputs for each in network.nodes if each.kind == "reference"] == [(None, "n2", None)]
+    x = np.arange(3, dtype=np.float32)
+    assert results(lower(network), {"x": x, "most": np.int32(4)})["z"] == 4

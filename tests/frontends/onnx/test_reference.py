@@ -29,16 +29,19 @@ def test_regions_are_aligned(opset: int, mode: str) -> None:
     same_as_runtime([made], inputs, ["y"], opset, by_host=True)
 
 
+@pytest.mark.parametrize("shape", [(), (1,)])
 @pytest.mark.parametrize(
     "inputs", [["b", "s"], ["b", "s", "most"], ["b", "s", "", "overlap"], ["b", "s", "most", "overlap"]]
 )
-def test_boxes_are_chosen_with_what_says_how_many_left_out(inputs: list[str]) -> None:
+def test_boxes_are_chosen_with_what_says_how_many_left_out_or_a_scalar(
+    inputs: list[str], shape: tuple[int, ...]
+) -> None:
     node = helper.make_node("NonMaxSuppression", inputs, ["y"])
     given = {
         "b": np.array([[[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, 5, 1, 6]]], np.float32),
         "s": np.array([[[0.9, 0.8, 0.7]]], np.float32),
-        "most": np.array([3]),
-        "overlap": np.array([0.5], np.float32),
+        "most": np.full(shape, 3),
+        "overlap": np.full(shape, 0.5, np.float32),
     }
     opsets = (("", 17),)
     (found,) = evaluate_reference(node.SerializeToString(), opsets, {n: given[n] for n in inputs if n}, ("y",))
