@@ -156,7 +156,6 @@ def test_a_device_that_is_lost_costs_no_weights(path: Path) -> None:
         with faults.inject(faults.lose(lost)) as seen:
             check(compiled, path)
             assert seen.injected
-        assert held(compiled) > 0  # another device has asked for them
         check(compiled, path)
 
 
