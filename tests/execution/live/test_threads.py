@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 import weakref
 from itertools import pairwise
 from typing import Any
@@ -16,12 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 from execution.live.starting import POLICIES, live_called, start
-from opened import REFUSED
+from opened import REFUSED, until
 from running import DTYPE, MIX, SPIN, sequential, with_host
 
 from syclsched.devices.lane_threads import LaneThreads
 from syclsched.errors import RunCancelledError, TaskFailedError
-from syclsched.execution.live.driving import Driver
+from syclsched.execution.live.driving import SUBMITTED, Driver
 from syclsched.model.graph import TaskGraph
 
 pytestmark = pytest.mark.sycl
@@ -148,6 +147,10 @@ def test_commands_of_a_cancelled_run_live_until_its_threads_have_done_them(monke
     drive, close = Driver.drive, LaneThreads.close
     driven = threading.Event()
 
+    def handed_over(driver: Driver | None) -> bool:
+        assert driver is not None
+        return bool(driver.machine.state[SUBMITTED])
+
     def noted(driver: Driver) -> int:
         owners.append(weakref.ref(driver))
         driven.set()
@@ -163,10 +166,10 @@ def test_commands_of_a_cancelled_run_live_until_its_threads_have_done_them(monke
     graph = TaskGraph("cancelled")
     y = graph.array("y", data=np.ones(1, DTYPE))
     for i in range(200):
-        graph.kernel(SPIN, name=f"t{i}", y=y, turns=100_000)
+        graph.kernel(SPIN, name=f"t{i}", y=y, turns=1_000_000)
     run = start(graph, live_called("cpu"), "eager")
     assert driven.wait(60)
-    time.sleep(0.01)  # some are handed over
+    until(lambda: handed_over(owners[-1]()))
     run.cancel()
     with pytest.raises(RunCancelledError):
         run.wait(60)
