@@ -4,7 +4,7 @@
  */
 #include "_submit.h"
 
-enum { COMPLETE = 3 }; /* DPCTLSyclEventStatusType */
+enum { SUBMITTED = 1, RUNNING = 2, COMPLETE = 3 }; /* DPCTLSyclEventStatusType */
 
 struct functions {
     ref (*submit_range)(ref kernel, ref queue, void **arguments, const int32_t *types, size_t count,
@@ -81,8 +81,16 @@ static int32_t status(const struct lane *lane, ref event)
     return of(lane)->status(event) == COMPLETE;
 }
 
+/* Whether a command may stand behind a host task that needs the GIL; see host_tasks.py. */
+int32_t syclsched_look_first;
+
 static void wait(const struct lane *lane, ref event)
 {
+    if (__atomic_load_n(&syclsched_look_first, __ATOMIC_RELAXED)) {
+        int32_t found;
+        for (int64_t look = 0; (found = of(lane)->status(event)) == SUBMITTED || found == RUNNING; ++look)
+            syclsched_pause(look);
+    }
     of(lane)->wait(event);
 }
 

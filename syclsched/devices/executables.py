@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from syclsched.devices.arguments import BoundArray, flatten_scalar, scalar_dtype
 from syclsched.devices.fences import submit_fence
+from syclsched.devices.host_tasks import expect_host_tasks
 from syclsched.errors import ExecutionError, SyclschedError
 from syclsched.model.operation import Copies, NativeCall, OpenCLSource, Operation, Scalar, Signature, SpirvModule
 
@@ -150,6 +151,8 @@ class LibrarySubmission:
 
     def submit(self, queue: Any, depends: list[Any]) -> Any:
         """Let the library submit; see `Submission.submit`."""
+        if not self.is_native:
+            expect_host_tasks()
         event = self.call(queue, self.arguments, depends)
         # Asked of the type: reading the property itself would wait for the event with the GIL held, and the host
         # task a library keeps its arguments alive with needs the GIL.

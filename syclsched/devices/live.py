@@ -15,6 +15,7 @@ from typing import Any, Literal
 from syclsched.devices.constants import Uploads
 from syclsched.devices.discovery import distrust
 from syclsched.devices.facts import DeviceFacts, FoundDevice, find_devices
+from syclsched.devices.host_tasks import wait_for_queue
 from syclsched.devices.pool import MemoryInfo
 from syclsched.devices.pools import Pools
 from syclsched.devices.subdevices import SubDevices, sycl_sub_devices
@@ -224,7 +225,7 @@ class LiveDevices:
     def wait(self) -> None:
         """Wait until all queues are empty."""
         for queue in self.queues():
-            queue.wait()
+            wait_for_queue(queue)
 
     def leave_behind(self) -> None:
         """Be told that something hangs: `close` neither waits nor gives back what may still be written to."""

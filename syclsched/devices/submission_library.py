@@ -14,7 +14,7 @@ from syclsched.oneapi.built import find_submission_loop
 SWITCH = "SYCLSCHED_NATIVE"
 
 #: Of the structures and functions, as the C sources have it.
-VERSION = 14
+VERSION = 15
 
 #: As dpctl's own modules load it.
 _INTERFACE = "libDPCTLSyclInterface.so.0"
@@ -119,8 +119,13 @@ class Library:
         self.completed_address = _address_in(loaded, "syclsched_completed")
         self.bell_wait_address = _address_in(loaded, "syclsched_bell_wait")
         self.wait_address = _address_in(loaded, "syclsched_wait")
+        self._look_first = ctypes.c_int32.in_dll(loaded, "syclsched_look_first")
         # Asked too often to give up the GIL for it.
         self.status = ctypes.PYFUNCTYPE(ctypes.c_int32, pointer)(_address_in(loaded, "syclsched_status"))
+
+    def look_at_events(self) -> None:
+        """Have SYCL's events looked at until they have completed, from now on, before they are waited for."""
+        self._look_first.value = 1
 
     @property
     def dpctl_functions(self) -> int:

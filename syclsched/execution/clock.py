@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from syclsched.devices.fences import submit_fence
+from syclsched.devices.host_tasks import wait_for, wait_for_queue
 from syclsched.model.plan import Plan
 
 #: Readings per anchor; the one in the narrowest bracket is taken.
@@ -113,7 +114,7 @@ def take_anchor(
         From the narrowest bracket.
     """
     found: list[Anchor] = []
-    queue.wait()
+    wait_for_queue(queue)
     for _ in range(readings):
         before = clock()
         start, end = _fence_times(queue) if stamp is None else stamp()
@@ -175,5 +176,5 @@ def moved_on(
 
 def _fence_times(queue: Any) -> tuple[int, int]:
     event = submit_fence(queue, [])
-    event.wait()
+    wait_for(event)
     return event.profiling_info_start, event.profiling_info_end

@@ -13,6 +13,7 @@ from syclsched.devices.command_maker import LONGEST_LIST
 from syclsched.devices.executables import Executable, SequenceSubmission
 from syclsched.devices.faultpoints import SubmissionKind
 from syclsched.devices.fences import lane_queue, must_fence, submit_fence
+from syclsched.devices.host_tasks import wait_for
 from syclsched.errors import ExecutionError
 from syclsched.execution.buffers import BufferTable
 from syclsched.execution.clock import now_ns
@@ -191,7 +192,7 @@ class DeviceLane:
             event = self._fence(self._unfinished(events))
         except Exception:  # the queue takes not even this, so the host waits
             for before in events:
-                before.wait()
+                wait_for(before)
             return None
         self._lend(event)
         return event
@@ -206,7 +207,7 @@ class DeviceLane:
         """Wait for everything submitted so far; lets other threads run."""
         event = None if self._last is None else self._events.get(self._last)
         if event is not None:
-            event.wait()
+            wait_for(event)
 
     def watch(self, node: Node, event: Any) -> None:
         """Have it reported when an instruction that was submitted here has completed."""
@@ -361,14 +362,14 @@ class HostLane:
 def _wait_and(event: Any, wake: Callable[[], None]) -> None:
     try:
         if event is not None:
-            event.wait()
+            wait_for(event)
     finally:
         wake()
 
 
 def _watch(node: Node, event: Any) -> Completion:
     try:
-        event.wait()  # lets other threads run
+        wait_for(event)
     except BaseException as error:  # what the runtime raises must reach the caller, not end the thread
         return Completion(node, error=error)
     return Completion(node)
@@ -377,7 +378,7 @@ def _watch(node: Node, event: Any) -> Completion:
 def _pass_over(node: Node, events: list[Any]) -> Completion:
     for event in events:
         with suppress(Exception):  # whoever submitted it hears of it
-            event.wait()
+            wait_for(event)
     return Completion(node)
 
 
@@ -385,7 +386,7 @@ def _perform(node: Node, events: list[Any], call: Callable[[], object], cancelle
     start_ns: int | None = None
     try:
         for event in events:
-            event.wait()  # lets other threads run
+            wait_for(event)
         if cancelled():
             return Completion(node)
         start_ns = now_ns()

@@ -14,6 +14,7 @@ from typing import Any
 
 from syclsched.devices.command_list import CommandList
 from syclsched.devices.commands import Batch, Command
+from syclsched.devices.host_tasks import wait_for
 from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.errors import DeadlineError, ExecutionError, SyclschedError
 from syclsched.execution.buffers import BufferTable, LiveBuffer
@@ -345,7 +346,7 @@ class Replay(Followed):
             if not batch.done:  # not even this, so the host waits
                 for before in node.events:
                     if self._loop.has_event(before):
-                        self._loop.event(before).wait()
+                        wait_for(self._loop.event(before))
 
     def _refused(self, number: int, why: str, *, begun: bool = False) -> None:
         instruction = self.program.nodes[number].instruction

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from syclsched.devices.host_tasks import wait_for
 from syclsched.errors import MemoryLimitError, TaskFailedError
 from syclsched.execution.buffers import BufferTable
 from syclsched.execution.clock import now_ns
@@ -167,7 +168,7 @@ class Stepper(ProgramEngine):
         assert lanes is not None
         if not node.on_host:
             self.counts.submissions += 1
-            lanes.devices[node.lane].submit(node, work, executable, []).wait()
+            wait_for(lanes.devices[node.lane].submit(node, work, executable, []))
             lanes.devices[node.lane].release()
             return None
         host = lanes.hosts[node.lane]

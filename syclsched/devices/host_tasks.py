@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Waits for commands that may stand behind a host task which needs the GIL.
+
+What dpctl's and dpnp's extension modules are given they keep by a host task that needs the GIL to let go of it. SYCL
+(2024.2) waits for a command behind one with the lock of its graph held; a thread that submits something with the GIL
+held wants that lock for itself alone, and while it waits, the host task cannot end: the three wait for ever. So where
+a library has been called that only Python can call, nobody waits in SYCL for what has not completed: it is looked at.
+
+Once such a library has been called it holds for the whole process, as queues and events outlive those who made them.
+Whatever was submitted before stands behind no such host task.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from syclsched.devices.fences import submit_fence
+from syclsched.devices.submission_library import load_library
+
+#: Between two looks: the first ones, and all others. A thread that sleeps for less takes as long.
+_FIRST_NAPS_S, _FIRST_NAPS, _NAP_S = 20e-6, 10, 100e-6
+
+_expected = False
+
+
+def expect_host_tasks() -> None:
+    """Say, before it is called, that a library may submit host tasks that need the GIL."""
+    global _expected
+    if _expected:
+        return
+    library = load_library()
+    if library is not None:
+        library.look_at_events()
+    _expected = True
+
+
+def wait_for(event: Any) -> None:
+    """Wait for an event of a lane's; lets other threads run.
+
+    Parameters
+    ----------
+    event : dpctl.SyclEvent
+        Of a command that was submitted to a lane's queue, or waits for one.
+    """
+    if _expected:
+        looks = 0
+        # A command that failed has another status, and completes no more.
+        while event.execution_status in _on_its_way():
+            time.sleep(_FIRST_NAPS_S if looks < _FIRST_NAPS else _NAP_S)
+            looks += 1
+    event.wait()
+
+
+def wait_for_queue(queue: Any) -> None:
+    """Wait for all that was submitted to a lane's queue; lets other threads run.
+
+    Parameters
+    ----------
+    queue : dpctl.SyclQueue
+        In order.
+    """
+    if _expected:
+        wait_for(submit_fence(queue, []))
+    queue.wait()
+
+
+def _on_its_way() -> tuple[Any, Any]:
+    from dpctl import event_status_type
+
+    return event_status_type.submitted, event_status_type.running
