@@ -69,6 +69,7 @@ def test_kernels_do_what_they_do_faster_in_a_run(
 ) -> None:
     monkeypatch.setattr(mixing, "read_times", lambda: None)
     monkeypatch.setattr(racing, "kernels_worth", lambda order, *_: frozenset(order))
+    monkeypatch.setattr(racing, "saved_share", lambda *_: 1.0)
     monkeypatch.setattr(racing, "is_known_faster", lambda *_: None)
     monkeypatch.setattr(racing, "is_found_faster", lambda device, history, mixed, measure: bool(measure()))
     done = call(capsys, "run", MODEL, "--shape", "batch=1", "--devices", "cpu", "--compare", "onnxruntime")
