@@ -13,6 +13,7 @@ Whatever was submitted before stands behind no such host task.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Any
 
 from syclsched.devices.fences import submit_fence
@@ -40,15 +41,11 @@ def wait_for(event: Any) -> None:
 
     Parameters
     ----------
-    event : dpctl.SyclEvent
-        Of a command that was submitted to a lane's queue, or waits for one.
+    event : dpctl.SyclEvent or OwnEvent
+        Of a command that was submitted to a lane. Those that are not SYCL's wait by themselves as they must.
     """
     if _expected:
-        looks = 0
-        # A command that failed has another status, and completes no more.
-        while event.execution_status in _on_its_way():
-            time.sleep(_FIRST_NAPS_S if looks < _FIRST_NAPS else _NAP_S)
-            looks += 1
+        _look_at(event)
     event.wait()
 
 
@@ -61,11 +58,18 @@ def wait_for_queue(queue: Any) -> None:
         In order.
     """
     if _expected:
-        wait_for(submit_fence(queue, []))
+        with suppress(Exception):  # a queue that takes nothing more has nothing more to come
+            wait_for(submit_fence(queue, []))
     queue.wait()
 
 
-def _on_its_way() -> tuple[Any, Any]:
-    from dpctl import event_status_type
+def _look_at(event: Any) -> None:
+    """Return once a SYCL event has completed, or failed; at once for others."""
+    from dpctl import SyclEvent, event_status_type
 
-    return event_status_type.submitted, event_status_type.running
+    if not isinstance(event, SyclEvent):
+        return
+    naps, on_its_way = 0, (event_status_type.submitted, event_status_type.running)
+    while event.execution_status in on_its_way:
+        time.sleep(_FIRST_NAPS_S if naps < _FIRST_NAPS else _NAP_S)
+        naps += 1

@@ -27,12 +27,10 @@ def test_one_anchor_gives_the_offset() -> None:
     assert ClockMap(anchor, anchor).to_host_ns(1_200) == 250
 
 
-def test_the_reading_in_the_narrowest_bracket_is_taken() -> None:
-    class Idle:
-        def wait(self) -> None: ...
-
+def test_the_reading_in_the_narrowest_bracket_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "wait_for_queue", lambda queue: None)
     stamps, times = iter([(100, 110), (200, 220), (300, 310)]), iter([0, 50, 60, 70, 80, 120])
-    anchor = clock.take_anchor(Idle(), lambda: next(stamps), clock=lambda: next(times), readings=3)
+    anchor = clock.take_anchor(None, lambda: next(stamps), clock=lambda: next(times), readings=3)
     assert anchor == Anchor(device_ns=210, host_ns=65, bracket_ns=10)
 
 
