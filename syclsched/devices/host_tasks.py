@@ -19,8 +19,8 @@ from typing import Any
 from syclsched.devices.fences import submit_fence
 from syclsched.devices.submission_library import load_library
 
-#: Between two looks: the first ones, and all others. A thread that sleeps for less takes as long.
-_FIRST_NAPS_S, _FIRST_NAPS, _NAP_S = 20e-6, 10, 100e-6
+#: Between the first two looks, at most, and by how much longer each time: what takes long is looked at less often.
+_FIRST_NAP_S, _LONGEST_NAP_S, _GROWTH = 20e-6, 1e-3, 1.1
 
 _expected = False
 
@@ -69,7 +69,7 @@ def _look_at(event: Any) -> None:
 
     if not isinstance(event, SyclEvent):
         return
-    naps, on_its_way = 0, (event_status_type.submitted, event_status_type.running)
+    nap_s, on_its_way = _FIRST_NAP_S, (event_status_type.submitted, event_status_type.running)
     while event.execution_status in on_its_way:
-        time.sleep(_FIRST_NAPS_S if naps < _FIRST_NAPS else _NAP_S)
-        naps += 1
+        time.sleep(nap_s)
+        nap_s = min(_GROWTH * nap_s, _LONGEST_NAP_S)
