@@ -56,7 +56,7 @@ def kernel_spirv(
         If the kernel does not compile for these types.
     """
     with _LOCK:
-        _prepare()
+        prepare_compiler()
         types = _argument_types(operation, signature, ndim, grouped=grouped, device=device)
         return _compile(kernel, types)
 
@@ -75,21 +75,53 @@ def _compile(kernel: Any, types: tuple[Any, ...]) -> SpirvModule:
 
 
 @lru_cache(maxsize=1)
-def _prepare() -> None:
-    """Import numba-dpex, and have numba register its lowerings.
+def prepare_compiler() -> None:
+    """Import numba-dpex, and have numba register its lowerings; once for a process.
 
     Compiling a kernel before any host function, numba-dpex would know no ``range`` and the like: numba
     registers them when the CPU target is first used.
+
+    Raises
+    ------
+    CapabilityError
+        If it cannot be imported.
     """
     try:
         import numba_dpex  # noqa: F401
         from numba.core.registry import cpu_target
+        from numba_dpex.core.descriptor import dpex_kernel_target
     except ImportError as error:
         raise CapabilityError(
             f"numba-dpex cannot be imported: {error}", hint="python -m syclsched doctor says what is missing"
         ) from error
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
+    _register_once(dpex_kernel_target.target_context)
+
+
+def _register_once(context: Any) -> None:
+    """Have numba-dpex (0.23) register its lowerings twice, not whenever numba looks for one.
+
+    It registers some 900 anew each time, ten thousands for a kernel: nothing ever forgets them, all are gone through
+    for each operation, and each kernel takes longer to compile than the one before. The second time they come behind
+    numba's own for the same types, and so before them; from then on only what is new is registered.
+    """
+    from numba_dpex.dpnp_iface import dpnpimpl
+    from numba_dpex.kernel_api_impl.spirv.math import mathimpl
+
+    whole = (mathimpl.registry.functions, dpnpimpl.registry.functions)
+    times, known = [0] * len(whole), [0] * len(whole)
+    insert = context.insert_func_defn
+
+    def insert_new(definitions: Any) -> None:
+        for number, each in enumerate(whole):
+            if definitions is each:
+                definitions = each if times[number] < 2 else each[known[number] :]
+                times[number], known[number] = times[number] + 1, len(each)
+                break
+        insert(definitions)
+
+    context.insert_func_defn = insert_new
 
 
 def _argument_types(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from syclsched.devices.spirv import prepare_compiler
 from syclsched.model.operation import DeviceLimits, Implementation, Operation, Signature, Tailored
 
 Arrays = dict[str, np.ndarray]
@@ -64,7 +65,7 @@ def _compile_numba(queue: Any, kernel: Any, arguments: list[Any], scalars: list[
     import numba
     from numba_dpex.core.types.kernel_api.index_space_ids import ItemType, NdItemType
 
-    numba.njit(lambda x: x)(1)  # fills the lowering registries the kernel compiler shares with the host's
+    prepare_compiler()
     item = ItemType(1) if not ranged else NdItemType(1)
     kinds = [
         numba.typeof(argument) if name is None else numba.from_dtype(np.dtype(name))
