@@ -10,7 +10,6 @@ SYCL context) is held back until it has completed. Events are polled; there is n
 from __future__ import annotations
 
 import math
-import queue
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -28,6 +27,7 @@ from syclsched.execution.live.eligible import roof_for
 from syclsched.execution.live.ended import EndedRun
 from syclsched.execution.live.express import Express
 from syclsched.execution.live.happened import Log, plan_of
+from syclsched.execution.live.inbox import Inbox
 from syclsched.execution.live.layout import Layout
 from syclsched.execution.live.learning import Learn, learnt
 from syclsched.execution.live.lookahead import Lookahead
@@ -106,7 +106,7 @@ class LiveEngine(ThreadedEngine):
         self._state = self._book.state
         self._outcomes = Outcomes(self.program.tasks, work.somewhere)
         self.failures = self._outcomes.failures
-        self._inbox: queue.SimpleQueue[_Message] = queue.SimpleQueue()
+        self._inbox: Inbox[_Message] = Inbox()
         self._submitter: Submitter | None = None
         self._hosts: dict[int, HostLane] = {}
         self._carrier: Carrier | None = None
@@ -363,10 +363,10 @@ class LiveEngine(ThreadedEngine):
 
     def _nap(self, carrier: Carrier, nap_s: float) -> float:
         """Sleep until the host's thread reports, or for a while; return for how long to sleep the next time."""
-        try:
-            self._handle(carrier, self._inbox.get(timeout=nap_s))
-        except queue.Empty:
+        self._inbox.wait(nap_s)
+        if self._inbox.empty():
             return min(2.0 * nap_s, LONGEST_NAP_S)
+        self._handle(carrier, self._inbox.get())
         return SHORTEST_NAP_S
 
     def _handle(self, carrier: Carrier, message: _Message) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import queue
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -44,6 +43,7 @@ from syclsched.execution.live.driving import (
 from syclsched.execution.live.eligible import Roof
 from syclsched.execution.live.express_log import ExpressLog
 from syclsched.execution.live.happened import Entry
+from syclsched.execution.live.inbox import Inbox
 from syclsched.execution.live.layout import Layout
 from syclsched.execution.live.lending_loop import wait_until_over
 from syclsched.execution.live.lookahead import Lookahead
@@ -83,7 +83,7 @@ class Express:
         From which deviation a plan is left.
     roof : Roof
         Where its data is to lie.
-    inbox : queue.SimpleQueue
+    inbox : Inbox
         Where the host's thread reports.
     """
 
@@ -100,7 +100,7 @@ class Express:
         policy: str,
         bound: float,
         roof: Roof,
-        inbox: queue.SimpleQueue[Any],
+        inbox: Inbox[Any],
     ) -> None:
         assert submitter.loop is not None
         self._layout, self._work, self._table, self._submitter = layout, work, table, submitter

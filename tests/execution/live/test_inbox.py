@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages from many threads for one, which naps in between."""
+
+from __future__ import annotations
+
+import threading
+
+from syclsched.execution.live.inbox import Inbox
+
+SENDERS, MESSAGES = 3, 4000
+
+
+def test_naps_end_and_nothing_is_lost_or_overtaken() -> None:
+    inbox: Inbox[tuple[int, int]] = Inbox()
+    taken: list[tuple[int, int]] = []
+
+    def take() -> None:
+        while len(taken) < SENDERS * MESSAGES:
+            inbox.wait(1e-6)  # as short as to be over before it is looked whether there is still a message
+            while not inbox.empty():
+                taken.append(inbox.get())
+
+    def send(sender: int) -> None:
+        for number in range(MESSAGES):
+            inbox.put((sender, number))
+
+    threads = [threading.Thread(target=take, daemon=True)]
+    threads += [threading.Thread(target=send, args=(sender,)) for sender in range(SENDERS)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(60)
+    assert not any(each.is_alive() for each in threads)
+    for sender in range(SENDERS):
+        assert [number for who, number in taken if who == sender] == list(range(MESSAGES))
+
+
+def test_a_message_ends_a_wait() -> None:
+    inbox: Inbox[str] = Inbox()
+    ended = threading.Event()
+
+    def wait() -> None:
+        while inbox.empty():
+            inbox.wait(60)
+        ended.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    inbox.put("cancel")
+    assert ended.wait(30) and inbox.get() == "cancel" and inbox.empty()
