@@ -35,6 +35,17 @@ def test_naps_end_and_nothing_is_lost_or_overtaken() -> None:
         assert [number for who, number in taken if who == sender] == list(range(MESSAGES))
 
 
+def test_the_shortest_waits_end() -> None:
+    def wait() -> None:
+        for _ in range(20_000):  # queue.SimpleQueue's did not after some thousand
+            Inbox[str]().wait(1e-6)
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+
+
 def test_a_message_ends_a_wait() -> None:
     inbox: Inbox[str] = Inbox()
     ended = threading.Event()
