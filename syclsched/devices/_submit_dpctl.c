@@ -4,7 +4,7 @@
  */
 #include "_submit.h"
 
-enum { SUBMITTED = 1, RUNNING = 2, COMPLETE = 3 }; /* DPCTLSyclEventStatusType */
+enum { SUBMITTED = 1, COMPLETE = 3 }; /* DPCTLSyclEventStatusType */
 
 struct functions {
     ref (*submit_range)(ref kernel, ref queue, void **arguments, const int32_t *types, size_t count,
@@ -87,8 +87,7 @@ int32_t syclsched_look_first;
 static void wait(const struct lane *lane, ref event)
 {
     if (__atomic_load_n(&syclsched_look_first, __ATOMIC_RELAXED)) {
-        int32_t found;
-        for (int64_t look = 0; (found = of(lane)->status(event)) == SUBMITTED || found == RUNNING; ++look)
+        for (int64_t look = 0; of(lane)->status(event) == SUBMITTED; ++look)
             syclsched_pause(look);
     }
     of(lane)->wait(event);

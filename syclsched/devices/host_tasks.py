@@ -4,7 +4,7 @@
 What dpctl's and dpnp's extension modules are given they keep by a host task that needs the GIL to let go of it. SYCL
 (2024.2) waits for a command behind one with the lock of its graph held; a thread that submits something with the GIL
 held wants that lock for itself alone, and while it waits, the host task cannot end: the three wait for ever. So where
-a library has been called that only Python can call, nobody waits in SYCL for what has not completed: it is looked at.
+a library has been called that only Python can call, nobody waits in SYCL for what does not run yet: it is looked at.
 
 Once such a library has been called it holds for the whole process, as queues and events outlive those who made them.
 Whatever was submitted before stands behind no such host task.
@@ -64,12 +64,12 @@ def wait_for_queue(queue: Any) -> None:
 
 
 def _look_at(event: Any) -> None:
-    """Return once a SYCL event has completed, or failed; at once for others."""
+    """Return once what a SYCL event is of runs, has completed or failed; at once for others."""
     from dpctl import SyclEvent, event_status_type
 
     if not isinstance(event, SyclEvent):
         return
-    nap_s, on_its_way = _FIRST_NAP_S, (event_status_type.submitted, event_status_type.running)
-    while event.execution_status in on_its_way:
+    nap_s, waiting = _FIRST_NAP_S, event_status_type.submitted
+    while event.execution_status == waiting:
         time.sleep(nap_s)
         nap_s = min(_GROWTH * nap_s, _LONGEST_NAP_S)

@@ -124,7 +124,7 @@ class Library:
         self.status = ctypes.PYFUNCTYPE(ctypes.c_int32, pointer)(_address_in(loaded, "syclsched_status"))
 
     def look_at_events(self) -> None:
-        """Have SYCL's events looked at until they have completed, from now on, before they are waited for."""
+        """Have SYCL's events looked at, from now on, until what they are of runs, before they are waited for."""
         self._look_first.value = 1
 
     @property

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from syclsched.devices.commands import Batch
+from syclsched.devices.host_tasks import wait_for
 from syclsched.devices.submission_loop import SubmissionLoop
 from syclsched.execution.worker import Worker
 
@@ -41,7 +42,7 @@ class Lender:
 
     def lend(self, event: Any) -> None:
         """Wait, on the thread, until an event has completed, after those lent to before."""
-        self._worker.post(event.wait)
+        self._worker.post(lambda: wait_for(event))
 
     def lend_batch(self, loop: SubmissionLoop, batch: Batch) -> None:
         """Do so for everything the compiled loop submitted at once."""
