@@ -18,9 +18,10 @@ from typing import Any
 
 from syclsched.devices.fences import submit_fence
 from syclsched.devices.submission_library import load_library
+from syclsched.naps import nap_s
 
-#: Between the first two looks, at most, and by how much longer each time: what takes long is looked at less often.
-_FIRST_NAP_S, _LONGEST_NAP_S, _GROWTH = 20e-6, 1e-3, 1.1
+#: Between two looks, at least and at most: what takes long is looked at less often.
+_NAPS_S = 20e-6, 1e-3
 
 _expected = False
 
@@ -69,7 +70,6 @@ def _look_at(event: Any) -> None:
 
     if not isinstance(event, SyclEvent):
         return
-    nap_s, waiting = _FIRST_NAP_S, event_status_type.submitted
+    begun_s, waiting = time.monotonic(), event_status_type.submitted
     while event.execution_status == waiting:
-        time.sleep(nap_s)
-        nap_s = min(_GROWTH * nap_s, _LONGEST_NAP_S)
+        time.sleep(nap_s(time.monotonic() - begun_s, *_NAPS_S))

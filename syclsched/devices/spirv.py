@@ -102,7 +102,7 @@ def prepare_compiler() -> None:
 def _register_once(context: Any) -> None:
     """Have numba-dpex (0.23) register its lowerings twice, not whenever numba looks for one.
 
-    It registers some 900 anew each time, ten thousands for a kernel: nothing ever forgets them, all are gone through
+    It registers some 900 anew each time, thousands for a kernel: nothing ever forgets them, all are gone through
     for each operation, and each kernel takes longer to compile than the one before. The second time they come behind
     numba's own for the same types, and so before them; from then on only what is new is registered.
     """

@@ -17,12 +17,13 @@ from syclsched.execution.engine import Engine
 from syclsched.execution.reading import Like, assemble, covers, read
 from syclsched.execution.resources import Resources
 from syclsched.execution.statuses import failed_status
-from syclsched.execution.waiting import SLICE_S, after, nap_s, wait_flag
+from syclsched.execution.waiting import SLICE_S, after, wait_flag
 from syclsched.model.access import RowRange
 from syclsched.model.binding import existing
 from syclsched.model.plan import Plan, PlannedRows
 from syclsched.model.recovery import Recovery
 from syclsched.model.task import ArrayRows
+from syclsched.naps import nap_s
 from syclsched.oneapi.forked import check_not_forked
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from syclsched.devices.host_tasks import wait_for
 from syclsched.errors import MemoryLimitError
 from syclsched.execution.buffers import BufferTable
 from syclsched.execution.events import EventTable
@@ -139,6 +140,6 @@ class Room:
     def _wait_and_wake(self, events: list[Any]) -> None:
         try:
             for event in events:
-                event.wait()
+                wait_for(event)
         finally:
             self._wake()

@@ -10,7 +10,7 @@ import select
 import threading
 import time
 
-from syclsched.execution.waiting import nap_s
+from syclsched.naps import nap_s
 
 #: How long is slept between two looks, at least and at most.
 _NAPS_S = 50e-6, 1e-3

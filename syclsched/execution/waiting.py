@@ -81,11 +81,6 @@ def after(timeout_s: float | None) -> str:
     return f"after {max(0.0, timeout_s or 0.0):g} s"
 
 
-def nap_s(waited_s: float, shortest_s: float, longest_s: float) -> float:
-    """Return how long to sleep before the next look: a sixteenth of the time that was waited so far, within limits."""
-    return min(longest_s, max(shortest_s, waited_s / 16))
-
-
 def wait_flag(flag: Waitable, timeout_s: float | None) -> bool:
     """Wait for a flag.
 
