@@ -71,20 +71,6 @@ def group_size(limits: DeviceLimits, items: int, *, rows: int = 1) -> int:
 
     The largest power of two that the device allows, that is not needlessly longer than the line, and that still leaves
     `GROUPS_PER_UNIT` groups to each compute unit; but never less than a vector register holds.
-
-    Parameters
-    ----------
-    limits : DeviceLimits
-        The device's limits.
-    items : int
-        Length of the line.
-    rows : int, optional
-        How many such lines there are.
-
-    Returns
-    -------
-    int
-        Work-items per work-group.
     """
     wanted_groups = GROUPS_PER_UNIT * limits.compute_units
     size = min(VECTOR_ITEMS, limits.max_work_group_size)
@@ -111,14 +97,7 @@ def block_launch(limits: DeviceLimits, row_blocks: int, columns: int) -> Launch:
 
 
 def turning() -> list[tuple[int, int, list[int], list[int]]]:
-    """Return how lines of a square of `VECTOR_ITEMS` become columns, in registers.
-
-    Returns
-    -------
-    list of (int, int, list of int, list of int)
-        In turn: the two lines that become others, and the lanes of both, one behind the other, that either is made of.
-        In each of log2 steps, lines exchange halves, quarters, ... of what they are made of (Eklundh, 1972).
-    """
+    """Return how lines of a square of `VECTOR_ITEMS` become columns, in registers."""
     steps, apart = [], VECTOR_ITEMS // 2
     while apart:
         low = [lane + (VECTOR_ITEMS - apart if lane & apart else 0) for lane in range(VECTOR_ITEMS)]

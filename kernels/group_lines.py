@@ -31,39 +31,19 @@ _SMALL: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Lines of a contiguous array, and who does them.
+    """Lines of a contiguous array, and who does them."""
 
-    Parameters
-    ----------
-    kept, reduced : tuple of (int, int)
-        Extent and stride of each axis: of those that number the lines, and of those along a line.
-    team, beside : int
-        Work-items that share a line, and lines that a group has; powers of two.
-    rest : int, optional
-        How many elements more than the others the last line has.
-    """
-
+    #: Extent and stride of each axis: of those that number the lines, and of those along a line.
     kept: Axes
     reduced: Axes
+    #: Work-items that share a line, and lines that a group has; powers of two.
     team: int
     beside: int
-    rest: int = 0
+    rest: int = 0  # how many elements more than the others the last line has
 
     @classmethod
     def of(cls, shape: Shape, axes: Sequence[int], limits: DeviceLimits, local_bytes: int) -> Lines:
-        """Return the lines along some axes of an array.
-
-        Parameters
-        ----------
-        shape : tuple of int
-            Of the array.
-        axes : sequence of int
-            Those along a line, ascending.
-        limits : DeviceLimits
-            The device's.
-        local_bytes : int
-            Local memory a work-item needs.
-        """
+        """Return the lines along some axes of an array."""
         plan = reduction_plan(shape, tuple(axes))
         kept = tuple(zip(plan.kept.shape, plan.kept.strides[0], strict=True))
         return cls.between(kept, plan.reduced, limits, local_bytes)
@@ -159,15 +139,7 @@ class Lines:
         return code
 
     def each(self, statements: str, array: str = "x") -> str:
-        """Return code that does something for all elements of a line that are the work-item's, in their order.
-
-        Parameters
-        ----------
-        statements : str
-            OpenCL C, in which ``v`` is the element, ``k`` its place in the line and ``at`` that in the array.
-        array : str, optional
-            Its name. What is kept in registers has been `loaded`.
-        """
+        """Return code that does something for all elements of a line that are the work-item's, in their order."""
         here = f"const I at = start + {self.at('k')};"
         if self.registers:
             return "".join(
@@ -178,15 +150,7 @@ class Lines:
         return f"  {step} {{ {here} const A v = READ({array}, at); {statements} }}\n"
 
     def shared(self, join: str, **names: str) -> str:
-        """Return code after which all of a team have what their variables become together.
-
-        Parameters
-        ----------
-        join : str
-            Statements that change the variables by those of another work-item, which are called ``other_`` and so.
-        **names : str
-            The dtype of each variable; see `local`.
-        """
+        """Return code after which all of a team have what their variables become together."""
         if self.team == 1:
             return ""
         step = 1 if self.along else self.beside

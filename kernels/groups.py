@@ -40,20 +40,7 @@ def implementation(
     refuses: Callable[[Signature], str | None] | None = None,
     prepare: Prepare | None = None,
 ) -> Implementation:
-    """Return the implementation of an operation for GPUs.
-
-    Parameters
-    ----------
-    source : callable
-        Makes the kernel for a signature and a device.
-    launch, refuses, prepare
-        See `Implementation` and `Requirements`.
-
-    Returns
-    -------
-    Implementation
-        Until it has been measured, it is thought better than what is written for CPUs.
-    """
+    """Return the implementation of an operation for GPUs."""
     return Implementation(
         NAME,
         "opencl-c",
@@ -80,15 +67,7 @@ def covering(value: int) -> int:
 
 
 def most_items(limits: DeviceLimits, local_bytes: int) -> int:
-    """Return how many work-items a group may have, a power of two.
-
-    Parameters
-    ----------
-    limits : DeviceLimits
-        The device's.
-    local_bytes : int
-        Local memory that each work-item needs.
-    """
+    """Return how many work-items a group may have, a power of two."""
     room = limits.local_memory_bytes // local_bytes
     return power_of_two(max(1, min(MOST_ITEMS, limits.max_work_group_size, room)))
 
@@ -100,22 +79,7 @@ def lanes(limits: DeviceLimits) -> int:
 
 
 def head(dtype: str, working: str, elements: int) -> str:
-    """Return the types of a program.
-
-    Parameters
-    ----------
-    dtype : str
-        NumPy dtype name of the elements.
-    working : str
-        That of what is reckoned with.
-    elements : int
-        How many the largest array has: indices are as wide as it takes.
-
-    Returns
-    -------
-    str
-        ``T`` of elements, ``A`` of what is reckoned with, ``I`` of indices; ``READ(p, i)`` and ``WRITE(p, i, v)``.
-    """
+    """Return the types of a program."""
     read, write = "((A)(p)[i])", "(p)[i] = (T)(v)"
     if dtype == "float16":
         read, write = "vload_half(i, p)", "vstore_half(v, i, p)"

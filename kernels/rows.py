@@ -116,18 +116,7 @@ def _put_work(signature: Signature) -> Work:
 
 @cache
 def put_rows(count: int) -> Operation:
-    """Return the operation that writes an array, ``whole``, from ``count`` others with its rows, in order.
-
-    Parameters
-    ----------
-    count : int
-        How many; they are the parameters ``part0``, ``part1``, ...
-
-    Returns
-    -------
-    Operation
-        One and the same for every count.
-    """
+    """Return the operation that writes an array, ``whole``, from ``count`` others with its rows, in order."""
     names = tuple(f"part{index}" for index in range(count))
     return Operation(
         name="put_rows",

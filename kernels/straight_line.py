@@ -104,17 +104,7 @@ class _OpenCL(Words):
 
 
 def opencl(function: Function, name: str, width: int) -> str:
-    """Return a function in OpenCL C.
-
-    Parameters
-    ----------
-    function : callable
-        What it does, in `Words`, with numbers.
-    name : str
-        What it is called.
-    width : int
-        Of the vectors of floats it is of; 1: of numbers.
-    """
+    """Return a function in OpenCL C."""
     words, given = _OpenCL(width), operand_names(function)
     result = function(words, *given)
     kind = f"float{words.suffix}"

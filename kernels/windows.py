@@ -13,13 +13,7 @@ from syclsched.kernels.common import Activation, Ints
 
 
 def spread(values: int | Sequence[int], ndim: int, default: int, name: str) -> Ints:
-    """Return one whole number for each of ``ndim`` axes; ``default`` for each if there are none.
-
-    Raises
-    ------
-    ArgumentError
-        If there are neither none, one nor ``ndim``.
-    """
+    """Return one whole number for each of ``ndim`` axes; ``default`` for each if there are none."""
     if isinstance(values, int):
         return (values,) * ndim
     if len(values) not in (0, ndim):
@@ -34,18 +28,11 @@ def times(values: Sequence[int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How a window slides.
+    """How a window slides."""
 
-    Parameters
-    ----------
-    strides, dilations : tuple of int
-        For each spatial axis.
-    pads : tuple of int
-        For the beginnings of all axes, then for their ends.
-    """
-
+    #: For each spatial axis.
     strides: Ints
-    pads: Ints
+    pads: Ints  # for the beginnings of all axes, then for their ends
     dilations: Ints
 
     @classmethod
@@ -127,21 +114,9 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """What a convolution and a transposed one are given alike.
+    """What a convolution and a transposed one are given alike."""
 
-    Parameters
-    ----------
-    window : Window
-        How it slides.
-    groups : int
-        Groups of channels that see only each other.
-    channels_last : bool
-        Whether arrays are (N, *spatial, C), not (N, C, *spatial).
-    activation : Activation
-        What is done to every element of the result.
-    """
-
-    window: Window
-    groups: int
-    channels_last: bool
-    activation: Activation
+    window: Window  # how it slides
+    groups: int  # groups of channels that see only each other
+    channels_last: bool  # whether arrays are (N, *spatial, C), not (N, C, *spatial)
+    activation: Activation  # what is done to every element of the result

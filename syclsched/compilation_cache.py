@@ -87,15 +87,6 @@ class CacheFile(caching.IndexDataCacheFile):  # type: ignore[misc]
     arguments at the same time, the index of one then points at the code of the other, which is called with
     arguments of other types. Here a file is named after what its code was made of; all that two processes can lose
     is an entry of the index, and with it the time to compile once more.
-
-    Parameters
-    ----------
-    cache_path : str
-        Folder.
-    filename_base : str
-        What the names of all files of the function begin with.
-    source_stamp : str
-        Digest of the code that the function was made of.
     """
 
     def __init__(self, cache_path: str, filename_base: str, source_stamp: str) -> None:

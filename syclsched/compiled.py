@@ -26,16 +26,6 @@ def compiled(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     The machine code is kept on disk, beside the source or in the user's cache folder, so that the next process loads
     it; it runs without the GIL. Division by zero gives infinity or NaN, as in NumPy.
-
-    Parameters
-    ----------
-    function : callable
-        In numba's nopython subset.
-
-    Returns
-    -------
-    callable
-        The compiled function; what it was made of is its ``py_func``.
     """
     return cast("Callable[_P, _R]", _made(numba.njit(nogil=True, error_model="numpy")(function)))
 
@@ -44,17 +34,6 @@ def lean(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Compile a function as `compiled` does, but without counting references.
 
     Counting them costs more than the work itself where small functions are given tuples of many arrays in a loop.
-
-    Parameters
-    ----------
-    function : callable
-        In numba's nopython subset; it must make no arrays (views are none), lists or strings, assign no array to a
-        part of another, and call nothing that does; numba refuses it otherwise.
-
-    Returns
-    -------
-    callable
-        The compiled function; what it was made of is its ``py_func``.
     """
     options = {"nogil": True, "error_model": "numpy", "_nrt": False}
     return cast("Callable[_P, _R]", _made(numba.njit(**options)(function)))
@@ -65,45 +44,19 @@ def inlined(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     A call passes every field of every array of the tuples it is given, some hundred numbers: a tenth of a microsecond,
     which is more than small functions in a hot loop take.
-
-    Parameters
-    ----------
-    function : callable
-        See `lean`.
-
-    Returns
-    -------
-    callable
-        The compiled function; what it was made of is its ``py_func``.
     """
     options = {"nogil": True, "error_model": "numpy", "_nrt": False, "forceinline": True}
     return cast("Callable[_P, _R]", _made(numba.njit(**options)(function)))
 
 
 def make_ready(function: Callable[..., Any], *arguments: Any) -> None:
-    """Compile a function for arguments like these, or load its machine code, without calling it.
-
-    Parameters
-    ----------
-    function : callable
-        Made by `compiled`, `lean` or `inlined`.
-    *arguments
-        Of the types that it will be called with: numbers, arrays and named tuples of them.
-    """
+    """Compile a function for arguments like these, or load its machine code, without calling it."""
     cast("_Recognising", function).make_ready(arguments)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def call_at(_: Any, address: Any, arguments: Any) -> Any:
-    """Call a C function by its address, in compiled code: of whole numbers or pointers of 64 bits, as its result is.
-
-    Parameters
-    ----------
-    address : int
-        The function's. Its address is no part of the machine code, which can so be kept on disk.
-    arguments : tuple of int
-        What it is called with.
-    """
+    """Call a C function by its address, in compiled code: of whole numbers or pointers of 64 bits, as its result is."""
 
     def generate(_: Any, builder: Any, signature: Any, values: Any) -> Any:
         word, count = ir.IntType(64), len(signature.args[1])

@@ -9,24 +9,7 @@ from pathlib import Path
 
 
 def write_whole(path: Path, content: bytes, *, folders: bool = False, lasting: bool = False) -> None:
-    """Write a file under a temporary name in its folder and rename it into place.
-
-    Parameters
-    ----------
-    path : Path
-        Where to. What a link points to is replaced, not the link; pipes and terminals are written to.
-    content : bytes
-        What.
-    folders : bool, optional
-        Whether to make the folders it is in.
-    lasting : bool, optional
-        Whether it is to be there, whole, even if the machine loses its power a moment later.
-
-    Raises
-    ------
-    OSError
-        Where it cannot be written; nothing is left behind.
-    """
+    """Write a file under a temporary name in its folder and rename it into place."""
     path = Path(os.path.realpath(path))
     if path.exists() and not path.is_file():
         path.write_bytes(content)

@@ -18,18 +18,7 @@ COLUMNS = 4
 
 
 def preamble(dtype: str) -> str:
-    """Return types and reductions: ``T``, ``T4``, ``TV`` (a vector of ``V``), ``quarter`` and ``fold``.
-
-    Parameters
-    ----------
-    dtype : str
-        ``float32`` or ``float64``.
-
-    Returns
-    -------
-    str
-        OpenCL C.
-    """
+    """Return types and reductions: ``T``, ``T4``, ``TV`` (a vector of ``V``), ``quarter`` and ``fold``."""
     real = C_TYPES[dtype]
     width = VECTOR_BYTES // ITEM_BYTES[dtype]
     half = "x.lo + x.hi" if width == 8 else "x.lo.lo + x.lo.hi + x.hi.lo + x.hi.hi"
@@ -54,20 +43,7 @@ inline T4 fold(T4 p, T4 q, T4 r, T4 s) {{
 
 
 def dot_block(rows: int, columns: int, extent: str) -> str:
-    """Return code for the inner products of every row ``a<i>`` with every row ``b<j>`` over ``extent`` elements.
-
-    Parameters
-    ----------
-    rows, columns : int
-        Size of the block. Pointers ``a0``, ``a1``, ... and ``b0``, ``b1``, ... must be in scope.
-    extent : str
-        C expression of the number of elements.
-
-    Returns
-    -------
-    str
-        OpenCL C that defines short vectors ``p<i>_<j>`` whose four lanes add up to the inner product.
-    """
+    """Return code for the inner products of every row ``a<i>`` with every row ``b<j>`` over ``extent`` elements."""
     pairs = [(i, j) for i in range(rows) for j in range(columns)]
 
     def step(load: str, accumulator: str, kind: str) -> str:

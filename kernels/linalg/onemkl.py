@@ -17,22 +17,7 @@ def _on(queue: Any, array: Any) -> Any:
 
 
 def gemm(queue: Any, arguments: Mapping[str, Any], depends: Sequence[Any]) -> Any:
-    """Submit C -= A B^T: the product into a temporary array, then a subtraction.
-
-    Parameters
-    ----------
-    queue : dpctl.SyclQueue
-        Where to.
-    arguments : Mapping[str, dpctl.tensor.usm_ndarray]
-        ``c``, ``a`` and ``b``.
-    depends : Sequence[dpctl.SyclEvent]
-        What must have completed before.
-
-    Returns
-    -------
-    dpctl.SyclEvent
-        Completes when C is up to date. The host tasks the extensions submit keep the temporary array until then.
-    """
+    """Submit C -= A B^T: the product into a temporary array, then a subtraction."""
     import dpctl.tensor as dpt
     from dpctl.tensor import _tensor_elementwise_impl as elementwise
     from dpnp.backend.extensions.blas import _blas_impl as blas

@@ -21,17 +21,7 @@ NUMBA_DEPTH = 8
 
 
 def opencl_source(dtype: str, m: int, n: int, k: int, *, lower: bool) -> OpenCLSource:
-    """Return the OpenCL C kernel for one size.
-
-    Parameters
-    ----------
-    dtype : str
-        ``float32`` or ``float64``.
-    m, n, k : int
-        C is m x n, A is m x k, B is n x k.
-    lower : bool
-        Update the lower triangle only, with B = A (the kernel then has no parameter B).
-    """
+    """Return the OpenCL C kernel for one size."""
     blocks = ceil_div(n, COLUMNS)
     skip = f"if (j0 > i0 + {OPENCL_ROWS - 1}) return;" if lower else ""
     stores = []

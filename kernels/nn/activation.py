@@ -25,25 +25,14 @@ _GELU_TANH: Final = math.sqrt(2 / math.pi)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One kind of step.
+    """One kind of step."""
 
-    Parameters
-    ----------
-    numbers : tuple of float
-        Its numbers if none are given: so many may be given at most.
-    opencl : str
-        OpenCL C expression of ``{x}`` (a variable), numbers ``{0}``, ``{1}``, ... and literals ``{one}``, ``{half}``,
-        ...: right for scalars and vectors alike.
-    numpy : Callable
-        ``function(x, *numbers)`` of an array of floating-point numbers, giving a new one.
-    cost : int
-        Operations it counts as.
-    """
-
-    numbers: tuple[float, ...]
+    numbers: tuple[float, ...]  # its numbers if none are given: so many may be given at most
+    #: OpenCL C expression of ``{x}`` (a variable), numbers ``{0}``, ``{1}``, ... and literals ``{one}``, ``{half}``,
+    #: ...: right for scalars and vectors alike.
     opencl: str
-    numpy: Callable[..., Any]
-    cost: int = 1
+    numpy: Callable[..., Any]  # ``function(x, *numbers)`` of an array of floating-point numbers, giving a new one
+    cost: int = 1  # operations it counts as
 
 
 def _np() -> Any:
@@ -149,13 +138,7 @@ _LITERALS: Final = {
 
 
 def checked(activation: Activation) -> Activation:
-    """Return the activation with all numbers of its steps written out.
-
-    Raises
-    ------
-    ArgumentError
-        If there is no step of a name, or it takes fewer numbers than it is given.
-    """
+    """Return the activation with all numbers of its steps written out."""
     made = []
     for name, *numbers in activation:
         step = STEPS.get(str(name))
@@ -183,24 +166,7 @@ def cost(activation: Activation) -> int:
 
 
 def opencl(activation: Activation, variable: str, dtype: str, kind: str | None = None) -> str:
-    """Return OpenCL C statements that apply an activation to a variable.
-
-    Parameters
-    ----------
-    activation : Activation
-        As `checked` returns it.
-    variable : str
-        A scalar or a vector that can be assigned to.
-    dtype : str
-        NumPy dtype name of its elements.
-    kind : str, optional
-        Its OpenCL C type, if it is a vector.
-
-    Returns
-    -------
-    str
-        Statements, empty for no activation.
-    """
+    """Return OpenCL C statements that apply an activation to a variable."""
     cast = f"({kind})" if kind else ""
     fixed = {key: f"{cast}{literal(value, dtype)}" for key, value in _LITERALS.items()}
     statements = []

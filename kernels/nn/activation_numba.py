@@ -49,20 +49,7 @@ STEPS: Final = {
 
 
 def applied(activation: Activation, indent: str) -> str:
-    """Return lines that apply an activation to the variable ``v``, of the dtype the kernel calls ``real``.
-
-    Parameters
-    ----------
-    activation : Activation
-        As `syclsched.kernels.nn.activation.checked` returns it.
-    indent : str
-        What the lines begin with.
-
-    Returns
-    -------
-    str
-        Lines, none for no activation.
-    """
+    """Return lines that apply an activation to the variable ``v``, of the dtype the kernel calls ``real``."""
     lines = ""
     for name, *numbers in activation:
         values = [f"real({float(number)!r})" for number in numbers]

@@ -135,20 +135,5 @@ def _batch_norm(epsilon: float, channels_last: bool, activation: Activation) -> 
 
 
 def batch_norm(epsilon: float = 1e-5, channels_last: bool = False, activation: Activation = ()) -> Operation:
-    """Return y = activation((x - mean) / sqrt(variance + epsilon) * scale + bias), for every channel.
-
-    Parameters
-    ----------
-    epsilon : float, optional
-        As in the formula.
-    channels_last : bool, optional
-        Whether x and y are (N, *spatial, C), not (N, C, *spatial).
-    activation : Activation, optional
-        See `syclsched.kernels.nn.activation`.
-
-    Returns
-    -------
-    Operation
-        With parameters y (written), x, scale, bias, mean, variance: the last four (C,).
-    """
+    """Return y = activation((x - mean) / sqrt(variance + epsilon) * scale + bias), for every channel."""
     return _batch_norm(float(epsilon), bool(channels_last), act.checked(activation))

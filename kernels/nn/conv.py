@@ -156,38 +156,7 @@ def conv(
     residual: bool = False,
     in_place: bool = False,
 ) -> Operation:
-    """Return the convolution y = activation(conv(x, w) + b + r).
-
-    Parameters
-    ----------
-    ndim : int
-        Number of spatial axes: 1, 2, 3, ...
-    strides, dilations : sequence of int, optional
-        For each spatial axis; 1 if not given.
-    pads : sequence of int, optional
-        For the beginnings of all axes, then for their ends; 0 if not given.
-    groups : int, optional
-        Groups of channels that see only each other; depthwise where each is one channel.
-    channels_last : bool, optional
-        Whether x, y and r are (N, *spatial, C), not (N, C, *spatial). w is (O, C / groups, *kernel) in any case.
-    activation : Activation, optional
-        See `syclsched.kernels.nn.activation`.
-    bias, residual : bool, optional
-        Whether there are a b (O,), and an r of the shape of y that is added.
-    in_place : bool, optional
-        Whether r is what y holds beforehand: there is no parameter r, and y is updated.
-
-    Returns
-    -------
-    Operation
-        With parameters y (written; updated in place), x, w, then b and r if asked for. One and the same for equal
-        attributes.
-
-    Raises
-    ------
-    ArgumentError
-        If the attributes do not go together.
-    """
+    """Return the convolution y = activation(conv(x, w) + b + r)."""
     window = Window.of(ndim, strides, pads, dilations)
     convolution = Convolution(window, int(groups), bool(channels_last), act.checked(activation))
     return _conv(convolution, bool(bias), residual_of(residual, in_place))

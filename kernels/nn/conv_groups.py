@@ -144,30 +144,18 @@ __kernel void conv({parameters}) {{
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What pixels see, with as few axes as will do.
+    """What pixels see, with as few axes as will do."""
 
-    Parameters
-    ----------
-    inputs, outputs, kernel : tuple of int
-        Extents.
-    window : Window
-        How it slides.
-    strides : tuple of int
-        How many elements apart neighbours along each axis of x lie.
-    channel, image : int
-        How many elements apart channels and images lie.
-    last : bool
-        Whether channels are last.
-    """
-
+    #: Extents.
     inputs: Ints
     outputs: Ints
     kernel: Ints
-    window: Window
-    strides: Ints
+    window: Window  # how it slides
+    strides: Ints  # how many elements apart neighbours along each axis of x lie
+    #: How many elements apart channels and images lie.
     channel: int
     image: int
-    last: bool
+    last: bool  # whether channels are last
 
     @classmethod
     def of(cls, signature: Signature, window: Window, last: bool) -> _Seen:

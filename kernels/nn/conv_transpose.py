@@ -140,27 +140,7 @@ def conv_transpose(
     bias: bool = False,
     output_padding: Sequence[int] = (),
 ) -> Operation:
-    """Return the transposed convolution y = activation(conv_transpose(x, w) + b).
-
-    Parameters
-    ----------
-    ndim : int
-        Number of spatial axes.
-    strides, pads, dilations, groups, channels_last, activation, bias
-        As of `syclsched.kernels.nn.conv`; pads are cut from the result.
-    output_padding : sequence of int, optional
-        Places added at the end of each axis of the result.
-
-    Returns
-    -------
-    Operation
-        With parameters y (written), x, w (C, O / groups, *kernel), and b if asked for.
-
-    Raises
-    ------
-    ArgumentError
-        If the attributes do not go together.
-    """
+    """Return the transposed convolution y = activation(conv_transpose(x, w) + b)."""
     window = Window.of(ndim, strides, pads, dilations)
     extra = spread(output_padding, ndim, 0, "output_padding")
     convolution = Convolution(window, int(groups), bool(channels_last), act.checked(activation))

@@ -17,13 +17,7 @@ RESIDUALS: Final = {"": "", "r": "residual", "y": "in place"}
 
 
 def residual_of(residual: bool, in_place: bool) -> str:
-    """Return which parameter is added to sums; empty for none.
-
-    Raises
-    ------
-    ArgumentError
-        If nothing is to be added, and that in place.
-    """
+    """Return which parameter is added to sums; empty for none."""
     if in_place and not residual:
         raise ArgumentError("in_place says where the residual is, and there is none", hint="Give residual=True")
     return ("y" if in_place else "r") if residual else ""

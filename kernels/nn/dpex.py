@@ -121,18 +121,7 @@ def functions() -> SimpleNamespace:
 
 @lru_cache(maxsize=1024)
 def compiled(text: str, name: str, dtype: str) -> Any:
-    """Return the numba-dpex kernel of a text, the same for the same text: numba keeps what it compiled with it.
-
-    Parameters
-    ----------
-    text : str
-        A function. It knows `functions`, vectors (`syclsched.kernels.numba_vectors`), ``math``, ``inf``,
-        ``group_barrier``, ``PrivateArray``, and ``real``: the dtype.
-    name : str
-        Of the function.
-    dtype : str
-        NumPy dtype name of the elements.
-    """
+    """Return the numba-dpex kernel of a text, the same for the same text: numba keeps what it compiled with it."""
     import numba_dpex
     import numpy as np
     from numba_dpex.kernel_api import PrivateArray, group_barrier

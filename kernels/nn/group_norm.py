@@ -267,29 +267,7 @@ def _group_norm(groups: int, epsilon: float, channels_last: bool, activation: Ac
 def group_norm(
     groups: int, epsilon: float = 1e-5, channels_last: bool = False, activation: Activation = ()
 ) -> Operation:
-    """Return y = activation((x - mean) / sqrt(variance + epsilon) * scale + bias), both of each group of channels.
-
-    Parameters
-    ----------
-    groups : int
-        Into how many groups the channels are divided. As many as there are channels: instance normalisation.
-    epsilon : float, optional
-        As in the formula.
-    channels_last : bool, optional
-        Whether x and y are (N, *spatial, C), not (N, C, *spatial).
-    activation : Activation, optional
-        See `syclsched.kernels.nn.activation`.
-
-    Returns
-    -------
-    Operation
-        With parameters y (written), x, scale and bias: the last two (C,).
-
-    Raises
-    ------
-    ArgumentError
-        If there is no group.
-    """
+    """Return y = activation((x - mean) / sqrt(variance + epsilon) * scale + bias), both of each group of channels."""
     if groups < 1:
         raise ArgumentError(f"there is at least one group, not {groups}", where="groups")
     return _group_norm(int(groups), float(epsilon), bool(channels_last), act.checked(activation))

@@ -184,27 +184,6 @@ def im2col(
     dilations: Sequence[int] = (),
     channels_last: bool = False,
 ) -> Operation:
-    """Return the operation that writes what each window sees.
-
-    Parameters
-    ----------
-    kernel : sequence of int
-        Extents of the window.
-    strides, pads, dilations : sequence of int, optional
-        As of `syclsched.kernels.nn.conv`.
-    channels_last : bool, optional
-        Whether x is (N, *spatial, C): y is then (N, windows, places * C). Else x is (N, C, *spatial), and y
-        (N, C * places, windows). ``matmul`` with weights of the same order makes a convolution of it.
-
-    Returns
-    -------
-    Operation
-        With parameters y (written) and x.
-
-    Raises
-    ------
-    ArgumentError
-        If the attributes do not go together.
-    """
+    """Return the operation that writes what each window sees."""
     sizes = tuple(map(int, kernel))
     return _im2col(sizes, Window.of(len(sizes), strides, pads, dilations), bool(channels_last))

@@ -123,25 +123,7 @@ def _join(count: int, activation: Activation) -> Operation:
 
 
 def join(count: int, activation: Activation = ()) -> Operation:
-    """Return y = activation(concatenation of x0, x1, ... along the last axis * scale + shift).
-
-    Parameters
-    ----------
-    count : int
-        How many parts, from 1 to `MOST_PARTS`.
-    activation : Activation, optional
-        See `syclsched.kernels.nn.activation`.
-
-    Returns
-    -------
-    Operation
-        With parameters y (written), x0, x1, ..., scale, shift: the last two as long as y's last axis.
-
-    Raises
-    ------
-    ArgumentError
-        If there are no parts, or too many.
-    """
+    """Return y = activation(concatenation of x0, x1, ... along the last axis * scale + shift)."""
     if not 1 <= count <= MOST_PARTS:
         raise ArgumentError(f"{count} parts cannot be joined", where="join()", hint=f"1 to {MOST_PARTS} can")
     return _join(int(count), act.checked(activation))

@@ -108,20 +108,5 @@ def _layer_norm(axis: int, epsilon: float, bias: bool) -> Operation:
 
 
 def layer_norm(axis: int = -1, epsilon: float = 1e-5, bias: bool = False) -> Operation:
-    """Return y = (x - mean) / sqrt(variance + epsilon) * scale + b, both over the axes from ``axis``.
-
-    Parameters
-    ----------
-    axis : int, optional
-        The first axis that is normalised over; negative ones count from the end.
-    epsilon : float, optional
-        As in the formula.
-    bias : bool, optional
-        Whether there is a b.
-
-    Returns
-    -------
-    Operation
-        With parameters y (written), x, scale and, if asked for, b: of the shape x has from ``axis``.
-    """
+    """Return y = (x - mean) / sqrt(variance + epsilon) * scale + b, both over the axes from ``axis``."""
     return _layer_norm(int(axis), float(epsilon), bool(bias))

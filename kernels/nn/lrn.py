@@ -50,26 +50,15 @@ _MOST, _LEAST, _ITEMS = 64, 32, 32
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """How work-items divide what there is to make.
+    """How work-items divide what there is to make."""
 
-    Parameters
-    ----------
-    images, channels, apart : int
-        How often there are all channels, how many, and how many elements apart they lie.
-    line : Rows
-        Neighbours that a work-item makes: of every channel of its, or all channels.
-    lines : int
-        How many of them cover what a channel has.
-    each : int
-        Channels of a work-item.
-    """
-
+    #: How often there are all channels, how many, and how many elements apart they lie.
     images: int
     channels: int
     apart: int
-    line: Rows
-    lines: int
-    each: int
+    line: Rows  # neighbours that a work-item makes: of every channel of its, or all channels
+    lines: int  # how many of them cover what a channel has
+    each: int  # channels of a work-item
 
     @property
     def parts(self) -> int:
@@ -196,27 +185,7 @@ def _lrn(alpha: float, beta: float, bias: float, size: int, channels_last: bool)
 def lrn(
     alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0, size: int = 5, channels_last: bool = False
 ) -> Operation:
-    """Return y = x / (bias + alpha / size * sum of squares of ``size`` neighbouring channels) ** beta.
-
-    Parameters
-    ----------
-    alpha, beta, bias : float, optional
-        As in the formula.
-    size : int, optional
-        Channels that are summed: (size - 1) // 2 before each, and size // 2 behind it.
-    channels_last : bool, optional
-        Whether x and y are (N, *spatial, C), not (N, C, *spatial).
-
-    Returns
-    -------
-    Operation
-        With parameters y (written) and x.
-
-    Raises
-    ------
-    ArgumentError
-        If the size is below 1.
-    """
+    """Return y = x / (bias + alpha / size * sum of squares of ``size`` neighbouring channels) ** beta."""
     if size < 1:
         raise ArgumentError(f"size is at least 1, not {size}", where="size")
     return _lrn(float(alpha), float(beta), float(bias), int(size), bool(channels_last))

@@ -194,25 +194,7 @@ def matmul(
     residual: bool = False,
     activation: Activation = (),
 ) -> Operation:
-    """Return the product y = activation(alpha a b + beta c + r).
-
-    Parameters
-    ----------
-    transpose_a, transpose_b : bool, optional
-        Whether the last two axes of a and b are exchanged first.
-    alpha, beta : float, optional
-        As in the formula.
-    bias, residual : bool, optional
-        Whether there are a c that broadcasts to y, and an r of y's shape.
-    activation : Activation, optional
-        See `syclsched.kernels.nn.activation`.
-
-    Returns
-    -------
-    Operation
-        With parameters y (written) (..., m, n), a (..., m, k), b (..., k, n), then c and r if asked for. Leading axes
-        of a and b broadcast; both have two axes at least.
-    """
+    """Return the product y = activation(alpha a b + beta c + r)."""
     return _matmul(
         bool(transpose_a),
         bool(transpose_b),

@@ -29,22 +29,14 @@ def strides(shape: Ints, like: Ints) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A product as few matrices as will do.
+    """A product as few matrices as will do."""
 
-    Parameters
-    ----------
-    batch : tuple of int
-        Extents of what there are many products of.
-    m, n, k : int
-        Extents of each product.
-    a, b : tuple of int
-        How many elements apart matrices of the batch lie, for each of its axes.
-    """
-
-    batch: Ints
+    batch: Ints  # extents of what there are many products of
+    #: Extents of each product.
     m: int
     n: int
     k: int
+    #: How many elements apart matrices of the batch lie, for each of its axes.
     a: Ints
     b: Ints
 

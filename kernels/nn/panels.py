@@ -33,35 +33,20 @@ GROUPS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """How many of a block's first rows and columns its predecessors make, where that may be any.
+    """How many of a block's first rows and columns its predecessors make, where that may be any."""
 
-    Parameters
-    ----------
-    rows, columns : str, optional
-        Expressions; empty for none.
-    """
-
+    #: Expressions; empty for none.
     rows: str = ""
     columns: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What one work-item makes.
+    """What one work-item makes."""
 
-    Parameters
-    ----------
-    rows : int
-        Rows.
-    vectors : int
-        Vectors of columns.
-    width : int
-        Elements of a vector.
-    """
-
-    rows: int
-    vectors: int
-    width: int
+    rows: int  # rows
+    vectors: int  # vectors of columns
+    width: int  # elements of a vector
 
     @property
     def columns(self) -> int:
@@ -130,19 +115,7 @@ def gathered(pointer: str, stride: int, width: int) -> str:
 
 
 def step(block: Block, values: list[str], weights: str, *, lanes: int = 1) -> str:
-    """Return the code of one term of all sums.
-
-    Parameters
-    ----------
-    block : Block
-        The block.
-    values : list of str
-        For each row, the expression of its number.
-    weights : str
-        The pointer to the weight of the first column.
-    lanes : int, optional
-        How far apart the weights of neighbouring columns lie.
-    """
+    """Return the code of one term of all sums."""
     lines = []
     for j in range(block.vectors):
         if lanes == 1:
@@ -156,17 +129,7 @@ def step(block: Block, values: list[str], weights: str, *, lanes: int = 1) -> st
 
 
 def begun(block: Block, rows: int, columns: int, row: str, column: str) -> tuple[str, Again]:
-    """Return what must be declared where a block begins, so that no sum is stored twice, and what then is known.
-
-    Parameters
-    ----------
-    block : Block
-        The block.
-    rows, columns : int
-        Extents that are dealt out to blocks.
-    row, column : str
-        Where the block would begin, did it not have to fit.
-    """
+    """Return what must be declared where a block begins, so that no sum is stored twice, and what then is known."""
     again = Again(
         f"(({row}) - {rows - block.rows})" if rows % block.rows else "",
         f"(({column}) - {columns - block.columns})" if columns % block.columns else "",
@@ -177,23 +140,7 @@ def begun(block: Block, rows: int, columns: int, row: str, column: str) -> tuple
 
 
 def stored_once(block: Block, name: str, row: int, column: int, here: str, along: int, again: Again) -> str:
-    """Return the code that stores a vector of sums, but for what the block's predecessors store.
-
-    Parameters
-    ----------
-    block : Block
-        The block.
-    name : str
-        The sums.
-    row, column : int
-        Which of the block's the first of them is.
-    here : str
-        Where it lies in y.
-    along : int
-        How many elements apart neighbouring columns lie.
-    again : Again
-        What is not to be stored.
-    """
+    """Return the code that stores a vector of sums, but for what the block's predecessors store."""
     lanes = [f".s{lane:x}" for lane in range(block.width)] if block.width > 1 else [""]
     parts = [f"y[{here} + {lane * along}] = {name}{part};" for lane, part in enumerate(lanes)]
     whole = f"STOREV(y + {here}, {name});" if along == 1 else " ".join(parts)
@@ -214,25 +161,7 @@ def stored(
     residual: str = "",
     again: Again = Again(),
 ) -> list[str]:
-    """Return the code that finishes all sums and stores them.
-
-    Parameters
-    ----------
-    block : Block
-        The block.
-    activation : Activation
-        What is done to every sum.
-    kind : str
-        Dtype of the sums.
-    down, along : int
-        How many elements apart results of neighbouring rows and columns lie, from ``y + to``.
-    bias : str, optional
-        Pointer to the bias of the first column; empty for none.
-    residual : str, optional
-        The array of which what lies at ``to`` is added; empty for none.
-    again : Again, optional
-        What is not to be stored.
-    """
+    """Return the code that finishes all sums and stores them."""
     out = []
     for row in range(block.rows):
         for j in range(block.vectors):

@@ -23,27 +23,13 @@ _PERIODS = range(1, 9)
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A vector of a line of the result.
+    """A vector of a line of the result."""
 
-    Parameters
-    ----------
-    to : int
-        Where it begins.
-    start : int
-        Where the first vector of the source begins that it is made of.
-    offsets : tuple of int
-        How far from there each of them does.
-    lanes : tuple of tuple of int
-        For each tap, which lane of all of them counts in each of its own; -1: none.
-    weights : tuple of tuple of float
-        How much.
-    """
-
-    to: int
-    start: int
-    offsets: tuple[int, ...]
-    lanes: tuple[tuple[int, ...], ...]
-    weights: tuple[tuple[float, ...], ...]
+    to: int  # where it begins
+    start: int  # where the first vector of the source begins that it is made of
+    offsets: tuple[int, ...]  # how far from there each of them does
+    lanes: tuple[tuple[int, ...], ...]  # for each tap, which lane of all of them counts in each of its own; -1: none
+    weights: tuple[tuple[float, ...], ...]  # how much
 
     @property
     def what(self) -> tuple[object, ...]:
@@ -54,17 +40,7 @@ class Piece:
 def pieces(
     places: list[list[int]], weights: list[list[float]], extent: int, width: int, reading: int
 ) -> list[Piece] | None:
-    """Return the vectors of a line, or None where one is made of too much of the source.
-
-    Parameters
-    ----------
-    places, weights : list of list
-        For each place of the line, places of the source and how much they count; -1 is one of a number 0.
-    extent : int
-        Of a line of the source.
-    width, reading : int
-        Numbers of a vector of the result, and of one of the source: at most as many as there are.
-    """
+    """Return the vectors of a line, or None where one is made of too much of the source."""
     found = []
     for first in range(0, len(places), width):
         to = min(first, len(places) - width)
@@ -126,27 +102,7 @@ def code(
     join: str = "{0} + {1}",
     nothing: str = "(A)0",
 ) -> str | None:
-    """Return the OpenCL C that makes a line; None if there would be too much.
-
-    Parameters
-    ----------
-    line : list of Piece
-        All its vectors.
-    dtype : str
-        Of the elements.
-    block : tuple of int
-        Numbers of a vector of the result, and of one of the source.
-    load : str
-        Expression of a vector of the source, ``AR`` of `reader`, from a place {0} on.
-    store : str
-        Statements that take a vector ``v`` of the result, from a place {0} on.
-    cost : int, optional
-        How many vectors are read for one of the source.
-    join : str, optional
-        Expression of what two taps {0} and {1} are together.
-    nothing : str, optional
-        What is where there is no place.
-    """
+    """Return the OpenCL C that makes a line; None if there would be too much."""
     parts = runs(line)
     if sum(len(part) for part, _, _ in parts) * cost > _WRITTEN:
         return None

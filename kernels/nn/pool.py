@@ -249,34 +249,6 @@ def pool(
     """Return the operation that takes the largest element or the mean of windows.
 
     How many windows there are follows from y: as many as fit, or one more where the last one does not fit wholly.
-
-    Parameters
-    ----------
-    mode : str
-        ``max`` or ``average``.
-    kernel : sequence of int
-        Extents of the window, which has as many axes as x has spatial ones.
-    strides, dilations : sequence of int, optional
-        For each spatial axis; 1 if not given.
-    pads : sequence of int, optional
-        For the beginnings of all axes, then for their ends. They are never the largest, and count as zeros in a mean
-        only if asked for.
-    count_include_pad : bool, optional
-        Whether pads count. What the last windows reach beyond the pads never does.
-    channels_last : bool, optional
-        Whether x and y are (N, *spatial, C), not (N, C, *spatial).
-    activation : Activation, optional
-        What is done to every result; see `syclsched.kernels.nn.activation`. Of floating-point numbers only.
-
-    Returns
-    -------
-    Operation
-        With parameters y (written) and x.
-
-    Raises
-    ------
-    ArgumentError
-        If the mode is another, or the attributes do not go together.
     """
     if mode not in ("max", "average"):
         raise ArgumentError(f"mode is max or average, not {mode!r}", where="mode")

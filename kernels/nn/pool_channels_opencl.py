@@ -19,25 +19,14 @@ _VECTORS, _ITEMS, _WRITTEN = 4, 256, 64
 
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """How windows are made. What comes with channels first is images of one channel.
+    """How windows are made. What comes with channels first is images of one channel."""
 
-    Parameters
-    ----------
-    y, x : tuple of int
-        Shapes (images, *spatial, channels).
-    dtype : str
-        Of the elements.
-    window : Window
-        How it slides.
-    kernel : tuple of int
-        Its extents.
-    """
-
+    #: Shapes (images, *spatial, channels).
     y: Ints
     x: Ints
-    dtype: str
-    window: Window
-    kernel: Ints
+    dtype: str  # of the elements
+    window: Window  # how it slides
+    kernel: Ints  # its extents
 
     @property
     def width(self) -> int:

@@ -49,19 +49,7 @@ def lines_text(
     lowest: str,
     real: bool,
 ) -> str:
-    """Return the kernel of pooling along lines.
-
-    Parameters
-    ----------
-    ndim : int
-        How many spatial axes there are.
-    mode, window, kernel, count_include_pad, activation
-        See `syclsched.kernels.nn.pool`.
-    lowest : str
-        Less than all numbers.
-    real : bool
-        Whether they are floating-point ones.
-    """
+    """Return the kernel of pooling along lines."""
     last, stride, apart = ndim - 1, window.strides[-1], window.dilations[-1]
     text = "def pool(item, y, x):\n"
     text += "".join(f"    {letter}{a} = {letter}.shape[{a + 2}]\n" for letter in "yx" for a in range(ndim))

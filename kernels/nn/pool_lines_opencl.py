@@ -25,24 +25,12 @@ _ITEMS = 256
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """How lines are made.
+    """How lines are made."""
 
-    Parameters
-    ----------
-    signature : Signature
-        With arrays y and x.
-    window : Window
-        How it slides.
-    kernel : tuple of int
-        Its extents.
-    line : list of Piece
-        The vectors of a line.
-    """
-
-    signature: Signature
-    window: Window
-    kernel: Ints
-    line: list[picked_lines.Piece]
+    signature: Signature  # with arrays y and x
+    window: Window  # how it slides
+    kernel: Ints  # its extents
+    line: list[picked_lines.Piece]  # the vectors of a line
 
     @classmethod
     def of(cls, signature: Signature, window: Window, kernel: Ints) -> Lines | None:
@@ -90,18 +78,7 @@ class Lines:
         return ("{0}", self.width) if axis == len(self.kernel) - 1 else (f"o{axis}", 1)
 
     def code(self, join: str, nothing: str, finish: str) -> tuple[str, str]:
-        """Return functions, and the statements of a work-item ``i``.
-
-        Parameters
-        ----------
-        join : str
-            Expression of two vectors {0} and {1} joined, which may contain their type, {kind}.
-        nothing : str
-            What joined with a number is that number.
-        finish : str
-            Statements that make of a vector ``v`` a vector ``u``, from a place {0} of a line on. They know the index
-            of the line along every other axis: ``o0``, ``o1``, ...
-        """
+        """Return functions, and the statements of a work-item ``i``."""
         y, x = self.signature.shapes["y"][2:], self.signature.shapes["x"][2:]
         dtype, window, outer = self.signature.dtypes["y"], self.window, range(len(y) - 1)
         block = self.width, self._rows("x").block.width
@@ -148,21 +125,7 @@ def seen_along(axis: int, window: Window, kernel: Ints, extent: int) -> str:
 
 
 def shares(axis: int, counts: list[int], dtype: str, at: str, width: int) -> tuple[str, str]:
-    """Return a table of the inverses of numbers, by which is multiplied, and the expression of those from a place on.
-
-    Parameters
-    ----------
-    axis : int
-        What the numbers are known for: each place along it.
-    counts : list of int
-        The numbers; of 0 there is no inverse, but NaN.
-    dtype : str
-        Of the elements.
-    at : str
-        The place.
-    width : int
-        How many.
-    """
+    """Return a table of the inverses of numbers, by which is multiplied, and the expression of those from a place on."""
     inverses = [literal(1 / count if count else math.nan, sums(dtype)) for count in counts]
     if len(set(counts)) == 1:
         return "", inverses[0]

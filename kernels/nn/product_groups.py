@@ -39,37 +39,19 @@ class Extents:
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """Who makes what.
+    """Who makes what."""
 
-    Parameters
-    ----------
-    down, across : int
-        Work-items of a group by row and by column; powers of two.
-    tall, wide : int
-        Rows and columns of a work-item; powers of two.
-    depth : int
-        Terms that are in local memory at once.
-    """
-
+    #: Work-items of a group by row and by column; powers of two.
     down: int
     across: int
+    #: Rows and columns of a work-item; powers of two.
     tall: int
     wide: int
-    depth: int
+    depth: int  # terms that are in local memory at once
 
     @classmethod
     def of(cls, extents: Extents, dtype: str, limits: DeviceLimits) -> Tiling:
-        """Return a tiling for a device: blocks as large as registers and local memory allow, if there are enough.
-
-        Parameters
-        ----------
-        extents : Extents
-            Of the products.
-        dtype : str
-            That sums are kept in.
-        limits : DeviceLimits
-            The device's.
-        """
+        """Return a tiling for a device: blocks as large as registers and local memory allow, if there are enough."""
         item = ITEM_BYTES[dtype]
         most = most_items(limits, item)
         across = min(lanes(limits), most, covering(extents.columns))
@@ -118,18 +100,10 @@ class Tiling:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """Where numbers of one side are read.
+    """Where numbers of one side are read."""
 
-    Parameters
-    ----------
-    read : str
-        Statements that set ``v``, which is 0, to the number of ``row`` or ``column`` and of ``term``.
-    by_term : bool
-        Whether neighbours in memory are of neighbouring terms.
-    """
-
-    read: str
-    by_term: bool
+    read: str  # statements that set ``v``, which is 0, to the number of ``row`` or ``column`` and of ``term``
+    by_term: bool  # whether neighbours in memory are of neighbouring terms
 
 
 def source(
@@ -145,25 +119,7 @@ def source(
     right: Operand,
     finish: str,
 ) -> OpenCLSource:
-    """Return the kernel of products.
-
-    Parameters
-    ----------
-    name, parameters : str
-        Of the kernel.
-    dtype : str
-        Of the elements.
-    elements : int
-        How many the largest array has.
-    extents, tiling
-        What is made, and by whom.
-    begin : str
-        Statements that begin a group, which knows of what ``product`` it is.
-    left, right : Operand
-        Given ``row`` and ``term``, and ``term`` and ``column``.
-    finish : str
-        Statements that store ``v``, the sum of a ``row`` and ``column``.
-    """
+    """Return the kernel of products."""
     kind, rows, columns, depth = sums(dtype), tiling.rows, tiling.columns, tiling.depth
     down, across = (ceil_div(n, block) for n, block in ((extents.rows, rows), (extents.columns, columns)))
     places = [(r, c) for r in range(tiling.tall) for c in range(tiling.wide)]

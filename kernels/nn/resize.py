@@ -233,39 +233,7 @@ def resize(
     exclude_outside: bool = False,
     extrapolation: float = 0.0,
 ) -> Operation:
-    """Return the operation that makes an array of other extents by interpolation.
-
-    Parameters
-    ----------
-    mode : str
-        ``nearest``, ``linear`` or ``cubic``.
-    coordinates : str
-        ``coordinate_transformation_mode`` of ONNX's Resize: ``half_pixel``, ``half_pixel_symmetric``,
-        ``pytorch_half_pixel``, ``align_corners``, ``asymmetric``, ``tf_crop_and_resize``, or ``tf_half_pixel_for_nn``,
-        which opsets 11 and 12 had.
-    nearest : str, optional
-        ``nearest_mode`` of ONNX's Resize: ``round_prefer_floor``, ``round_prefer_ceil``, ``floor`` or ``ceil``.
-    scales : sequence of float
-        By how much each axis of x grows, in the order its axes have.
-    roi : sequence of float, optional
-        For ``tf_crop_and_resize``: the beginnings of all axes, then their ends, as parts of their extents.
-    cubic : float, optional
-        ``cubic_coeff_a``.
-    exclude_outside : bool, optional
-        Whether places beyond the edges have no weight, for ``cubic``; else the edges are repeated.
-    extrapolation : float, optional
-        What stands where ``tf_crop_and_resize`` leaves x.
-
-    Returns
-    -------
-    Operation
-        With parameters y (written) and x, of as many axes as there are scales.
-
-    Raises
-    ------
-    ArgumentError
-        If there is no such mode, or a scale is not positive.
-    """
+    """Return the operation that makes an array of other extents by interpolation."""
     for name, value, known in (
         ("mode", mode, MODES),
         ("coordinates", coordinates, COORDINATES),

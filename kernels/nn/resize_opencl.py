@@ -23,32 +23,18 @@ _VECTORS, _ITEMS, _PLACES = 16, 256, 4
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """How work-items divide what there is to make.
+    """How work-items divide what there is to make."""
 
-    Parameters
-    ----------
-    changed : list of Axis
-        At least one.
-    lines : int
-        Lines of the last of them, each with all behind it.
-    inner : int
-        Elements behind each place of a line.
-    cuts, rows : int, Rows
-        How many pieces those are cut into, and what each is.
-    parts, each : int
-        How many pieces a line is cut into, and how many places each has.
-    whole : str
-        What makes all of a line that has nothing behind it; empty if there is no such code.
-    """
-
-    changed: list[Axis]
-    lines: int
-    inner: int
+    changed: list[Axis]  # at least one
+    lines: int  # lines of the last of them, each with all behind it
+    inner: int  # elements behind each place of a line
+    #: How many pieces those are cut into, and what each is.
     cuts: int
     rows: Rows
+    #: How many pieces a line is cut into, and how many places each has.
     parts: int
     each: int
-    whole: str = ""
+    whole: str = ""  # what makes all of a line that has nothing behind it; empty if there is no such code
 
     @property
     def items(self) -> int:
@@ -106,17 +92,7 @@ def count(signature: Signature, changed: list[Axis]) -> int:
 
 
 def load(signature: Signature, changed: list[Axis], extrapolation: float) -> OpenCLSource:
-    """Return the kernel.
-
-    Parameters
-    ----------
-    signature : Signature
-        With arrays y (written) and x.
-    changed : list of Axis
-        The axes that change.
-    extrapolation : float
-        What stands where the source is left.
-    """
+    """Return the kernel."""
     parameters = "__global T* restrict y, __global const T* restrict x"
     if not size(signature.shapes["y"]):
         return nothing("resize", parameters.replace("T*", "uchar*"))

@@ -50,17 +50,7 @@ def everywhere(wide: str, narrow: str) -> str:
 
 
 def folded(name: str, start: str, wide: str, narrow: str, join: str, end: str) -> str:
-    """Return lines that make of all elements of a row one number, ``name``.
-
-    Parameters
-    ----------
-    name, start : str
-        The number's name, and what it begins with.
-    wide, narrow : str
-        Lines that change a vector {0}, or a number, by the elements from a place {1} of x on.
-    join, end : str
-        Two vectors {0} and {1} made one, and a vector {0} made a number.
-    """
+    """Return lines that make of all elements of a row one number, ``name``."""
     names = [f"{name}{k}" for k in range(_IN_TURN)]
     text = indented("\n".join(f"{each} = splat(real({start}))" for each in names), 2)
     text += indented(f"for j in range(0, turns, {_IN_TURN * LANES}):", 2)

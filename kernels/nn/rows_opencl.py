@@ -16,18 +16,10 @@ from syclsched.kernels.nn.source import BYTES, FLOATS, TYPES, header, literal, s
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of a number of elements of a dtype.
+    """Rows of a number of elements of a dtype."""
 
-    Parameters
-    ----------
-    length : int
-        Elements of a row, at least one.
-    dtype : str
-        NumPy dtype name.
-    """
-
-    length: int
-    dtype: str
+    length: int  # elements of a row, at least one
+    dtype: str  # NumPy dtype name
 
     @property
     def block(self) -> Block:
@@ -62,15 +54,7 @@ class Rows:
         return exponential.opencl("power", self.block.width) + exponential.opencl("power_of", 1)
 
     def along(self, statements: str, at: str = "j") -> str:
-        """Return a loop that does statements for every vector of a row; they may be done twice for some elements.
-
-        Parameters
-        ----------
-        statements : str
-            OpenCL C, in which ``j`` is the position in the row.
-        at : str, optional
-            What the position is called.
-        """
+        """Return a loop that does statements for every vector of a row; they may be done twice for some elements."""
         width, rest = self.block.width, self.length % self.block.width
         code = f"for (int {at} = 0; {at} + {width} <= {self.length}; {at} += {width}) {{ {statements} }}"
         if rest:
@@ -78,17 +62,7 @@ class Rows:
         return code
 
     def summed(self, into: str, statements: str, value: str) -> str:
-        """Return code that adds up ``value`` of every element, after statements that may be done twice.
-
-        Parameters
-        ----------
-        into : str
-            Name of the sum, which is declared.
-        statements : str
-            OpenCL C, in which ``j`` is the position in the row.
-        value : str
-            Expression of a vector.
-        """
+        """Return code that adds up ``value`` of every element, after statements that may be done twice."""
         width, rest = self.block.width, self.length % self.block.width
         code = self._in_turn(f"sum_{into}", "(AV)0", statements, f"{{0}} += {value};", "{0} += {1};")
         if rest:

@@ -38,17 +38,7 @@ def launch(limits: DeviceLimits, before: int, behind: int) -> Launch:
 
 
 def opencl(before: int, length: int, behind: int, log: bool, one_vector: str) -> tuple[str, str]:
-    """Return functions, and statements of a kernel that has ``x`` and ``y``, in OpenCL C.
-
-    Parameters
-    ----------
-    before, length, behind : int
-        Elements before the axis, along it, and behind it.
-    log : bool
-        Whether the logarithm is asked for.
-    one_vector : str
-        Statements that do the lines of one vector, from the place ``at`` on, in three passes.
-    """
+    """Return functions, and statements of a kernel that has ``x`` and ``y``, in OpenCL C."""
     vectors = ceil_div(behind, LANES)
     here = f"const int own = v - first, at = min(v * {LANES}, {behind - LANES});"
     of_all = f"for (int v = first; v < end; ++v) {{ {here}"

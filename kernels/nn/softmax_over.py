@@ -185,18 +185,5 @@ def _softmax_over(axis: int, log: bool) -> Operation:
 
 
 def softmax_over(axis: int = -1, log: bool = False) -> Operation:
-    """Return y = exp(x) / sum of exp(x) along an axis, or its logarithm.
-
-    Parameters
-    ----------
-    axis : int, optional
-        Negative ones count from the end. A graph can be cut along axis 0 only if this is a positive number.
-    log : bool, optional
-        Whether the logarithm is asked for.
-
-    Returns
-    -------
-    Operation
-        With parameters y (written) and x.
-    """
+    """Return y = exp(x) / sum of exp(x) along an axis, or its logarithm."""
     return _softmax_over(int(axis), bool(log))

@@ -114,13 +114,7 @@ def lines_text(window: Window, vectors: int) -> str:
 
 
 def taps_text(window: Window, kernel: Ints, vectors: int, lines: str) -> str:
-    """Return, for inside `lines_text`, loops over places of the kernel that see elements, the first at ``e`` of x.
-
-    Parameters
-    ----------
-    lines : str
-        What is done for each vector there: {0} is its number, {1} how far its elements are from the first one's.
-    """
+    """Return, for inside `lines_text`, loops over places of the kernel that see elements, the first at ``e`` of x."""
     text, depth = "", 2
     for axis in range(window.ndim):
         text += indented(f"for k{axis} in range({kernel[axis]}):\n    i{axis} = {at(window, axis, f'k{axis}')}", depth)
@@ -131,15 +125,7 @@ def taps_text(window: Window, kernel: Ints, vectors: int, lines: str) -> str:
 
 
 def vectors_of_channels(signature: Signature, *, whole: bool = False) -> int:
-    """Return how many vectors of channels a work-item does, channels last; 0 where there are fewer than one has.
-
-    Parameters
-    ----------
-    signature : Signature
-        With an array y.
-    whole : bool, optional
-        Whether no channel may be done by two work-items.
-    """
+    """Return how many vectors of channels a work-item does, channels last; 0 where there are fewer than one has."""
     count = signature.shapes["y"][-1]
     fitting = (k for k in (1, 2, 4) if k * LANES <= count and not (whole and count % (k * LANES)))
     return max(fitting, default=0)

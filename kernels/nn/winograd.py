@@ -36,15 +36,7 @@ def _squares(outputs: int) -> list[float]:
 
 
 def filters(weights: Any, outputs: int) -> Any:
-    """Return the filters G g G^T of weights (..., 3, 3): an array (..., m + 2, m + 2), of float64.
-
-    Parameters
-    ----------
-    weights : numpy.ndarray
-        The taps, of any dtype.
-    outputs : int
-        Outputs of a tile along an axis, m.
-    """
+    """Return the filters G g G^T of weights (..., 3, 3): an array (..., m + 2, m + 2), of float64."""
     import numpy as np
 
     pairs = POINTS[outputs]
@@ -77,15 +69,7 @@ def _sum(terms: list[tuple[float, str]]) -> str:
 
 
 def inputs(outputs: int, names: list[str], results: list[str]) -> list[str]:
-    """Return OpenCL C that makes ``results`` = B^T ``names``: m + 2 vectors ``AV`` of each, which are declared.
-
-    Parameters
-    ----------
-    outputs : int
-        Outputs of a tile along an axis, m.
-    names, results : list of str
-        Variables, or anything that can be read and assigned to; they must differ.
-    """
+    """Return OpenCL C that makes ``results`` = B^T ``names``: m + 2 vectors ``AV`` of each, which are declared."""
     squares = _squares(outputs)
     even, odd = names[0::2], names[1::2]
     whole = _expanded(squares)
@@ -105,15 +89,7 @@ def inputs(outputs: int, names: list[str], results: list[str]) -> list[str]:
 
 
 def results(outputs: int, names: list[str], made: list[str]) -> list[str]:
-    """Return OpenCL C that makes ``made`` = A^T ``names``: m vectors ``AV`` of m + 2, all declared.
-
-    Parameters
-    ----------
-    outputs : int
-        Outputs of a tile along an axis, m.
-    names, made : list of str
-        Variables, or anything that can be read and assigned to; they must differ.
-    """
+    """Return OpenCL C that makes ``made`` = A^T ``names``: m vectors ``AV`` of m + 2, all declared."""
     pairs = POINTS[outputs]
     lines = []
     for index in range(len(pairs)):

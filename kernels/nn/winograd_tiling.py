@@ -38,29 +38,17 @@ _FETCHING_AFRESH: Final = 13
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """How a convolution is cut.
+    """How a convolution is cut."""
 
-    Parameters
-    ----------
-    m : int
-        Rows and columns of a tile's outputs.
-    down, across : int
-        Tiles of an image.
-    tiles : int
-        Those of all images.
-    inside, outside : int
-        Input and output channels.
-    block : Block
-        What is summed at once: rows are tiles, columns are output channels.
-    """
-
-    m: int
+    m: int  # rows and columns of a tile's outputs
+    #: Tiles of an image.
     down: int
     across: int
-    tiles: int
+    tiles: int  # those of all images
+    #: Input and output channels.
     inside: int
     outside: int
-    block: Block
+    block: Block  # what is summed at once: rows are tiles, columns are output channels
 
     @property
     def n(self) -> int:

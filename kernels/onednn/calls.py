@@ -49,17 +49,7 @@ def _sweep() -> None:
 
 
 class BoundPrimitive:
-    """A primitive with memory objects on its arrays and a stream to run on.
-
-    Parameters
-    ----------
-    primitive : Primitive
-        What runs.
-    stream : Stream
-        Where.
-    pointers : Mapping[int, int]
-        USM pointer of every argument, by oneDNN's number.
-    """
+    """A primitive with memory objects on its arrays and a stream to run on."""
 
     def __init__(self, primitive: Primitive, stream: Stream, pointers: Mapping[int, int]) -> None:
         self.primitive = primitive
@@ -133,13 +123,7 @@ def nothing(queue: Any, arguments: Mapping[str, Any], depends: list[Any]) -> Any
 
 
 class LoadedPrimitive:
-    """What ``load`` of a oneDNN implementation returns.
-
-    Parameters
-    ----------
-    request : Request
-        The primitive.
-    """
+    """What ``load`` of a oneDNN implementation returns."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -151,27 +135,7 @@ class LoadedPrimitive:
         return self.submit(queue, arguments, depends)
 
     def submit(self, queue: Any, arguments: Mapping[str, Any], depends: list[Any]) -> Any:
-        """Submit to a queue.
-
-        Parameters
-        ----------
-        queue : dpctl.SyclQueue
-            Where. In order, or else every submission gets working memory of its own.
-        arguments : Mapping[str, usm_ndarray or BoundArray]
-            The arrays, C-contiguous; packed ones for what was prepared.
-        depends : list of dpctl.SyclEvent
-            What must have finished first.
-
-        Returns
-        -------
-        dpctl.SyclEvent
-            Completes with the work.
-
-        Raises
-        ------
-        CapabilityError, ExecutionError
-            With oneDNN's status, if it does not make or run the primitive.
-        """
+        """Submit to a queue."""
         from syclsched.devices.fences import submit_fence
 
         if depends:
@@ -180,25 +144,7 @@ class LoadedPrimitive:
             return self._bind_again(queue, arguments).submit()
 
     def native(self, queue: Any, arguments: Mapping[str, Any]) -> Any:
-        """Return the submission as a call that compiled code can make.
-
-        Parameters
-        ----------
-        queue : dpctl.SyclQueue
-            The in-order queue that it will be submitted to.
-        arguments : Mapping[str, usm_ndarray or BoundArray]
-            The arrays.
-
-        Returns
-        -------
-        NativeCall
-            ``dnnl_sycl_interop_primitive_execute`` with its arguments; keeps what they point to.
-
-        Raises
-        ------
-        CapabilityError, ExecutionError
-            With oneDNN's status, if it does not make the primitive.
-        """
+        """Return the submission as a call that compiled code can make."""
         return self._native(queue, self._pointers(arguments))
 
     def _native(self, queue: Any, pointers: Mapping[int, int]) -> Any:
@@ -255,13 +201,7 @@ class LoadedPrimitive:
 
 
 def pointer_of(array: Any, argument: Argument) -> int:
-    """Return the USM pointer of an array passed to a primitive.
-
-    Raises
-    ------
-    ExecutionError
-        If it is of another dtype than the primitive was made for.
-    """
+    """Return the USM pointer of an array passed to a primitive."""
     found = getattr(array, "array", array)  # a BoundArray keeps what it stands for
     if argument.tensor.strides is not None and str(found.dtype) != argument.tensor.dtype:
         raise ExecutionError(f"array {argument.parameter!r} is {found.dtype}, not {argument.tensor.dtype}")

@@ -16,22 +16,7 @@ from syclsched.model.operation import Implementation, Signature
 
 
 def fused(activation: Activation, residual: Tensor | None = None, *, in_place: bool = False) -> tuple[PostOp, ...]:
-    """Return the post-ops of adding a residual, then of an activation.
-
-    Parameters
-    ----------
-    activation : Activation
-        See `syclsched.kernels.nn.activation`.
-    residual : Tensor, optional
-        How it lies, if there is one.
-    in_place : bool, optional
-        Whether it is what the result's memory holds beforehand, and not the parameter r.
-
-    Raises
-    ------
-    CapabilityError
-        If oneDNN has no such activation.
-    """
+    """Return the post-ops of adding a residual, then of an activation."""
     found = of_activation(activation)
     if found is None:
         raise refuse(f"there is no post-op for {activation}")
@@ -41,15 +26,7 @@ def fused(activation: Activation, residual: Tensor | None = None, *, in_place: b
 
 
 def conv(convolution: Convolution, *, residual: str) -> Implementation:
-    """Return oneDNN's convolution: parameters y, x, w (O, I / groups, *kernel), b and r if they are there.
-
-    Parameters
-    ----------
-    convolution
-        As of `syclsched.kernels.nn.conv`.
-    residual : str
-        The parameter that is added; empty for none.
-    """
+    """Return oneDNN's convolution: parameters y, x, w (O, I / groups, *kernel), b and r if they are there."""
     return implementation(partial(_conv, convolution, residual), efficiency=0.8)
 
 
@@ -75,13 +52,7 @@ def _conv(convolution: Convolution, residual: str, signature: Signature) -> Desc
 
 
 def conv_transpose(convolution: Convolution, *, output_padding: Shape) -> Implementation:
-    """Return oneDNN's transposed convolution: parameters y, x, w (I, O / groups, *kernel), and b if it is there.
-
-    Parameters
-    ----------
-    convolution, output_padding
-        As of `syclsched.kernels.nn.conv_transpose`.
-    """
+    """Return oneDNN's transposed convolution: parameters y, x, w (I, O / groups, *kernel), and b if it is there."""
     return implementation(partial(_conv_transpose, convolution, output_padding), efficiency=0.5)
 
 
@@ -105,13 +76,7 @@ def _conv_transpose(convolution: Convolution, output_padding: Shape, signature: 
 
 
 def check_window(window: Window) -> None:
-    """Refuse windows that oneDNN does not have.
-
-    Raises
-    ------
-    CapabilityError
-        For more than three or no spatial axes, or pads that cut.
-    """
+    """Refuse windows that oneDNN does not have."""
     if not 1 <= window.ndim <= 3:
         raise refuse(f"there are 1 to 3 spatial axes, not {window.ndim}")
     if min(window.pads) < 0:

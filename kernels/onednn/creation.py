@@ -25,13 +25,7 @@ def dims(values: tuple[int, ...]) -> Any:
 
 
 def descriptor(engine: Engine, tensor: Tensor) -> Handle:
-    """Return a memory descriptor of a tensor.
-
-    Raises
-    ------
-    CapabilityError
-        If oneDNN has no such tensor: too many dimensions, a dtype it does not know.
-    """
+    """Return a memory descriptor of a tensor."""
     library = engine.library
     handle = Handle(library, "memory_desc")
     what = f"memory descriptor of {tensor.dtype} {tensor.dims}"
@@ -193,13 +187,7 @@ CREATORS: Final[Mapping[str, tuple[str, _Arguments]]] = {
 
 
 def create(engine: Engine, request: Request) -> Handle:
-    """Return the primitive descriptor of a request.
-
-    Raises
-    ------
-    CapabilityError
-        If oneDNN has no such primitive.
-    """
+    """Return the primitive descriptor of a request."""
     library = engine.library
     handle = Handle(library, "primitive_desc")
     attr = attributes(engine, request.post_ops)

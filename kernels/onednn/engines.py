@@ -40,18 +40,7 @@ _streams: Cache[Stream] = Cache(_STREAMS)
 
 
 def engine_of(queue: Any) -> Engine:
-    """Return the engine of a queue's device and context.
-
-    Parameters
-    ----------
-    queue : dpctl.SyclQueue
-        Any queue.
-
-    Raises
-    ------
-    CapabilityError
-        If oneDNN is not there or refuses the device, as it does the FPGA emulator.
-    """
+    """Return the engine of a queue's device and context."""
 
     def make() -> Engine:
         library = load()
@@ -68,18 +57,7 @@ def engine_of(queue: Any) -> Engine:
 
 
 def stream_of(queue: Any) -> Stream:
-    """Return the stream of a queue.
-
-    Parameters
-    ----------
-    queue : dpctl.SyclQueue
-        Any queue.
-
-    Raises
-    ------
-    CapabilityError
-        As `engine_of`.
-    """
+    """Return the stream of a queue."""
 
     def make() -> Stream:
         engine = engine_of(queue)

@@ -17,15 +17,7 @@ Made = TypeVar("Made")
 
 
 class Handle:
-    """A pointer to an object of the library's, which it destroys when it goes.
-
-    Parameters
-    ----------
-    library : Library
-        Whose it is.
-    kind : str
-        ``memory_desc``, ``engine``, ``stream``, ...
-    """
+    """A pointer to an object of the library's, which it destroys when it goes."""
 
     __slots__ = ("_destroy", "pointer")
 
@@ -34,13 +26,7 @@ class Handle:
         self._destroy = getattr(library, f"dnnl_{kind}_destroy")
 
     def make(self, create: Callable[..., int], *arguments: Any, what: str) -> Handle:
-        """Let a function of the library create the object.
-
-        Raises
-        ------
-        CapabilityError, ExecutionError
-            If it does not; with oneDNN's status.
-        """
+        """Let a function of the library create the object."""
         check(create(ctypes.byref(self.pointer), *arguments), what)
         return self
 
@@ -51,13 +37,7 @@ class Handle:
 
 
 class Cache(Generic[Made]):
-    """The things made last, by key; safe for threads.
-
-    Parameters
-    ----------
-    capacity : int
-        How many are kept.
-    """
+    """The things made last, by key; safe for threads."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity

@@ -20,21 +20,12 @@ NAME: Final = "onednn"
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What a signature becomes.
+    """What a signature becomes."""
 
-    Parameters
-    ----------
-    request : Request or None
-        The primitive; None where the result has no elements.
-    sources : Mapping[str, Tensor], optional
-        For every constant that is packed: how its C-contiguous array lies, in the primitive's logical order.
-    factors : Mapping[str, float], optional
-        Constants that are multiplied by a number beforehand.
-    """
-
-    request: Request | None
+    request: Request | None  # the primitive; None where the result has no elements
+    #: For every constant that is packed: how its C-contiguous array lies, in the primitive's logical order.
     sources: Mapping[str, Tensor] = field(default_factory=dict)
-    factors: Mapping[str, float] = field(default_factory=dict)
+    factors: Mapping[str, float] = field(default_factory=dict)  # constants that are multiplied by a number beforehand
 
 
 Describe = Callable[[Signature], Described]
@@ -47,13 +38,7 @@ def refuse(reason: str) -> CapabilityError:
 
 
 def is_empty(signature: Signature) -> bool:
-    """Return whether there is nothing to compute.
-
-    Raises
-    ------
-    CapabilityError
-        If there is something to compute of nothing.
-    """
+    """Return whether there is nothing to compute."""
     if prod(signature.shapes["y"]) == 0:
         return True
     for name, shape in signature.shapes.items():
@@ -65,19 +50,7 @@ def is_empty(signature: Signature) -> bool:
 def implementation(
     describe: Describe, *, efficiency: float, dtypes: tuple[str, ...] = ("float32",), revision: str = "2"
 ) -> Implementation:
-    """Return the implementation whose signatures are described so.
-
-    Parameters
-    ----------
-    describe : Callable[[Signature], Described]
-        Raises `CapabilityError` for what oneDNN does not do; loads nothing.
-    efficiency : float
-        Prior guess of the fraction of the roofline.
-    dtypes : tuple of str, optional
-        What it takes. Not float64, which oneDNN does not compute in on CPUs.
-    revision : str, optional
-        See `Implementation`.
-    """
+    """Return the implementation whose signatures are described so."""
     return Implementation(
         NAME,
         "library",

@@ -24,13 +24,7 @@ _loaded: Library | None = None
 
 
 class Library:
-    """The loaded library: its functions, called with the GIL released.
-
-    Parameters
-    ----------
-    path : str
-        Its file.
-    """
+    """The loaded library: its functions, called with the GIL released."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -66,20 +60,7 @@ class Library:
 
 
 def load() -> Library:
-    """Load the SYCL runtime, then oneDNN; at once if that was done before.
-
-    Returns
-    -------
-    Library
-        The one of this process.
-
-    Raises
-    ------
-    CapabilityError
-        If it is not installed, is built for another SYCL runtime than dpctl's, or cannot be loaded.
-    RuntimeMissingError
-        If there is no SYCL runtime.
-    """
+    """Load the SYCL runtime, then oneDNN; at once if that was done before."""
     global _loaded
     with _lock:
         if _loaded is None:
@@ -91,18 +72,7 @@ def load() -> Library:
 
 
 def find(locate: Callable[[], str | None] | None = None) -> str:
-    """Return the path of the library.
-
-    Parameters
-    ----------
-    locate : Callable, optional
-        Returns its path or None; by default, what the installed distribution's own record and ``LD_LIBRARY_PATH`` say.
-
-    Raises
-    ------
-    CapabilityError
-        If it is nowhere.
-    """
+    """Return the path of the library."""
     path = (locate or _locate)()
     if path is None:
         raise CapabilityError(f"{LIBRARY} is not there", where="oneDNN", hint=_INSTALL)

@@ -20,13 +20,7 @@ from syclsched.model.operation import Implementation, Signature
 def matmul(
     *, transpose_a: bool, transpose_b: bool, alpha: float, beta: float, residual: bool, activation: Activation
 ) -> Implementation:
-    """Return oneDNN's matmul: parameters y, a, b, c and r if they are there.
-
-    Parameters
-    ----------
-    transpose_a, transpose_b, alpha, beta, residual, activation
-        As of `syclsched.kernels.nn.matmul`, all given.
-    """
+    """Return oneDNN's matmul: parameters y, a, b, c and r if they are there."""
     describe = partial(
         _matmul,
         transpose_a=transpose_a,

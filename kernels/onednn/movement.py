@@ -48,22 +48,7 @@ def _transpose(signature: Signature, *, permutation: Shape) -> Described:
 
 
 def merged(shape: Shape, permutation: Shape) -> tuple[Shape, Shape]:
-    """Return a transposition with as few axes as possible: those that stay together made one, those of one left out.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Of the source.
-    permutation : tuple of int
-        Axis ``i`` of the result is axis ``permutation[i]`` of the source.
-
-    Returns
-    -------
-    shape : tuple of int
-        At least one axis.
-    permutation : tuple of int
-        The same elements in the same order.
-    """
+    """Return a transposition with as few axes as possible: those that stay together made one, those of one left out."""
     runs: list[list[int]] = []
     for axis in (a for a in permutation if shape[a] != 1):
         if runs and all(shape[a] == 1 for a in range(runs[-1][-1] + 1, axis)) and axis > runs[-1][-1]:

@@ -26,29 +26,7 @@ def prepare(
     queue: Any,
     constants: Mapping[str, np.ndarray[Any, Any]],
 ) -> dict[str, Any]:
-    """Return what a primitive is given in place of constants.
-
-    Parameters
-    ----------
-    request : Request or None
-        The primitive.
-    sources : Mapping[str, Tensor]
-        How the constants that it wants packed lie in their C-contiguous arrays, in the primitive's logical order.
-    queue : dpctl.SyclQueue
-        Of the device.
-    constants : Mapping[str, numpy.ndarray]
-        All constants of the task.
-
-    Returns
-    -------
-    dict of str to usm_ndarray
-        Packed, as bytes, or as it is.
-
-    Raises
-    ------
-    CapabilityError, ExecutionError
-        As `primitives.primitive_of`.
-    """
+    """Return what a primitive is given in place of constants."""
     found: dict[str, Any] = {}
     for name, values in constants.items():
         uploaded = _upload(np.ascontiguousarray(values), queue)
@@ -61,20 +39,7 @@ def prepare(
 
 
 def form(request: Request | None, sources: Mapping[str, Tensor], queue: Any, parameters: Iterable[str]) -> Hashable:
-    """Return what `prepare` would make of constants: equal for equal bytes.
-
-    Parameters
-    ----------
-    request, sources, queue
-        As for `prepare`.
-    parameters : iterable of str
-        Of the constants.
-
-    Raises
-    ------
-    CapabilityError, ExecutionError
-        As `primitives.primitive_of`.
-    """
+    """Return what `prepare` would make of constants: equal for equal bytes."""
     found: list[Hashable] = []
     for name in parameters:
         wanted = _packed(request, name)

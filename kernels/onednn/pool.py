@@ -18,13 +18,7 @@ from syclsched.model.operation import Implementation, Signature
 def pool(
     mode: str, kernel: Shape, window: Window, *, count_include_pad: bool, channels_last: bool, activation: Activation
 ) -> Implementation:
-    """Return oneDNN's pooling: parameters y and x.
-
-    Parameters
-    ----------
-    mode, kernel, window, count_include_pad, channels_last, activation
-        As of `syclsched.kernels.nn.pool`.
-    """
+    """Return oneDNN's pooling: parameters y and x."""
     describe = partial(_pool, mode, kernel, window, count_include_pad, channels_last, activation)
     return implementation(describe, efficiency=0.5)
 

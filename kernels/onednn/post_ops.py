@@ -22,21 +22,11 @@ class Eltwise:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """An operation with another tensor, broadcast to the result.
+    """An operation with another tensor, broadcast to the result."""
 
-    Parameters
-    ----------
-    algorithm : str
-        A key of `names.BINARY`.
-    other : Tensor
-        Its description.
-    parameter : str
-        The parameter of the operation that is it.
-    """
-
-    algorithm: str
-    other: Tensor
-    parameter: str
+    algorithm: str  # A key of `names.BINARY`
+    other: Tensor  # its description
+    parameter: str  # the parameter of the operation that is it
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +38,7 @@ PostOp = Eltwise | Binary | Sum
 
 
 def of_activation(activation: Sequence[tuple[str | float, ...]]) -> tuple[Eltwise, ...] | None:
-    """Return an activation as post-ops.
-
-    Parameters
-    ----------
-    activation : sequence of tuples
-        Name and numbers of each function in order; see `syclsched.kernels.nn.activation`.
-
-    Returns
-    -------
-    tuple of Eltwise or None
-        None if oneDNN has no such function, or means something else by it.
-    """
+    """Return an activation as post-ops."""
     found: list[Eltwise] = []
     for name, *numbers in activation:
         made = _function(str(name), [float(n) for n in numbers])

@@ -21,25 +21,14 @@ CAPACITY: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """A primitive that can be run.
+    """A primitive that can be run."""
 
-    Parameters
-    ----------
-    engine : Engine
-        Where.
-    request : Request
-        What it was made of.
-    description, handle : Handle
-        OneDNN's descriptor, and the primitive.
-    implementation : str
-        Which of its implementations oneDNN chose, such as ``brg_conv_fwd:avx512_core``.
-    """
-
-    engine: Engine
-    request: Request
+    engine: Engine  # where
+    request: Request  # what it was made of
+    #: OneDNN's descriptor, and the primitive.
     description: Handle
     handle: Handle
-    implementation: str
+    implementation: str  # which of its implementations oneDNN chose, such as ``brg_conv_fwd:avx512_core``
 
     def descriptor(self, index: int) -> ctypes.c_void_p:
         """Return the memory descriptor of an argument, with the layout the library chose; owned by the primitive."""
@@ -72,13 +61,7 @@ _primitives: Cache[Primitive] = Cache(CAPACITY)
 
 
 def primitive_of(engine: Engine, request: Request) -> Primitive:
-    """Return the primitive of a request on an engine.
-
-    Raises
-    ------
-    CapabilityError
-        If oneDNN has no such primitive; the message has its status.
-    """
+    """Return the primitive of a request on an engine."""
 
     def make() -> Primitive:
         library = engine.library

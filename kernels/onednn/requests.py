@@ -19,43 +19,22 @@ Setting = str | int | float | tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One tensor that a primitive is given when it runs.
+    """One tensor that a primitive is given when it runs."""
 
-    Parameters
-    ----------
-    parameter : str
-        The operation's parameter.
-    index : int
-        oneDNN's argument number.
-    tensor : Tensor
-        How its data lie; one of any layout is packed beforehand, by `packing.pack`.
-    """
-
-    parameter: str
-    index: int
-    tensor: Tensor
+    parameter: str  # the operation's parameter
+    index: int  # oneDNN's argument number
+    tensor: Tensor  # how its data lie; one of any layout is packed beforehand, by `packing.pack`
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A primitive.
+    """A primitive."""
 
-    Parameters
-    ----------
-    kind : str
-        A key of `creation.CREATORS`.
-    arguments : tuple of Argument
-        What it reads and writes, in the order its kind says; those of post-ops follow from these.
-    settings : tuple
-        What else its kind takes, in order.
-    post_ops : tuple of PostOp, optional
-        What is fused behind it.
-    """
-
-    kind: str
+    kind: str  # A key of `creation.CREATORS`
+    #: What it reads and writes, in the order its kind says; those of post-ops follow from these.
     arguments: tuple[Argument, ...]
-    settings: tuple[Setting, ...] = ()
-    post_ops: tuple[PostOp, ...] = ()
+    settings: tuple[Setting, ...] = ()  # what else its kind takes, in order
+    post_ops: tuple[PostOp, ...] = ()  # what is fused behind it
 
     def tensor(self, index: int) -> Tensor | None:
         """Return the tensor that is passed as an argument, or None if there is none."""

@@ -19,15 +19,7 @@ _TOLERANCE = 1e-6
 
 
 def resize(*, mode: str, axes: Callable[[Signature], Sequence[Axis]]) -> Implementation:
-    """Return oneDNN's resampling: parameters y and x.
-
-    Parameters
-    ----------
-    mode : str
-        ``nearest``, ``linear`` or another, which is refused.
-    axes : Callable[[Signature], sequence of Axis]
-        What is to be computed: it is compared with what oneDNN computes.
-    """
+    """Return oneDNN's resampling: parameters y and x."""
     return implementation(partial(_resize, mode=mode, axes=axes), efficiency=0.3)
 
 

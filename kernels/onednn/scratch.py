@@ -17,15 +17,7 @@ _GRAIN: Final = 1 << 16
 
 
 class Arena:
-    """Working memory of one queue.
-
-    Parameters
-    ----------
-    queue : dpctl.SyclQueue
-        Whose.
-    shared : bool
-        Whether pieces may be used by several: what is submitted runs one after another.
-    """
+    """Working memory of one queue."""
 
     def __init__(self, queue: Any, *, shared: bool) -> None:
         self._queue = queue

@@ -30,24 +30,7 @@ def explain(status: int) -> str:
 
 
 def check(status: int, what: str, *, where: str = "oneDNN") -> None:
-    """Raise if a call failed.
-
-    Parameters
-    ----------
-    status : int
-        What it returned.
-    what : str
-        The function or primitive, for the message.
-    where : str, optional
-        The operation.
-
-    Raises
-    ------
-    CapabilityError
-        If the library does not have it: another implementation can be taken.
-    ExecutionError
-        If it failed.
-    """
+    """Raise if a call failed."""
     if status == 0:
         return
     message = f"{what}: {explain(status)}"

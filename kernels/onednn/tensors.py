@@ -12,20 +12,11 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """One tensor of a primitive.
+    """One tensor of a primitive."""
 
-    Parameters
-    ----------
-    dims : tuple of int
-        Extents in oneDNN's logical order: batch, channels, spatial.
-    dtype : str
-        NumPy dtype name.
-    strides : tuple of int or None
-        In elements; None lets the library choose the layout, and `primitives.Primitive.sizes` tells what it chose.
-    """
-
-    dims: Shape
-    dtype: str
+    dims: Shape  # extents in oneDNN's logical order: batch, channels, spatial
+    dtype: str  # NumPy dtype name
+    #: In elements; None lets the library choose the layout, and `primitives.Primitive.sizes` tells what it chose.
     strides: Shape | None
 
     @property

@@ -20,29 +20,7 @@ from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature
 
 @cache
 def arg(mode: str, axis: int, keepdims: bool = False, last: bool = False) -> Operation:
-    """Return the operation that writes where the largest or smallest elements of ``x`` are to ``y``, int64.
-
-    Parameters
-    ----------
-    mode : str
-        "max" or "min".
-    axis : int
-        Counted from the front; its extent is at least 1.
-    keepdims : bool, optional
-        Whether the axis stays, with extent 1.
-    last : bool, optional
-        Whether the last of equal elements counts, not the first.
-
-    Returns
-    -------
-    Operation
-        NaN counts as larger than everything, and as smaller: the first or last NaN is found.
-
-    Raises
-    ------
-    ArgumentError
-        If there is no such mode.
-    """
+    """Return the operation that writes where the largest or smallest elements of ``x`` are to ``y``, int64."""
     if mode not in ("max", "min"):
         raise ArgumentError(f"there is no mode {mode!r}", where="arg", hint="max or min")
     parameters = (written(dtypes=("int64",)), read())

@@ -38,17 +38,7 @@ def rows_launch(rows: int, length: int, limits: DeviceLimits) -> Launch:
 
 
 def block_vectors(way: Walk, most: int, dtype: str) -> int:
-    """Return how many times `LANES` columns a work-item takes, or 0 where columns are not neighbours, or are few.
-
-    Parameters
-    ----------
-    way : Walk
-        Through the columns; beside it runs the first element of each.
-    most : int
-        Of these, at most, of elements of four bytes; a power of two.
-    dtype : str
-        Of the elements. As much as fits registers: of wider ones half as many.
-    """
+    """Return how many times `LANES` columns a work-item takes, or 0 where columns are not neighbours, or are few."""
     most = most * 4 // max(ITEM_BYTES[dtype], 4)
     if not way.shape or 0 in way.shape or way.strides[0][-1] != 1:
         return 0
@@ -71,19 +61,7 @@ def even_vectors(way: Walk, most: int) -> int:
 
 
 def write_blocks(w: Writer, way: Walk, vectors: int, body: Callable[[str, str], None]) -> None:
-    """Write a kernel that does something for every block of columns.
-
-    Parameters
-    ----------
-    w : Writer
-        Where to.
-    way : Walk
-        Through the columns.
-    vectors : int
-        What `block_vectors` says.
-    body : callable
-        Given the index of the block's first column, and that of the first element of it, writes what is done.
-    """
+    """Write a kernel that does something for every block of columns."""
     *outer, inner = way.shape
     width = vectors * LANES
     each = ceil_div(inner, width)

@@ -21,24 +21,7 @@ from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature
 
 @cache
 def concat(axis: int, count: int) -> Operation:
-    """Return the operation that writes ``count`` arrays one after another along an axis to ``y``.
-
-    Parameters
-    ----------
-    axis : int
-        Counted from the front.
-    count : int
-        How many, at least 1: the parameters ``x0``, ``x1``, ...
-
-    Returns
-    -------
-    Operation
-
-    Raises
-    ------
-    ArgumentError
-        If there are none.
-    """
+    """Return the operation that writes ``count`` arrays one after another along an axis to ``y``."""
     if count < 1:
         raise ArgumentError("there is nothing to put together", where="concat")
     names = tuple(f"x{i}" for i in range(count))

@@ -26,26 +26,7 @@ _MADE: dict[tuple[str, int], Operation] = {}
 
 
 def elementwise(expression: Expression, inputs: int) -> Operation:
-    """Return the operation that writes an expression of ``inputs`` arrays.
-
-    Parameters
-    ----------
-    expression : Expression
-        See `syclsched.kernels.tensor.expression`.
-    inputs : int
-        How many arrays it reads: the parameters ``x0``, ``x1``, ..., each of its own dtype. They are broadcast to the
-        shape of ``y``, whose dtype is that of the expression.
-
-    Returns
-    -------
-    Operation
-        One and the same for equal arguments.
-
-    Raises
-    ------
-    ArgumentError
-        If it is no expression.
-    """
+    """Return the operation that writes an expression of ``inputs`` arrays."""
     # 1, 1.0 and True are equal as parts of a tuple, but not the same constant: their text differs.
     key = (repr(expression), inputs)
     if key not in _MADE:

@@ -14,24 +14,7 @@ _POWERS = {2.0: "{0} * {0}", 3.0: "{0} * {0} * {0}", 4.0: "({0} * {0}) * ({0} * 
 
 
 def emit(writer: Writer, root: Typed, inputs: Mapping[int, str], places: Mapping[int, str]) -> str:
-    """Write an expression and return the text of its value.
-
-    Parameters
-    ----------
-    writer : Writer
-        Where to.
-    root : Typed
-        The expression.
-    inputs : Mapping[int, str]
-        Text of each input's value.
-    places : Mapping[int, str]
-        Text of the index along each axis it asks for.
-
-    Returns
-    -------
-    str
-        A name or a constant, of the root's dtype.
-    """
+    """Write an expression and return the text of its value."""
     done: dict[int, str] = {}
     waiting = [root]
     while waiting:

@@ -15,27 +15,7 @@ Array = Any
 
 
 def evaluate(expression: Expression, inputs: Sequence[Array], shape: tuple[int, ...] | None = None) -> Array:
-    """Return what an expression gives.
-
-    Parameters
-    ----------
-    expression : Expression
-        See `syclsched.kernels.tensor.expression`.
-    inputs : sequence of numpy.ndarray
-        They are broadcast against each other.
-    shape : tuple of int, optional
-        Of the result; that of the inputs, broadcast, if not given.
-
-    Returns
-    -------
-    numpy.ndarray
-        Of that shape, or of one that can be broadcast to it.
-
-    Raises
-    ------
-    ArgumentError
-        If it is no expression or its dtypes do not fit.
-    """
+    """Return what an expression gives."""
     extents = np.broadcast_shapes(*(each.shape for each in inputs)) if shape is None else shape
     return evaluate_typed(typed(expression, tuple(each.dtype.name for each in inputs)), inputs, extents)
 

@@ -53,25 +53,15 @@ Rule = Literal["same", "bool", "where", "first"]
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """What an operator takes and gives.
+    """What an operator takes and gives."""
 
-    Parameters
-    ----------
-    domain : str
-        Dtypes of its operands: "float", "integer", "number", "bool" or "any".
-    least, most : int or None
-        How many operands; None for any number.
-    defaults : tuple of float or None
-        Its parameters' defaults; NaN for one that has to be given.
-    rule : str
-        "same": the result has the operands' dtype; "bool"; "where": the first is a condition; "first": the second may
-        have another dtype.
-    """
-
-    domain: str
+    domain: str  # dtypes of its operands: "float", "integer", "number", "bool" or "any"
+    #: How many operands; None for any number.
     least: int = 1
     most: int | None = 1
-    defaults: tuple[float | None, ...] = ()
+    defaults: tuple[float | None, ...] = ()  # its parameters' defaults; NaN for one that has to be given
+    #: "same": the result has the operands' dtype; "bool"; "where": the first is a condition; "first": the second may
+    #: have another dtype.
     rule: Rule = "same"
 
 
@@ -124,49 +114,19 @@ OPERATORS: Final = _table()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Typed:
-    """An expression with dtypes; the same object wherever the same expression stands.
+    """An expression with dtypes; the same object wherever the same expression stands."""
 
-    Parameters
-    ----------
-    operator : str
-        A name of `OPERATORS`, or "input" (its number in ``parameters``), "const" (its value), "index" (its axis),
-        "cast".
-    parameters : tuple
-        All of them, defaults filled in.
-    operands : tuple of Typed
-        Operands of operators that take any number stand in pairs: ``add(a, b, c)`` is ``add(add(a, b), c)``.
-    dtype : str
-        Of the result.
-    """
-
+    #: A name of `OPERATORS`, or "input" (its number in ``parameters``), "const" (its value), "index" (its axis),
+    #: "cast".
     operator: str
-    parameters: tuple[Any, ...]
+    parameters: tuple[Any, ...]  # all of them, defaults filled in
+    #: Operands of operators that take any number stand in pairs: ``add(a, b, c)`` is ``add(add(a, b), c)``.
     operands: tuple[Typed, ...]
-    dtype: str
+    dtype: str  # of the result
 
 
 def typed(expression: Expression, dtypes: tuple[str, ...], result: str | None = None) -> Typed:
-    """Check an expression and give it dtypes.
-
-    Parameters
-    ----------
-    expression : Expression
-        See the module's description.
-    dtypes : tuple of str
-        Of the inputs, by number.
-    result : str, optional
-        What the result is wanted as: the dtype of an expression of untyped constants only.
-
-    Returns
-    -------
-    Typed
-        The same expression.
-
-    Raises
-    ------
-    ArgumentError
-        If it is not an expression or its dtypes do not fit; says which part.
-    """
+    """Check an expression and give it dtypes."""
     found = _Typing(dtypes).typed(expression, result)
     if result is not None and found.dtype != result:
         raise ArgumentError(f"it gives {found.dtype}, not {result}", where=_where(expression))
@@ -174,23 +134,7 @@ def typed(expression: Expression, dtypes: tuple[str, ...], result: str | None = 
 
 
 def result_dtype(expression: Expression, dtypes: tuple[str, ...]) -> str:
-    """Return the dtype of what an expression gives.
-
-    Parameters
-    ----------
-    expression, dtypes
-        See `typed`.
-
-    Returns
-    -------
-    str
-        NumPy dtype name. An expression of untyped constants only gives float32, int64 or bool.
-
-    Raises
-    ------
-    ArgumentError
-        See `typed`.
-    """
+    """Return the dtype of what an expression gives."""
     return typed(expression, dtypes).dtype
 
 
@@ -202,20 +146,7 @@ def inputs_of(expression: Expression) -> frozenset[int]:
 
 
 def substitute(expression: Expression, inputs: dict[int, Expression]) -> Expression:
-    """Return an expression with other expressions in place of its inputs.
-
-    Parameters
-    ----------
-    expression : Expression
-        A checked one.
-    inputs : dict
-        By number of the input; the others stay as they are.
-
-    Returns
-    -------
-    Expression
-        For instance inputs renumbered, or one expression put into another.
-    """
+    """Return an expression with other expressions in place of its inputs."""
     if isinstance(expression, int):
         return inputs.get(expression, expression)
     parameters, operands = split(expression)
@@ -249,18 +180,7 @@ def text(expression: Expression) -> str:
 
 
 def split(expression: Expression) -> tuple[tuple[Any, ...], tuple[Expression, ...]]:
-    """Return the parameters and the operands of an expression that is no input.
-
-    Parameters
-    ----------
-    expression : tuple
-        An operator with what it is given.
-
-    Raises
-    ------
-    ArgumentError
-        If it is no expression.
-    """
+    """Return the parameters and the operands of an expression that is no input."""
     if not isinstance(expression, tuple) or not expression or not isinstance(expression[0], str):
         raise ArgumentError(
             "it is no expression: a number of an input or a tuple that begins with a name is", where=_where(expression)

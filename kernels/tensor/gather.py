@@ -27,20 +27,7 @@ _PARAMETERS = (written(), read(like="y"), read("indices", dtypes=INDEX_DTYPES))
 
 @cache
 def gather(axis: int, checked: bool = False) -> Operation:
-    """Return the operation that writes the slices of ``x`` along an axis that ``indices`` name to ``y``.
-
-    Parameters
-    ----------
-    axis : int
-        Counted from the front.
-    checked : bool, optional
-        Whether there is a fourth parameter, ``status`` (int32, one element), that says if an index is out of range.
-
-    Returns
-    -------
-    Operation
-        Parameters ``y``, ``x``, ``indices`` (int32 or int64, any shape, which takes the axis' place).
-    """
+    """Return the operation that writes the slices of ``x`` along an axis that ``indices`` name to ``y``."""
     return make(
         f"gather axis {axis}",
         _PARAMETERS,
@@ -55,19 +42,7 @@ def gather(axis: int, checked: bool = False) -> Operation:
 
 @cache
 def gather_elements(axis: int, checked: bool = False) -> Operation:
-    """Return the operation that writes, for each of ``indices``, the element of ``x`` with that index along an axis.
-
-    Parameters
-    ----------
-    axis, checked
-        See `gather`.
-
-    Returns
-    -------
-    Operation
-        Parameters ``y`` (the shape of ``indices``), ``x``, ``indices`` (as many axes as ``x``, no longer but along the
-        axis).
-    """
+    """Return the operation that writes, for each of ``indices``, the element of ``x`` with that index along an axis."""
     return make(
         f"gather_elements axis {axis}",
         _PARAMETERS,
@@ -82,20 +57,7 @@ def gather_elements(axis: int, checked: bool = False) -> Operation:
 
 @cache
 def gather_nd(batch_dims: int = 0, checked: bool = False) -> Operation:
-    """Return the operation that writes the slices of ``x`` whose first axes ``indices`` name to ``y``.
-
-    Parameters
-    ----------
-    batch_dims : int, optional
-        Leading axes that ``x`` and ``indices`` have in common.
-    checked : bool, optional
-        See `gather`.
-
-    Returns
-    -------
-    Operation
-        Parameters ``y``, ``x``, ``indices`` (its last axis holds the index into the axes of ``x`` after the batch).
-    """
+    """Return the operation that writes the slices of ``x`` whose first axes ``indices`` name to ``y``."""
     return make(
         f"gather_nd batch_dims {batch_dims}",
         _PARAMETERS,

@@ -9,22 +9,7 @@ from syclsched.kernels.tensor.writer import Writer
 
 
 def write_index(w: Writer, array: str, place: str, extent: int) -> tuple[str, str]:
-    """Write how an index is read.
-
-    Parameters
-    ----------
-    w : Writer
-        Where to.
-    array, place : str
-        Which element of which array it is.
-    extent : int
-        Of the axis it counts along.
-
-    Returns
-    -------
-    index, inside : str
-        The index counted from the front, and whether there is such an element.
-    """
+    """Write how an index is read."""
     given = w.value("int64", w.cast("int64", w.load(array, place), w.signature.dtypes[array]))
     zero, whole = w.constant(0, "int64"), w.constant(extent, "int64")
     at = w.value("int64", w.select(f"({given} < {zero})", f"{given} + {whole}", given))
@@ -39,21 +24,7 @@ def nearest(w: Writer, at: str, extent: int) -> str:
 
 
 def write_status(w: Writer, array: str, count: int, extents: Sequence[int], first: str) -> None:
-    """Write that one work-item looks at all indices and sets the status to one and the place of the first bad one.
-
-    Parameters
-    ----------
-    w : Writer
-        Where to.
-    array : str
-        The indices.
-    count : int
-        How many numbers there are.
-    extents : sequence of int
-        Of the axes they count along, in turn.
-    first : str
-        Whether this is the work-item.
-    """
+    """Write that one work-item looks at all indices and sets the status to one and the place of the first bad one."""
     with w.when(first):
         bad = w.variable("int32", w.constant(0, "int32"))
         with w.loop("0", str(count // len(extents))) as row:

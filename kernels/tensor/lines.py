@@ -19,17 +19,10 @@ from syclsched.model.operation import DeviceLimits, Launch, Shape
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """A contiguous array, and how others are met on the way through it.
+    """A contiguous array, and how others are met on the way through it."""
 
-    Parameters
-    ----------
-    shape : tuple of int
-        Extents, none of them 1.
-    strides : tuple of tuple of int
-        For every other array, how many elements further it is along each axis; may be 0 or negative.
-    """
-
-    shape: Shape
+    shape: Shape  # extents, none of them 1
+    #: For every other array, how many elements further it is along each axis; may be 0 or negative.
     strides: tuple[tuple[int, ...], ...]
 
     @property
@@ -60,20 +53,7 @@ def broadcast_strides(given: Shape, shape: Shape) -> tuple[int, ...]:
 
 
 def walk(shape: Shape, strides: Sequence[tuple[int, ...]]) -> Walk:
-    """Return a walk with as few axes as possible.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Of the contiguous array.
-    strides : sequence of tuple of int
-        Of each other array, along those axes.
-
-    Returns
-    -------
-    Walk
-        Axes of extent 1 are left out, and neighbours that can be gone through in one are one.
-    """
+    """Return a walk with as few axes as possible."""
     extents: list[int] = []
     steps: list[list[int]] = []  # one list of all arrays' strides for each axis that is left
     for axis, extent in enumerate(shape):
@@ -90,19 +70,7 @@ def walk(shape: Shape, strides: Sequence[tuple[int, ...]]) -> Walk:
 
 
 def write_walk(w: Writer, way: Walk, body: Callable[[str, list[str]], None], starts: Sequence[int] = ()) -> None:
-    """Write a kernel that does something for every element.
-
-    Parameters
-    ----------
-    w : Writer
-        Where to.
-    way : Walk
-        The elements.
-    body : callable
-        Given the index of an element and those of the others beside it, writes what is done.
-    starts : sequence of int, optional
-        Where each other array begins; 0 if not given.
-    """
+    """Write a kernel that does something for every element."""
     begin = list(starts) or [0] * len(way.strides)
     if way.by_element:
         i = w.index(w.item)
@@ -141,23 +109,7 @@ def _sum(start: int, places: Sequence[str], steps: Sequence[int]) -> str:
 
 
 def walk_launch(way: Walk, limits: DeviceLimits, *, always: bool = False) -> Launch:
-    """Return the index space of what `write_walk` writes.
-
-    Parameters
-    ----------
-    way : Walk
-        The elements.
-    limits : DeviceLimits
-        The device's.
-    always : bool, optional
-        Whether there has to be a work-item even where there are no elements.
-
-    Returns
-    -------
-    Launch
-        A line if each element's number is taken apart, else a plane; in whole groups, as large as the device takes and
-        as leaves each compute unit some.
-    """
+    """Return the index space of what `write_walk` writes."""
     if way.by_element:
         return line_launch(limits, max(way.elements, int(always)))
     *outer, inner = way.shape

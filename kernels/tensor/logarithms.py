@@ -100,17 +100,6 @@ def write_some_rows(w: Writer, first: str, rows: int, count: int, again: Callabl
 
     A row is a page or less, and the processor does not fetch the next one before it is asked for: so some are gone
     through together.
-
-    Parameters
-    ----------
-    w : Writer
-        Where to.
-    first : str
-        The number of the first row.
-    rows, count : int
-        How many, and their length, a vector at least.
-    again : callable
-        Writes it for a row, given its number, and returns the result's name: for what one pass cannot do.
     """
     bases = [w.index(f"({first} + {row}) * {count}") for row in range(rows)]
     sums = [Sums(w.wide(T, w.constant(LEAST, T)), w.wide(T, w.constant(0.0, T))) for _ in bases]
@@ -148,22 +137,7 @@ def write_some_rows(w: Writer, first: str, rows: int, count: int, again: Callabl
 def write_columns(
     w: Writer, at: str, first: str, vectors: int, rows: Iterable[list[str]], again: Callable[[str], str]
 ) -> None:
-    """Write the logarithms of sums of the exponentials of neighbouring columns of ``x`` to ``y``.
-
-    Parameters
-    ----------
-    w : Writer
-        Where to.
-    at, first : str
-        Where the results are, and the first elements that go into them.
-    vectors : int
-        How many times `LANES` columns.
-    rows : iterable of list of str
-        Opens loops and gives where rows begin that are taken together, a power of two.
-    again : callable
-        Writes it, in `Writer.over_wide`, for `LANES` columns, given where the first elements are, and returns the
-        results' name: for what one pass cannot do.
-    """
+    """Write the logarithms of sums of the exponentials of neighbouring columns of ``x`` to ``y``."""
     tops = w.wide_array(T, w.constant(LEAST, T), vectors)
     totals = w.wide_array(T, w.constant(0.0, T), vectors)
     sums = Sums(w.wide(T, w.constant(0.0, T)), w.wide(T, w.constant(0.0, T)))

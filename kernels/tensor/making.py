@@ -47,27 +47,7 @@ def make(
     split: Split | None = None,
     checked: bool = False,
 ) -> Operation:
-    """Return an operation of this room.
-
-    Parameters
-    ----------
-    name : str
-        With all attributes in it: measured costs are kept by it.
-    parameters : tuple of Parameter
-        Without the status.
-    host : callable
-        Takes the arrays by name.
-    check, work, split
-        See `Operation`.
-    kernels : tuple of Implementation
-        In order of preference.
-    checked : bool, optional
-        Whether there is a parameter ``status`` that is set if an index is out of range.
-
-    Returns
-    -------
-    Operation
-    """
+    """Return an operation of this room."""
     return Operation(
         name=f"{name} checked" if checked else name,
         parameters=(*parameters, STATUS) if checked else parameters,
@@ -101,15 +81,7 @@ def array_bytes(signature: Signature, name: str) -> int:
 
 
 def moving_work(signature: Signature, *, read_as: str = "y") -> Work:
-    """Return the work of moving elements: each of the result is read and written, indices are read.
-
-    Parameters
-    ----------
-    signature : Signature
-        Of the call.
-    read_as : str, optional
-        As many elements are read as this parameter has.
-    """
+    """Return the work of moving elements: each of the result is read and written, indices are read."""
     dtype = signature.dtypes["y"]
     indices = array_bytes(signature, "indices") if "indices" in signature.shapes else 0
     moved = array_bytes(signature, "y") + array_bytes(signature, read_as) + indices

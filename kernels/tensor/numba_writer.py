@@ -180,15 +180,7 @@ class _NumbaWriter(Writer):
 
 
 def flat_index(rank: int, index: str = "i") -> str:
-    """Return what is put in brackets for an element of a contiguous array, counted in memory order.
-
-    Parameters
-    ----------
-    rank : int
-        Of the array.
-    index : str, optional
-        The element's number.
-    """
+    """Return what is put in brackets for an element of a contiguous array, counted in memory order."""
     # Nothing checks an index against its axis, and the array is contiguous: the last axis reaches every element. A
     # signed index would be looked at for being negative.
     return ", ".join([*["0"] * (rank - 1), f"uint64({index})"]) if rank else "()"
@@ -196,17 +188,7 @@ def flat_index(rank: int, index: str = "i") -> str:
 
 @lru_cache(maxsize=1024)
 def python_kernel(text: str, name: str, constants: tuple[tuple[str, str, str], ...] = ()) -> Any:
-    """Return the numba-dpex kernel of a text, the same for the same text: numba keeps what it compiled with it.
-
-    Parameters
-    ----------
-    text : str
-        A function. It knows ``math``, ``PrivateArray``, dtypes by their names, and vectors (`numba_vectors`).
-    name : str
-        Of the function.
-    constants : tuple of (str, str, str), optional
-        Name, dtype and value of each number it knows besides.
-    """
+    """Return the numba-dpex kernel of a text, the same for the same text: numba keeps what it compiled with it."""
     import numba_dpex
     import numpy as np
     from numba_dpex.kernel_api import PrivateArray

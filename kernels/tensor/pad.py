@@ -20,29 +20,7 @@ _MADE: dict[tuple[tuple[int, ...], str, str], Operation] = {}
 
 
 def pad(pads: tuple[int, ...], mode: str = "constant", value: float = 0) -> Operation:
-    """Return the operation that writes ``x`` with a margin to ``y``.
-
-    Parameters
-    ----------
-    pads : tuple of int
-        Not negative: how many elements before the first of every axis, then how many after the last of every axis.
-    mode : str, optional
-        "constant": ``value``; "edge": the nearest element; "reflect": as in a mirror at the edge element; "wrap": from
-        the other end. The last two go on for as long as it takes: a margin may be wider than the array, which with
-        "wrap" makes tiles.
-    value : float, optional
-        In the dtype of ``y``.
-
-    Returns
-    -------
-    Operation
-        One and the same for equal arguments.
-
-    Raises
-    ------
-    ArgumentError
-        If there is no such mode, or a margin is negative.
-    """
+    """Return the operation that writes ``x`` with a margin to ``y``."""
     if mode not in MODES:
         raise ArgumentError(f"there is no mode {mode!r}", where="pad", hint=f"There are: {', '.join(MODES)}")
     if len(pads) % 2 or any(n < 0 for n in pads):

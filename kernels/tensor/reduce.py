@@ -22,28 +22,7 @@ MODES = ("sum", "mean", "max", "min", "prod", "l1", "l2", "sumsquare", "logsum",
 
 @cache
 def reduce(mode: str, axes: tuple[int, ...], keepdims: bool = False) -> Operation:
-    """Return the operation that reduces an array ``x`` along axes, to ``y`` of the same dtype.
-
-    Parameters
-    ----------
-    mode : str
-        One of `MODES`.
-    axes : tuple of int
-        Counted from the front, ascending. Along none, every element is reduced by itself.
-    keepdims : bool, optional
-        Whether the axes stay, with extent 1.
-
-    Returns
-    -------
-    Operation
-        Sums of whole numbers wrap; half precision is summed in single. Over no elements a sum is 0, a product 1, and
-        the maximum the least number of the dtype.
-
-    Raises
-    ------
-    ArgumentError
-        If there is no such mode or the axes are none.
-    """
+    """Return the operation that reduces an array ``x`` along axes, to ``y`` of the same dtype."""
     if mode not in MODES:
         raise ArgumentError(f"there is no reduction {mode!r}", hint=f"There are: {', '.join(MODES)}")
     if list(axes) != sorted({axis for axis in axes if axis >= 0}):

@@ -39,24 +39,7 @@ _WORTH = 1 << 17
 
 @cache
 def reduce_whole(mode: str) -> Operation:
-    """Return the operation that reduces all of ``x`` to ``y``, which has no axes, by way of ``parts``.
-
-    Parameters
-    ----------
-    mode : str
-        One of `MODES`. A mean is one of floating-point numbers.
-
-    Returns
-    -------
-    Operation
-        Parameters ``parts`` (written; one axis, as many elements as work-items shall share the work: some times the
-        compute units), ``x`` (any shape), ``y`` (shape ``()``), of one dtype.
-
-    Raises
-    ------
-    ArgumentError
-        If there is no such mode.
-    """
+    """Return the operation that reduces all of ``x`` to ``y``, which has no axes, by way of ``parts``."""
     if mode not in _STEPS:
         raise ArgumentError(f"there is no mode {mode!r}", where="reduce_whole", hint=f"There are: {', '.join(MODES)}")
     of_parts, of_all = _STEPS[mode]
@@ -67,17 +50,7 @@ def reduce_whole(mode: str) -> Operation:
 
 
 def whole_is_worth_it(mode: str, shape: Shape, axes: tuple[int, ...], dtype: str) -> bool:
-    """Say whether `reduce_whole` does a reduction, and does it sooner than `reduce`.
-
-    Parameters
-    ----------
-    mode, axes
-        See `reduce`.
-    shape : tuple of int
-        Of what is reduced.
-    dtype : str
-        Its dtype. Of half precision, parts would be rounded; whole numbers' means are not those of parts.
-    """
+    """Say whether `reduce_whole` does a reduction, and does it sooner than `reduce`."""
     return (
         mode in _STEPS
         and dtype not in ("bool", "float16")

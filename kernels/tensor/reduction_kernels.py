@@ -45,18 +45,10 @@ _ROWS = 2
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The axes of an array to be reduced, as few as possible.
+    """The axes of an array to be reduced, as few as possible."""
 
-    Parameters
-    ----------
-    kept : Walk
-        Through the result; beside it runs the first element that goes into it.
-    reduced : tuple of (int, int)
-        Extent and stride of each axis that goes.
-    """
-
-    kept: Walk
-    reduced: Axes
+    kept: Walk  # through the result; beside it runs the first element that goes into it
+    reduced: Axes  # extent and stride of each axis that goes
 
     @property
     def by_rows(self) -> bool:
@@ -210,17 +202,6 @@ def extreme_of(w: Writer, t: str, mode: str, xs: list[str], best: str | None = N
 
     One comparison finds the NaNs of two numbers. Those that pass none on are one instruction each, of which the last
     keeps a NaN that was found before.
-
-    Parameters
-    ----------
-    w : Writer
-        Where to.
-    t, mode : str
-        The dtype, and "max" or "min".
-    xs : list of str
-        The vectors: one, or an even number of them.
-    best : str, optional
-        The best so far, which may be NaN.
     """
     symbol = ">" if mode == "max" else "<"
     pairs = [*zip(xs[::2], xs[1::2], strict=False)]

@@ -17,22 +17,7 @@ from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature
 
 @cache
 def scan_sum(axis: int, exclusive: bool = False, reverse: bool = False) -> Operation:
-    """Return the operation that writes the sums of all elements of ``x`` up to each, along an axis, to ``y``.
-
-    Parameters
-    ----------
-    axis : int
-        Counted from the front.
-    exclusive : bool, optional
-        Whether an element does not count for its own sum.
-    reverse : bool, optional
-        Whether they are summed from the end.
-
-    Returns
-    -------
-    Operation
-        Sums of whole numbers wrap; half precision is summed in single.
-    """
+    """Return the operation that writes the sums of all elements of ``x`` up to each, along an axis, to ``y``."""
     parameters = (written(), read(like="y"))
     return make(
         f"scan_sum axis {axis}{' exclusive' if exclusive else ''}{' reverse' if reverse else ''}",

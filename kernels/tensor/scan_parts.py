@@ -33,19 +33,7 @@ _AHEAD = 8
 
 @cache
 def scan_in_parts(axis: int, exclusive: bool = False, reverse: bool = False) -> Operation:
-    """Return the operation that does what `scan_sum` does, where lines are few and long.
-
-    Parameters
-    ----------
-    axis, exclusive, reverse
-        See `scan_sum`.
-
-    Returns
-    -------
-    Operation
-        Which elements are added first depends on shapes alone, so that sums are always the same. There is no half
-        precision: what is kept between steps would be rounded.
-    """
+    """Return the operation that does what `scan_sum` does, where lines are few and long."""
     how = f"axis {axis}{' exclusive' if exclusive else ''}{' reverse' if reverse else ''}"
     y = Parameter("y", AccessMode.UPDATE, dtypes=_DTYPES)
     x = read(like="y", dtypes=_DTYPES)

@@ -27,27 +27,7 @@ REDUCTIONS = ("none", "add", "mul", "max", "min")
 
 @cache
 def scatter_elements(axis: int, reduction: str = "none", checked: bool = False) -> Operation:
-    """Return the operation that writes ``x`` to ``y`` with elements changed along an axis.
-
-    Parameters
-    ----------
-    axis : int
-        Counted from the front.
-    reduction : str, optional
-        One of `REDUCTIONS`: what an update does to the element.
-    checked : bool, optional
-        Whether there is a parameter ``status`` (int32, one element), that says if an index is out of range.
-
-    Returns
-    -------
-    Operation
-        Parameters ``y``, ``x``, ``indices`` (int32 or int64), ``updates`` (of the indices' shape).
-
-    Raises
-    ------
-    ArgumentError
-        If there is no such reduction.
-    """
+    """Return the operation that writes ``x`` to ``y`` with elements changed along an axis."""
     _known(reduction)
     return make(
         f"scatter_elements axis {axis} {reduction}",
@@ -66,23 +46,7 @@ def scatter_elements(axis: int, reduction: str = "none", checked: bool = False) 
 
 @cache
 def scatter_nd(reduction: str = "none", checked: bool = False) -> Operation:
-    """Return the operation that writes ``x`` to ``y`` with slices changed.
-
-    Parameters
-    ----------
-    reduction, checked
-        See `scatter_elements`.
-
-    Returns
-    -------
-    Operation
-        Parameters ``y``, ``x``, ``indices`` (its last axis holds the index into the first axes of ``x``), ``updates``.
-
-    Raises
-    ------
-    ArgumentError
-        If there is no such reduction.
-    """
+    """Return the operation that writes ``x`` to ``y`` with slices changed."""
     _known(reduction)
     return make(
         f"scatter_nd {reduction}",

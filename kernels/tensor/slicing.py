@@ -16,25 +16,7 @@ from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature
 
 @cache
 def slice_of(starts: tuple[int, ...], steps: tuple[int, ...]) -> Operation:
-    """Return the operation that writes a part of ``x`` to ``y``.
-
-    Parameters
-    ----------
-    starts : tuple of int
-        Of every axis, counted from the front: where the first element is.
-    steps : tuple of int
-        Of every axis: how far the next one is; may be negative, but not 0.
-
-    Returns
-    -------
-    Operation
-        How many elements there are along each axis, the shape of ``y`` says.
-
-    Raises
-    ------
-    ArgumentError
-        If a step is 0, or there is not one start for each step.
-    """
+    """Return the operation that writes a part of ``x`` to ``y``."""
     if len(starts) != len(steps) or 0 in steps:
         raise ArgumentError(f"starts {starts} and steps {steps} say not where each next element is", where="slice_of")
     parameters = (written(), read(like="y"))

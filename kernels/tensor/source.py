@@ -27,26 +27,7 @@ def kernels(
     revision: str = "1",
     numba_dtypes: tuple[str, ...] = NUMBA_DTYPES,
 ) -> tuple[Implementation, ...]:
-    """Return the implementations of an operation in both languages.
-
-    Parameters
-    ----------
-    parameters : tuple of Parameter
-        The operation's, all arrays.
-    body : callable
-        Writes the kernel, given a `Writer`.
-    launch : callable
-        The index space: one dimension, in groups.
-    efficiency, revision
-        See `Implementation`.
-    numba_dtypes : tuple of str, optional
-        Dtypes numba-dpex can do it for.
-
-    Returns
-    -------
-    tuple of Implementation
-        OpenCL C first: it compiles in half the time.
-    """
+    """Return the implementations of an operation in both languages."""
     return (
         Implementation(
             "opencl-c",

@@ -12,25 +12,14 @@ from syclsched.model.operation import Signature
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """A transposition as planes of x, each with its rows written as columns.
+    """A transposition as planes of x, each with its rows written as columns."""
 
-    Parameters
-    ----------
-    rows, columns : int
-        Of a plane of x; the columns are neighbours in x, the rows in y.
-    row_stride : int
-        In x, between rows.
-    column_stride : int
-        In y, between columns.
-    planes : tuple of (int, int, int)
-        For every other axis its extent and its strides in x and in y.
-    """
-
+    #: Of a plane of x; the columns are neighbours in x, the rows in y.
     rows: int
     columns: int
-    row_stride: int
-    column_stride: int
-    planes: tuple[tuple[int, int, int], ...]
+    row_stride: int  # in x, between rows
+    column_stride: int  # in y, between columns
+    planes: tuple[tuple[int, int, int], ...]  # for every other axis its extent and its strides in x and in y
 
 
 def _strides(signature: Signature, permutation: tuple[int, ...]) -> tuple[int, ...]:

@@ -15,24 +15,7 @@ from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature
 
 @cache
 def topk(k: int, axis: int, largest: bool = True, sorted: bool = True) -> Operation:
-    """Return the operation that writes the ``k`` largest or smallest elements of ``x`` along an axis.
-
-    Parameters
-    ----------
-    k : int
-        How many; at most the axis' extent.
-    axis : int
-        Counted from the front.
-    largest : bool, optional
-        Whether the largest are wanted.
-    sorted : bool, optional
-        Whether they have to come in order. They do anyhow: it is part of the name only.
-
-    Returns
-    -------
-    Operation
-        Parameters ``values``, ``indices`` (int64), ``x``. Of equal elements the first comes first; NaN is the largest.
-    """
+    """Return the operation that writes the ``k`` largest or smallest elements of ``x`` along an axis."""
     parameters = (written("values"), written("indices", dtypes=("int64",)), read(like="values"))
     return make(
         f"topk {k} axis {axis} {'largest' if largest else 'smallest'}{'' if sorted else ' unsorted'}",

@@ -21,22 +21,7 @@ from syclsched.model.operation import DeviceLimits, Launch, Operation, Signature
 
 @cache
 def transpose(permutation: tuple[int, ...]) -> Operation:
-    """Return the operation that writes ``x`` with its axes in another order to ``y``.
-
-    Parameters
-    ----------
-    permutation : tuple of int
-        Axis ``i`` of the result is axis ``permutation[i]`` of ``x``.
-
-    Returns
-    -------
-    Operation
-
-    Raises
-    ------
-    ArgumentError
-        If it is no permutation.
-    """
+    """Return the operation that writes ``x`` with its axes in another order to ``y``."""
     if sorted(permutation) != list(range(len(permutation))):
         raise ArgumentError(f"{permutation} is no permutation", where="transpose")
     parameters = (written(), read(like="y"))

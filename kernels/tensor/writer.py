@@ -28,15 +28,7 @@ UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 
 
 class Writer(ABC):
-    """Writes a kernel over contiguous arrays.
-
-    Parameters
-    ----------
-    signature : Signature
-        Shapes and dtypes of the arrays.
-    parameters : tuple of Parameter
-        The operation's, all arrays.
-    """
+    """Writes a kernel over contiguous arrays."""
 
     #: What the language calls the number of a work-item, and how many there are, in an index space that is a line; and
     #: the row and column of one in a plane. Neighbours in a row become lanes of a vector.
@@ -198,16 +190,7 @@ class Writer(ABC):
         return name
 
     def over_wide(self, vectors: int, body: Callable[[Callable[[str], str], str], None]) -> None:
-        """Write what is done with every number of wides.
-
-        Parameters
-        ----------
-        vectors : int
-            Of how many times `LANES` numbers they are.
-        body : callable
-            Given what makes a wide's vector of a wide's name, and the place of the vector's first number; what is named
-            meanwhile is as wide as a vector.
-        """
+        """Write what is done with every number of wides."""
         with self._vectors_of(LANES):
             for number in range(vectors):
                 body(partial(_vector, number), str(number * LANES))
@@ -251,22 +234,7 @@ class Writer(ABC):
         vectors: int,
         combine: Callable[[list[str], list[str]], list[str]],
     ) -> list[str]:
-        """Write how the numbers of wides become one of each, in pairs, as none waits for the other.
-
-        Parameters
-        ----------
-        wides : sequence of (str, str)
-            Names and dtypes.
-        vectors : int
-            Of how many times `LANES` numbers they are, a power of two.
-        combine : callable
-            Given a number of each wide, and another of each, returns what they become.
-
-        Returns
-        -------
-        list of str
-            Their names.
-        """
+        """Write how the numbers of wides become one of each, in pairs, as none waits for the other."""
 
         def joined(a: list[str], b: list[str]) -> list[str]:
             pairs = zip(wides, combine(a, b), strict=True)
@@ -286,15 +254,7 @@ class Writer(ABC):
 
     @abstractmethod
     def turn(self, to: str, y_apart: str, start: str, x_apart: str) -> None:
-        """Write that as many lines of `LANES` elements of ``x`` become columns of ``y``.
-
-        Parameters
-        ----------
-        to, start : str
-            Where the first element is in ``y``, and where it was in ``x``.
-        y_apart, x_apart : str
-            How far apart lines are in each.
-        """
+        """Write that as many lines of `LANES` elements of ``x`` become columns of ``y``."""
 
     @abstractmethod
     def finish(self) -> Any:

@@ -13,18 +13,7 @@ if TYPE_CHECKING:
 
 
 class Checks:
-    """Checks results one after another.
-
-    Parameters
-    ----------
-    workload : Workload
-        Whose results they are.
-
-    Attributes
-    ----------
-    verdict : CheckResult or None
-        Of the first wrong result, or else of the last: one wrong among several is what must be shown.
-    """
+    """Checks results one after another."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload

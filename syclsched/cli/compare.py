@@ -101,22 +101,7 @@ def compare_command(
 
 
 def draw(rows: list[Row], name: str, path: Path, console: Console, disturbed: str = "") -> None:
-    """Draw makespans as bars and say where; or say that there is none to draw, and write nothing.
-
-    Parameters
-    ----------
-    rows : list of Row
-        What was planned; one group of bars for each platform. Of disturbed runs, bars are medians and lines end at the
-        worst; what did not do all it had to is not drawn.
-    name : str
-        The graph's.
-    path : Path
-        Where to.
-    console : rich.console.Console
-        Where to say so.
-    disturbed : str, optional
-        What went differently than planned; for the title.
-    """
+    """Draw makespans as bars and say where; or say that there is none to draw, and write nothing."""
     from syclsched.tracing.bars import Bar, draw_bars
 
     runs = max(row.runs for row in rows)

@@ -27,50 +27,26 @@ ALL = "all"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one policy makes of the graph on one platform.
+    """What one policy makes of the graph on one platform."""
 
-    Parameters
-    ----------
-    platform, policy : str
-        Which.
-    makespan_s : float or None
-        Predicted by simulation; None if there is no plan.
-    bound_s : float or None
-        No schedule of the graph on the platform is shorter; None if it was not worked out.
-    utilisation : float or None
-        Busy time of the compute lanes over their number times the makespan.
-    copied_bytes : int or None
-        Bytes moved between memory spaces.
-    planning_s : float
-        How long planning took.
-    refused : str or None
-        Why there is no plan.
-    rewritten : str or None
-        What was done to the graph before it was planned; the bound is then that of the rewritten graph.
-    runs : int
-        How often it was simulated with something going differently than planned; 0 for not at all.
-    median_s, mad_s, worst_s : float or None
-        Makespans of those runs that did all they had to: median, median absolute deviation, longest; None for none.
-    incomplete : int
-        How many runs did not do all they had to.
-    undone, lost : tuple of str
-        In the first of them: tasks that were not done, and arrays that are missing.
-    """
-
+    #: Which.
     platform: str
     policy: str
-    makespan_s: float | None
-    bound_s: float | None
-    utilisation: float | None
-    copied_bytes: int | None
-    planning_s: float
-    refused: str | None = None
+    makespan_s: float | None  # predicted by simulation; None if there is no plan
+    bound_s: float | None  # no schedule of the graph on the platform is shorter; None if it was not worked out
+    utilisation: float | None  # busy time of the compute lanes over their number times the makespan
+    copied_bytes: int | None  # bytes moved between memory spaces
+    planning_s: float  # how long planning took
+    refused: str | None = None  # why there is no plan
+    #: What was done to the graph before it was planned; the bound is then that of the rewritten graph.
     rewritten: str | None = None
-    runs: int = 0
+    runs: int = 0  # how often it was simulated with something going differently than planned; 0 for not at all
+    #: Makespans of those runs that did all they had to: median, median absolute deviation, longest; None for none.
     median_s: float | None = None
     mad_s: float | None = None
     worst_s: float | None = None
-    incomplete: int = 0
+    incomplete: int = 0  # how many runs did not do all they had to
+    #: In the first of them: tasks that were not done, and arrays that are missing.
     undone: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
 
@@ -95,32 +71,7 @@ class Row:
 def policy_names(
     given: Sequence[str], graph: TaskGraph, platform: Platform, *, in_loop: bool = False
 ) -> tuple[str, ...]:
-    """Return the policies that were asked for.
-
-    Parameters
-    ----------
-    given : sequence of str
-        Each of them names joined by commas; or one, ``all``: every policy that makes sense for the graph on the
-        platform, and ``auto``.
-        Those of `syclsched.planner.trials.LOOP_POLICIES` decide while tasks run.
-    graph : TaskGraph
-        What is to be planned.
-    platform : Platform
-        For what.
-    in_loop : bool, optional
-        Whether ``all`` means those that decide while tasks run, too: then without ``dynamic:eager`` and its like, which
-        are the same policies planned beforehand.
-
-    Returns
-    -------
-    tuple of str
-        Without repetitions.
-
-    Raises
-    ------
-    PolicyError
-        If there is none of a name.
-    """
+    """Return the policies that were asked for."""
     from syclsched.costs import CostModel
     from syclsched.planner.trials import LOOP_POLICIES
     from syclsched.scheduling import build_problem, candidates
@@ -156,40 +107,7 @@ def compare(
     disturbance: Disturbance | None = None,
     seeds: Sequence[int] = (0,),
 ) -> list[tuple[Row, Plan | None]]:
-    """Plan a graph with several policies, and see what becomes of the plans if things go differently.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        The graph.
-    platform : Platform
-        For what.
-    policies : iterable of str
-        Names.
-    label : str, optional
-        What to call the platform; its name by default.
-    history : History, optional
-        Measured task times.
-    progress : callable, optional
-        Called with each policy's name before it is tried.
-    minimize, subject_to, rewrite
-        As `syclsched.planner.plan_graph` takes them.
-    disturbance : Disturbance, optional
-        What goes differently than planned; its devices are the platform's.
-    seeds : sequence of int, optional
-        Of the disturbed runs.
-
-    Returns
-    -------
-    list of (Row, Plan or None)
-        The shortest makespan first, or the shortest median of the disturbed runs; then those that did not do all they
-        had to, and what was refused last. Equals come in the order of their names as given.
-
-    Raises
-    ------
-    PolicyError
-        If there is no such rewrite, or none of the policies can keep to what is asked for.
-    """
+    """Plan a graph with several policies, and see what becomes of the plans if things go differently."""
     from syclsched.planner import plan_graph
     from syclsched.planner.rewriting import check_rewrite
     from syclsched.planner.trials import decides_in_the_loop, try_in_the_loop
@@ -228,24 +146,7 @@ def compare(
 
 
 def row_of(plan: Plan, trials: Trials | None, platform: str, policy: str, planning_s: float) -> Row:
-    """Return the row of a plan.
-
-    Parameters
-    ----------
-    plan : Plan
-        With predicted times.
-    trials : Trials or None
-        Its disturbed runs.
-    platform, policy : str
-        What to call its platform and policy.
-    planning_s : float
-        How long planning took, trials included.
-
-    Returns
-    -------
-    Row
-        What the table shows of it; the bound is the plan's own.
-    """
+    """Return the row of a plan."""
     row = Row(
         platform, policy, plan.makespan_s, plan.lower_bound_s or None, _utilisation(plan), plan.counters.copied_bytes,
         planning_s, rewritten=str(plan.recipe) if plan.recipe else None,
@@ -260,20 +161,7 @@ def row_of(plan: Plan, trials: Trials | None, platform: str, policy: str, planni
 
 
 def table(rows: Sequence[Row], *, platforms: bool) -> Table:
-    """Return the rows as a table.
-
-    Parameters
-    ----------
-    rows : sequence of Row
-        In the order they are shown.
-    platforms : bool
-        Whether to show which platform a row is of.
-
-    Returns
-    -------
-    rich.table.Table
-        Columns that have nothing in them are left out.
-    """
+    """Return the rows as a table."""
     from rich.table import Table
     from rich.text import Text
 
@@ -348,19 +236,7 @@ def notes(rows: Sequence[Row], *, platforms: bool) -> list[str]:
 
 
 def show(rows: Sequence[Row], title: str, console: Console, *, platforms: bool) -> None:
-    """Print a title, the table, and what it has no room for.
-
-    Parameters
-    ----------
-    rows : sequence of Row
-        In the order they are shown.
-    title : str
-        What was planned.
-    console : rich.console.Console
-        Where to.
-    platforms : bool
-        Whether there are several platforms.
-    """
+    """Print a title, the table, and what it has no room for."""
     from rich.text import Text
 
     console.print(Text(title, style="bold"), soft_wrap=True)

@@ -65,17 +65,7 @@ def devices_command(
 
 
 def show(platform: Platform, hidden: Sequence[Device], console: Console) -> None:
-    """Print a platform's devices as a table, and those left out below it.
-
-    Parameters
-    ----------
-    platform : Platform
-        What to print.
-    hidden : sequence of Device
-        Untrusted devices that are not on it.
-    console : rich.console.Console
-        Where.
-    """
+    """Print a platform's devices as a table, and those left out below it."""
     from rich import box
     from rich.table import Table
     from rich.text import Text

@@ -31,26 +31,7 @@ def show_front(
     rewrite: str,
     console: Console,
 ) -> None:
-    """Find the Pareto front of two metrics, print it and draw it.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        What is to be planned.
-    metrics : str
-        Two metrics, joined by a comma.
-    path : Path
-        Of the picture.
-    platform, devices, sub_devices, lanes, one_core_lanes, memory_limit, rewrite
-        As typed.
-    console : rich.console.Console
-        Where to print.
-
-    Raises
-    ------
-    ArgumentError
-        If there are not two metrics.
-    """
+    """Find the Pareto front of two metrics, print it and draw it."""
     from rich.table import Table
 
     from syclsched.model.quantities import format_quantity

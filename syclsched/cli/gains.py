@@ -13,18 +13,7 @@ _SAME = 1.02
 
 
 def gains(plan: Plan) -> Iterator[str]:
-    """Say what the other devices of a plan's platform are worth beside its first, and who does how much.
-
-    Parameters
-    ----------
-    plan : Plan
-        Of policy ``auto``, which always considers each device alone.
-
-    Yields
-    ------
-    str
-        Sentences; none if there is only one device.
-    """
+    """Say what the other devices of a plan's platform are worth beside its first, and who does how much."""
     devices = [device.name for device in plan.platform.compute_devices]
     alone = {
         name: candidate.makespan_s

@@ -22,21 +22,11 @@ _NAMED, _MOST_COMPARED = 6, 10_000
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A graph.
+    """A graph."""
 
-    Parameters
-    ----------
-    graph : TaskGraph
-        What is to be planned.
-    from_file : bool
-        Whether it has costs instead of code: there is nothing to time, and it cannot be run.
-    model : GivenModel or None, optional
-        The ONNX model it is of.
-    """
-
-    graph: TaskGraph
-    from_file: bool
-    model: GivenModel | None = None
+    graph: TaskGraph  # what is to be planned
+    from_file: bool  # whether it has costs instead of code: there is nothing to time, and it cannot be run
+    model: GivenModel | None = None  # the ONNX model it is of
 
 
 def load_graph(
@@ -53,27 +43,7 @@ def load_graph(
     task_cost: str | None = None,
     edge_cost: str | None = None,
 ) -> Given:
-    """Return the graph that was asked for.
-
-    Parameters
-    ----------
-    name : str
-        Of a ready graph, or of a file; a ready graph comes first, ``./name`` is the file.
-    ready : dict of str to Any
-        Options of ready graphs, and ``shape`` of a model; None where the user said nothing.
-    format, max_tasks, max_edges, max_file_mib, time_unit, communication_unit, same_speed, task_cost, edge_cost
-        Options of files, as typed.
-
-    Returns
-    -------
-    Given
-        The graph.
-
-    Raises
-    ------
-    ArgumentError
-        If there is neither, or an option does not belong to what there is.
-    """
+    """Return the graph that was asked for."""
     from syclsched import workloads
     from syclsched.frontends import Limits, Units, read_graph
 
@@ -130,13 +100,7 @@ def is_model(name: str) -> bool:
 
 
 def check_without(names: Sequence[str] | None, *, is_model: bool) -> None:
-    """Refuse names of implementations that there are not, or that are to be left out of what is no model.
-
-    Raises
-    ------
-    ArgumentError
-        If so.
-    """
+    """Refuse names of implementations that there are not, or that are to be left out of what is no model."""
     if not names:
         return
     if not is_model:
@@ -147,20 +111,7 @@ def check_without(names: Sequence[str] | None, *, is_model: bool) -> None:
 
 
 def check_tasks(names: Iterable[str], graph: TaskGraph) -> None:
-    """Refuse names of tasks that a graph does not have, before it is planned.
-
-    Parameters
-    ----------
-    names : iterable of str
-        As typed.
-    graph : TaskGraph
-        What is to be planned.
-
-    Raises
-    ------
-    ArgumentError
-        With some that it has; those that are spelled much the same come first.
-    """
+    """Refuse names of tasks that a graph does not have, before it is planned."""
     known = [task.name for task in graph.tasks]
     for name in names:
         if name not in known:

@@ -100,23 +100,7 @@ _MOST_NAMED = 5
 def disturbance_of(
     sigma: float | None, wrong: Sequence[str] | None, slow: Sequence[str] | None, fail: Sequence[str] | None
 ) -> Disturbance | None:
-    """Return what goes differently than planned.
-
-    Parameters
-    ----------
-    sigma, wrong, slow, fail
-        As typed; None for what was not said.
-
-    Returns
-    -------
-    Disturbance or None
-        None if nothing was said.
-
-    Raises
-    ------
-    ArgumentError
-        If something cannot be read, or was said twice; says how it is written.
-    """
+    """Return what goes differently than planned."""
     from syclsched.simulation import Disturbance
 
     if sigma is None and not wrong and not slow and not fail:
@@ -125,25 +109,7 @@ def disturbance_of(
 
 
 def seeds_of(disturbance: Disturbance | None, sigma: float | None, seed: int | None, runs: int | None) -> range:
-    """Return the seeds to run with.
-
-    Parameters
-    ----------
-    disturbance : Disturbance or None
-        What goes differently.
-    sigma, seed, runs
-        As typed.
-
-    Returns
-    -------
-    range
-        One for each run.
-
-    Raises
-    ------
-    ArgumentError
-        If seeds or runs were asked for and nothing depends on them.
-    """
+    """Return the seeds to run with."""
     # A sigma of 0 is the start of a sweep, not a mistake.
     draws = sigma is not None or (disturbance is not None and disturbance.noise.random)
     for option, value in (("--seed", seed), ("--runs", runs)):
@@ -154,25 +120,7 @@ def seeds_of(disturbance: Disturbance | None, sigma: float | None, seed: int | N
 
 
 def with_contention(platform: Platform, how: str | None) -> Platform:
-    """Return a platform on which copies share links as was asked for.
-
-    Parameters
-    ----------
-    platform : Platform
-        Any.
-    how : str or None
-        As typed.
-
-    Returns
-    -------
-    Platform
-        The same if nothing was said.
-
-    Raises
-    ------
-    ArgumentError
-        If it is no way of sharing.
-    """
+    """Return a platform on which copies share links as was asked for."""
     if how is None:
         return platform
     if how not in _CONTENTIONS:
@@ -181,18 +129,7 @@ def with_contention(platform: Platform, how: str | None) -> Platform:
 
 
 def describe(disturbance: Disturbance | None) -> str:
-    """Return what goes differently in a few words, much as it was typed; empty for nothing.
-
-    Parameters
-    ----------
-    disturbance : Disturbance or None
-        What goes differently.
-
-    Returns
-    -------
-    str
-        Such as ``noise 0.3, wrong gemm=2, fail max1550@2.000 ms``.
-    """
+    """Return what goes differently in a few words, much as it was typed; empty for nothing."""
     if disturbance is None:
         return ""
     from syclsched.simulation import SlowDown
@@ -213,25 +150,6 @@ def fair_rewrite(disturbance: Disturbance | None, sigma: float | None, rewrite: 
     """Return how to rewrite graphs so that plans are compared on the same luck.
 
     Luck belongs to the tasks of a graph: merged and cut tasks are others, of other families.
-
-    Parameters
-    ----------
-    disturbance : Disturbance or None
-        What goes differently.
-    sigma : float or None
-        Of the noise, as typed.
-    rewrite : str
-        As typed.
-
-    Returns
-    -------
-    str
-        ``none`` instead of ``auto`` where durations differ.
-
-    Raises
-    ------
-    ArgumentError
-        If rewriting is asked for, and a family of tasks is to be misjudged.
     """
     from syclsched.simulation import Noise
 
@@ -245,42 +163,14 @@ def fair_rewrite(disturbance: Disturbance | None, sigma: float | None, rewrite: 
 
 
 def check_rewritten(disturbance: Disturbance | None, plan: Plan) -> None:
-    """Refuse families that are to be misjudged in a plan whose tasks were merged or cut before.
-
-    Parameters
-    ----------
-    disturbance : Disturbance or None
-        What goes differently.
-    plan : Plan
-        Any.
-
-    Raises
-    ------
-    ArgumentError
-        If it was rewritten: what became part of another task would take as long as planned.
-    """
+    """Refuse families that are to be misjudged in a plan whose tasks were merged or cut before."""
     families = [] if disturbance is None else _of_tasks(disturbance.noise)
     if plan.recipe and families:
         raise _no_longer(families[0], f"--wrong with a plan that was rewritten ({plan.recipe})")
 
 
 def check_names(disturbance: Disturbance | None, families: Iterable[str], platforms: Iterable[Platform]) -> None:
-    """Refuse families and devices that are nowhere.
-
-    Parameters
-    ----------
-    disturbance : Disturbance or None
-        What goes differently.
-    families : iterable of str
-        Those of the graph.
-    platforms : iterable of Platform
-        All that are compared.
-
-    Raises
-    ------
-    ArgumentError
-        If nothing has a name that was typed; lists those there are.
-    """
+    """Refuse families and devices that are nowhere."""
     if disturbance is None:
         return
     from syclsched.simulation import SlowDown
@@ -298,22 +188,7 @@ def check_names(disturbance: Disturbance | None, families: Iterable[str], platfo
 
 
 def on_platform(disturbance: Disturbance | None, platform: Platform) -> tuple[Disturbance | None, tuple[Event, ...]]:
-    """Return what of a disturbance concerns a platform, and the events of devices that it does not have.
-
-    Parameters
-    ----------
-    disturbance : Disturbance or None
-        What goes differently.
-    platform : Platform
-        One of several.
-
-    Returns
-    -------
-    disturbance : Disturbance or None
-        With the events of this platform's devices.
-    others : tuple of SlowDown or Failure
-        The rest, which mean nothing here.
-    """
+    """Return what of a disturbance concerns a platform, and the events of devices that it does not have."""
     if disturbance is None:
         return None, ()
     here = {device.name for device in platform.devices}
@@ -322,25 +197,7 @@ def on_platform(disturbance: Disturbance | None, platform: Platform) -> tuple[Di
 
 
 def seconds_of(text: str, option: str) -> float:
-    """Read a time such as ``0.5``, ``2.5ms`` or ``300us``.
-
-    Parameters
-    ----------
-    text : str
-        As typed; seconds where there is no unit.
-    option : str
-        Which option, for the message.
-
-    Returns
-    -------
-    float
-        Seconds, zero or more.
-
-    Raises
-    ------
-    ArgumentError
-        If it is no time.
-    """
+    """Read a time such as ``0.5``, ``2.5ms`` or ``300us``."""
     match = _NUMBER.fullmatch(text)
     if match is not None and match[2] in _UNITS:
         try:

@@ -38,30 +38,14 @@ RANDOM = "random"
 
 @dataclass(eq=False)
 class GivenModel:
-    """A model with values for its inputs.
+    """A model with values for its inputs."""
 
-    Parameters
-    ----------
-    model : OnnxModel
-        As read.
-    path : str
-        Its file.
-    specialised : Specialised
-        For the shapes of its inputs.
-    values : dict of str to numpy.ndarray
-        Of its inputs.
-    expected : dict of str to numpy.ndarray or None, optional
-        What its outputs must be.
-    found : dict of str to numpy.ndarray
-        What they were when they were last checked.
-    """
-
-    model: OnnxModel
-    path: str
-    specialised: Specialised
-    values: dict[str, Array]
-    expected: dict[str, Array] | None = None
-    found: dict[str, Array] = field(default_factory=dict)
+    model: OnnxModel  # as read
+    path: str  # its file
+    specialised: Specialised  # for the shapes of its inputs
+    values: dict[str, Array]  # of its inputs
+    expected: dict[str, Array] | None = None  # what its outputs must be
+    found: dict[str, Array] = field(default_factory=dict)  # what they were when they were last checked
 
     def workload(self) -> Workload:
         """Return it as something to run and to check."""
@@ -74,13 +58,7 @@ class GivenModel:
         )
 
     def check(self, arrays: Mapping[str, Array]) -> CheckResult:
-        """Keep the outputs, and say whether they are right; without anything to compare with, whether they are finite.
-
-        Parameters
-        ----------
-        arrays : Mapping[str, numpy.ndarray]
-            By the graph's names.
-        """
+        """Keep the outputs, and say whether they are right; without anything to compare with, whether they are finite."""
         self.found = self.specialised.results(arrays)
         if self.expected is None:
             bad = sum(int((~np.isfinite(a)).sum()) for a in self.found.values() if a.dtype.kind == "f")
@@ -101,30 +79,7 @@ def _difference(found: Array, expected: Array) -> float:
 def read_given(
     path: str, inputs: Sequence[str] | None = None, shapes: Sequence[str] | None = None, seed: int | None = None
 ) -> GivenModel:
-    """Read a model, and what it is to be given.
-
-    Parameters
-    ----------
-    path : str
-        Of the model.
-    inputs : sequence of str, optional
-        ``x.npy`` (in the model's order), ``name=x.npy``, an ``.npz`` file with several by name, or ``random``; random
-        values for all that are not named.
-    shapes : sequence of str, optional
-        ``name=1x3x224x224``, ``1x3x224x224`` for a model with one input, or ``dimension=1``.
-    seed : int, optional
-        Of random values.
-
-    Returns
-    -------
-    GivenModel
-        Specialised for the shapes.
-
-    Raises
-    ------
-    ModelError, StorageError, FormatError, ArgumentError
-        If anything cannot be read or does not belong to the model.
-    """
+    """Read a model, and what it is to be given."""
     model = load(path)
     named = _named_inputs(model, inputs or ())
     asked: dict[str, tuple[int, ...] | int] = _shapes(model, shapes or ())
@@ -241,13 +196,7 @@ def _shapes(model: OnnxModel, shapes: Iterable[str]) -> dict[str, tuple[int, ...
 
 
 def check_shown(model: GivenModel | None, output: Path | None, top: int, labels: Path | None) -> list[str] | None:
-    """Refuse what only models have, and return names of classes: the lines of a file.
-
-    Raises
-    ------
-    ArgumentError
-        If there is no model, or outputs are to be written as something else than ``.npz``.
-    """
+    """Refuse what only models have, and return names of classes: the lines of a file."""
     from syclsched.cli.output import read_text
 
     if model is None and (output is not None or top or labels is not None):
@@ -258,13 +207,7 @@ def check_shown(model: GivenModel | None, output: Path | None, top: int, labels:
 
 
 def write_outputs(path: Path, found: Mapping[str, Array]) -> None:
-    """Write outputs by name.
-
-    Raises
-    ------
-    StorageError
-        If the file cannot be written.
-    """
+    """Write outputs by name."""
     from syclsched.cli.output import write_bytes
 
     # Made in memory: zipfile seeks in a file that failed once more, when it is collected.
@@ -274,19 +217,7 @@ def write_outputs(path: Path, found: Mapping[str, Array]) -> None:
 
 
 def show_outputs(found: Mapping[str, Array], top: int, labels: Sequence[str] | None, console: Console) -> None:
-    """Print what came out: of each output its shape and range, and of scores the best few.
-
-    Parameters
-    ----------
-    found : Mapping[str, numpy.ndarray]
-        By name.
-    top : int
-        How many of the best; 0 for none.
-    labels : sequence of str or None
-        Names of classes.
-    console : rich.console.Console
-        Where to.
-    """
+    """Print what came out: of each output its shape and range, and of scores the best few."""
     from rich.table import Table
     from rich.text import Text
 
@@ -326,19 +257,7 @@ def _cut(text: str) -> str:
 
 
 def show_operators(given: GivenModel, plan: Plan, trace: Trace, console: Console) -> None:
-    """Print where the time of a run went, by operator of the model; and what the host had to do.
-
-    Parameters
-    ----------
-    given : GivenModel
-        The model.
-    plan : Plan
-        Of the run.
-    trace : Trace
-        Of the run, too.
-    console : rich.console.Console
-        Where to.
-    """
+    """Print where the time of a run went, by operator of the model; and what the host had to do."""
     from rich.table import Table
     from rich.text import Text
 

@@ -23,20 +23,7 @@ Row = tuple[str, str, str, str, str]
 
 
 def scaled(value: float, unit: str) -> tuple[str, str]:
-    """Return a number with three digits, and its unit with a prefix.
-
-    Parameters
-    ----------
-    value : float
-        In ``unit``.
-    unit : str
-        Without prefix; empty for a plain number, which gets none.
-
-    Returns
-    -------
-    number, unit : str
-        For instance ``('12.3', 'µs')``.
-    """
+    """Return a number with three digits, and its unit with a prefix."""
     if not unit or value == 0:
         return f"{value:.3g}", unit
     for factor, prefix in _PREFIXES:
@@ -71,18 +58,7 @@ def _link_rows(label: str, link: LinkFit) -> Iterator[Row]:
 
 
 def profile_rows(profile: DeviceProfile) -> Iterator[Row]:
-    """Yield the rows of a profile's table: what, number, unit, spread (MAD or fit residual), samples.
-
-    Parameters
-    ----------
-    profile : DeviceProfile
-        What to show.
-
-    Yields
-    ------
-    tuple of str
-        One row.
-    """
+    """Yield the rows of a profile's table: what, number, unit, spread (MAD or fit residual), samples."""
     costs = profile.launch
     yield from _row("submission", costs.submission_s, "s")
     yield from _row("launch latency", costs.latency_s, "s")
@@ -110,18 +86,7 @@ def profile_rows(profile: DeviceProfile) -> Iterator[Row]:
 
 
 def pair_row(pair: PairProfile) -> tuple[str, str, str, str]:
-    """Return what is between two devices as text: event, copy latency, copy bandwidth, slow-down.
-
-    Parameters
-    ----------
-    pair : PairProfile
-        What to show.
-
-    Returns
-    -------
-    tuple of str
-        A dash for what was not measured, or is not needed because they share memory.
-    """
+    """Return what is between two devices as text: event, copy latency, copy bandwidth, slow-down."""
     link = pair.link
     return (
         with_unit(pair.event_latency_s.value, "s") if pair.event_latency_s is not None else "-",

@@ -278,25 +278,7 @@ PlatformNames = Annotated[
 
 
 def build_workload(name: str, **given: Any) -> Workload:
-    """Build a ready graph from command-line options.
-
-    Parameters
-    ----------
-    name : str
-        ``cholesky``, ``mlp`` or ``stencil``.
-    **given : Any
-        Options by name; None where the user said nothing.
-
-    Returns
-    -------
-    Workload
-        With its graph and the check of its result.
-
-    Raises
-    ------
-    ArgumentError
-        If there is no such graph, or an option does not belong to it.
-    """
+    """Build a ready graph from command-line options."""
     from syclsched import workloads
 
     if name not in workloads.names() and Path(name).is_file():
@@ -336,23 +318,7 @@ def _widths(text: str) -> tuple[int, ...]:
 
 
 def parse_memory_limit(text: str | None) -> dict[str, str] | str | None:
-    """Read ``64MiB`` or ``cpu=64MiB,accelerator=1GiB``.
-
-    Parameters
-    ----------
-    text : str or None
-        What the user typed.
-
-    Returns
-    -------
-    str, dict of str to str, or None
-        One size for every device, or sizes by name.
-
-    Raises
-    ------
-    ArgumentError
-        If it mixes both, leaves a part out, or names the same memory twice.
-    """
+    """Read ``64MiB`` or ``cpu=64MiB,accelerator=1GiB``."""
     if text is None or "=" not in text:
         return text
     sizes: dict[str, str] = {}
@@ -369,23 +335,7 @@ def parse_memory_limit(text: str | None) -> dict[str, str] | str | None:
 
 
 def parse_lanes(text: str | None) -> dict[str, int] | int | None:
-    """Read ``2`` or ``cpu=2,accelerator=1``.
-
-    Parameters
-    ----------
-    text : str or None
-        What the user typed.
-
-    Returns
-    -------
-    int, dict of str to int, or None
-        Lanes for every device, or by device name.
-
-    Raises
-    ------
-    ArgumentError
-        If it is neither.
-    """
+    """Read ``2`` or ``cpu=2,accelerator=1``."""
     if text is None:
         return None
     counts: dict[str, int] = {}

@@ -48,20 +48,7 @@ class _ConsoleHandler(logging.Handler):
 
 
 def check_outputs(*files: Path | None, pictures: Iterable[Path | None] = ()) -> None:
-    """Refuse files that cannot be written before anything is worked out for them.
-
-    Parameters
-    ----------
-    *files : Path or None
-        What is to be written; None for what was not asked for.
-    pictures : iterable of (Path or None), optional
-        The same for charts, whose ending must be that of a format that can be drawn.
-
-    Raises
-    ------
-    StorageError
-        If the folder is not there, or it or the file may not be written to, or it is a folder.
-    """
+    """Refuse files that cannot be written before anything is worked out for them."""
     from syclsched.tracing.pictures import check_format
 
     charts = [path for path in pictures if path is not None]
@@ -86,20 +73,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file as a whole or not at all.
-
-    Parameters
-    ----------
-    path : Path
-        Where to.
-    content : bytes
-        What.
-
-    Raises
-    ------
-    StorageError
-        If it cannot be written.
-    """
+    """Write a file as a whole or not at all."""
     try:
         write_whole(path, content)
     except OSError as error:
@@ -107,23 +81,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def read_text(path: Path) -> str:
-    """Read a text file.
-
-    Parameters
-    ----------
-    path : Path
-        Which.
-
-    Returns
-    -------
-    str
-        Its content.
-
-    Raises
-    ------
-    StorageError
-        If it cannot be read.
-    """
+    """Read a text file."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -139,23 +97,7 @@ def write_pictures(
     disturbed: str = "",
     plan: Plan | None = None,
 ) -> None:
-    """Write the Perfetto trace and the Gantt chart that were asked for.
-
-    Parameters
-    ----------
-    trace : Trace
-        Measured, or simulated in a dry run.
-    predicted : Trace or None
-        What was predicted for it.
-    trace_file, gantt_file : Path or None
-        Where to; None if not asked for.
-    console : rich.console.Console
-        Where to say so.
-    disturbed : str, optional
-        What went differently than planned; for the title.
-    plan : Plan, optional
-        What ran: with it, memory in use is in the Perfetto trace.
-    """
+    """Write the Perfetto trace and the Gantt chart that were asked for."""
     if trace_file is not None:
         from syclsched.tracing import save_perfetto
 

@@ -28,17 +28,7 @@ RUNNING = (
 
 @contextmanager
 def patience(console: Console, after_s: float = AFTER_S, *, text: str = TEXT) -> Iterator[None]:
-    """Say why it takes so long, if it does; once.
-
-    Parameters
-    ----------
-    console : rich.console.Console
-        Where.
-    after_s : float, optional
-        Seconds after which it is said.
-    text : str, optional
-        Why.
-    """
+    """Say why it takes so long, if it does; once."""
     timer = threading.Timer(after_s, lambda: console.print(text, style="dim"))
     timer.daemon = True
     timer.start()

@@ -54,38 +54,7 @@ def plan_for(
     model: GivenModel | None = None,
     without: Sequence[str] = (),
 ) -> Iterator[Planned]:
-    """Plan a graph, or take the plan that is given; devices are closed at the end.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        What is to be run.
-    policy, devices, sub_devices, lanes, one_core_lanes
-        As typed.
-    described : str or None
-        Profiles of hardware to plan for instead of this machine's.
-    given : Plan or None
-        A plan from a file.
-    calibrate : bool
-        Whether to time unknown work first.
-    needs_devices : bool
-        Whether the plan is to be run.
-    console : rich.console.Console
-        For progress.
-    minimize, subject_to, rewrite, budget_s
-        As typed; a plan that is given is taken as it is.
-    memory_limit : str or None, optional
-        As typed; a plan that is given and needs more is refused.
-    model : GivenModel, optional
-        Whose the graph is: emulators do none of it unless they are asked for, nor does the host what a device can do.
-    without : sequence of str, optional
-        Implementations that are to do none of a model's tasks.
-
-    Yields
-    ------
-    Planned
-        A verified plan.
-    """
+    """Plan a graph, or take the plan that is given; devices are closed at the end."""
     from syclsched.api import plan, verify
     from syclsched.model.memory_limit import check_planned
     from syclsched.planner import graph_to_time
@@ -157,22 +126,7 @@ def plan_for(
 
 
 def described_platform(names: str, lanes: str | None, *, of_many: bool = False) -> Platform:
-    """Return the platform of some profiles.
-
-    Parameters
-    ----------
-    names : str
-        Shipped profiles or profile files, joined by commas.
-    lanes : str or None
-        As typed.
-    of_many : bool, optional
-        Whether ``lanes`` is for several platforms, so that not every one of them need have all devices it names.
-
-    Returns
-    -------
-    Platform
-        Of hardware that need not be here.
-    """
+    """Return the platform of some profiles."""
     from syclsched.api import describe, with_lanes
     from syclsched.cli.options import parse_lanes
 
@@ -194,17 +148,7 @@ def platform_to_plan_for(
     memory_limit: str | None,
     console: Console,
 ) -> Platform:
-    """Return the platform of some profiles or, if none are asked for, this machine's.
-
-    Parameters
-    ----------
-    described : str or None
-        As `described_platform` takes it.
-    devices, sub_devices, lanes, one_core_lanes, console
-        As `syclsched.cli.prepare.find_platform` takes them.
-    memory_limit : str or None
-        As typed.
-    """
+    """Return the platform of some profiles or, if none are asked for, this machine's."""
     if described is not None:
         platform = described_platform(described, lanes)
     else:
@@ -215,22 +159,7 @@ def platform_to_plan_for(
 
 
 def limited(platform: Platform, memory_limit: str | None, *, of_many: bool = False) -> Platform:
-    """Return a platform with no more memory than was typed.
-
-    Parameters
-    ----------
-    platform : Platform
-        Found or described.
-    memory_limit : str or None
-        As typed.
-    of_many : bool, optional
-        Whether it is for several platforms, so that not every one of them need have all it names.
-
-    Returns
-    -------
-    Platform
-        To plan for.
-    """
+    """Return a platform with no more memory than was typed."""
     from syclsched.model.memory_limit import with_memory_limit
 
     sizes = parse_memory_limit(memory_limit)

@@ -27,22 +27,7 @@ def use_one_core_lanes() -> None:
 def find_platform(
     *, devices: str | None, sub_devices: str | None, lanes: str | None, one_core_lanes: bool, console: Console
 ) -> Platform:
-    """Find the devices of this machine; measure quickly those that were never measured.
-
-    Parameters
-    ----------
-    devices, sub_devices, lanes : str or None
-        As typed.
-    one_core_lanes : bool
-        See `use_one_core_lanes`.
-    console : rich.console.Console
-        For progress.
-
-    Returns
-    -------
-    Platform
-        With profiles.
-    """
+    """Find the devices of this machine; measure quickly those that were never measured."""
     from syclsched.api import with_lanes
     from syclsched.devices import discover, parse_sub_devices
     from syclsched.profiling import ProfileStore, attach

@@ -122,13 +122,7 @@ def _with_engine_costs(
 
 @contextmanager
 def interruption() -> Iterator[Callable[[], bool]]:
-    """Turn the first Ctrl-C into a question that can be asked between measurements; the second one acts at once.
-
-    Yields
-    ------
-    callable
-        Whether there was a Ctrl-C. Outside the main thread signals cannot be caught, and there never is one.
-    """
+    """Turn the first Ctrl-C into a question that can be asked between measurements; the second one acts at once."""
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield asked.is_set
@@ -147,20 +141,7 @@ def interruption() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def bars(platform: Platform, console: Console) -> Iterator[Callable[[str, int, int, str], None]]:
-    """Show a progress bar per device and pair, and one for all together.
-
-    Parameters
-    ----------
-    platform : Platform
-        Its devices.
-    console : rich.console.Console
-        Where; nothing is shown if it is not a terminal.
-
-    Yields
-    ------
-    callable
-        To be called with (device or pair, steps done, steps in all, what comes next).
-    """
+    """Show a progress bar per device and pair, and one for all together."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
@@ -191,25 +172,6 @@ def save(result: SessionResult, store: ProfileStore, *, forget: bool = True) -> 
 
     With a new profile of a device, the task times remembered of it are forgotten: they are from another day, and are
     measured again when they are needed.
-
-    Parameters
-    ----------
-    result : SessionResult
-        What was measured.
-    store : ProfileStore
-        Where.
-    forget : bool, optional
-        Whether the user's task times are those of these devices; not if the profiles are kept elsewhere.
-
-    Returns
-    -------
-    list of str
-        What was done, for people.
-
-    Raises
-    ------
-    StorageError
-        If a file cannot be written.
     """
     from syclsched.profiling.history import HistoryStore
 
@@ -242,15 +204,7 @@ def _has_complete(store: ProfileStore, key: str) -> bool:
 
 
 def write_set(result: SessionResult, path: Path) -> None:
-    """Write all profiles into one file.
-
-    Raises
-    ------
-    MeasurementError
-        If there are none.
-    StorageError
-        If it cannot be written.
-    """
+    """Write all profiles into one file."""
     from syclsched.profiling.files import write_file
 
     write_file(path, _set(result))
@@ -269,25 +223,7 @@ def _set(result: SessionResult) -> Any:
 
 
 def export_profile(profile: DeviceProfile, name: str) -> Path:
-    """Write a profile as it is shipped: keyed by its name instead of by the machine.
-
-    Parameters
-    ----------
-    profile : DeviceProfile
-        A measured one.
-    name : str
-        Name, or path; ``.json`` is added.
-
-    Returns
-    -------
-    Path
-        The file.
-
-    Raises
-    ------
-    StorageError
-        If it cannot be written.
-    """
+    """Write a profile as it is shipped: keyed by its name instead of by the machine."""
     from syclsched.profiling.files import write_file
 
     path = Path(name if name.endswith(".json") else f"{name}.json")
@@ -312,15 +248,7 @@ def _print(result: SessionResult, platform: Platform, saved: list[str], as_json:
 
 
 def show_profile(profile: DeviceProfile, console: Console) -> None:
-    """Print a device's numbers as a table.
-
-    Parameters
-    ----------
-    profile : DeviceProfile
-        What to print.
-    console : rich.console.Console
-        Where.
-    """
+    """Print a device's numbers as a table."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -342,17 +270,7 @@ def show_profile(profile: DeviceProfile, console: Console) -> None:
 
 
 def show_pairs(pairs: tuple[PairProfile, ...], names: dict[str, str], console: Console) -> None:
-    """Print what was measured between devices.
-
-    Parameters
-    ----------
-    pairs : tuple of PairProfile
-        What to print.
-    names : dict of str to str
-        Device names by key.
-    console : rich.console.Console
-        Where.
-    """
+    """Print what was measured between devices."""
     from rich import box
     from rich.table import Table
     from rich.text import Text

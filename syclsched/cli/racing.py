@@ -31,29 +31,7 @@ def with_kernels(
     asked: Mapping[str, Any],
     console: Console,
 ) -> Plan:
-    """Return a model's plan, or the one with kernels for some of the library's tasks, if it runs faster.
-
-    Parameters
-    ----------
-    model : GivenModel
-        Whose it is.
-    graph : TaskGraph
-        The model's, with all implementations.
-    offered : TaskGraph
-        The same with those it was planned with.
-    planned : Plan
-        By the library, where that does everything it can.
-    platform : Platform
-        It was planned for, with profiles, which plans leave out.
-    live : LiveDevices
-        Where both are run.
-    history : HistoryStore
-        Remembers which was faster.
-    asked : Mapping[str, object]
-        As for `syclsched.plan`.
-    console : rich.console.Console
-        For progress.
-    """
+    """Return a model's plan, or the one with kernels for some of the library's tasks, if it runs faster."""
     from rich.markup import escape
 
     from syclsched.api import plan
@@ -88,17 +66,7 @@ def with_kernels(
 
 
 def is_mixed(platform: Platform, asked: Mapping[str, Any], *, is_limited: bool) -> bool:
-    """Return whether kernels may do some of what a library does of a model.
-
-    Parameters
-    ----------
-    platform : Platform
-        Where.
-    asked : Mapping[str, object]
-        As for `syclsched.plan`.
-    is_limited : bool
-        Whether memory is.
-    """
+    """Return whether kernels may do some of what a library does of a model."""
     from syclsched.onnx.mixing import is_worth_mixing
 
     return is_worth_mixing(platform, minimize=asked["minimize"], rewrite=asked["rewrite"], is_limited=is_limited)

@@ -165,18 +165,7 @@ def _refuse_options(context: typer.Context, plan: str) -> None:
 
 
 def platforms_of(given: list[str]) -> tuple[str, ...]:
-    """Return the platforms to compare, as lists of profiles joined by commas.
-
-    Parameters
-    ----------
-    given : list of str
-        What was typed, once for each ``--platform``.
-
-    Returns
-    -------
-    tuple of str
-        One platform for each time; for a single one of several devices, each of them and all.
-    """
+    """Return the platforms to compare, as lists of profiles joined by commas."""
     if len(given) > 1:
         return tuple(dict.fromkeys(given))
     names = [name.strip() for name in given[0].split(",") if name.strip()]

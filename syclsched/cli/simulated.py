@@ -26,64 +26,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What is tried.
+    """What is tried."""
 
-    Parameters
-    ----------
-    disturbance : Disturbance or None
-        What goes differently than planned.
-    seeds : range
-        Of the disturbed runs.
-    contention : str or None
-        How copies share links, where it is not as the platform says.
-    sigma : float or None
-        Of the noise, if it was given: 0 too.
-    """
-
-    disturbance: Disturbance | None
-    seeds: range
-    contention: str | None
-    sigma: float | None = None
+    disturbance: Disturbance | None  # what goes differently than planned
+    seeds: range  # of the disturbed runs
+    contention: str | None  # how copies share links, where it is not as the platform says
+    sigma: float | None = None  # of the noise, if it was given: 0 too
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How it is shown: as JSON or as a table, and what is written where.
+    """How it is shown: as JSON or as a table, and what is written where."""
 
-    Parameters
-    ----------
-    json_output : bool
-        Whether JSON is printed instead of the table.
-    chart_file, trace_file, gantt_file : Path or None
-        Where to; None if not asked for.
-    console : rich.console.Console
-        For all that is not JSON.
-    """
-
-    json_output: bool
+    json_output: bool  # whether JSON is printed instead of the table
+    #: Where to; None if not asked for.
     chart_file: Path | None
     trace_file: Path | None
     gantt_file: Path | None
-    console: Console
+    console: Console  # for all that is not JSON
 
 
 def simulate_plan(path: str, what: Tried, shown: Shown) -> None:
-    """Verify and simulate a plan, and show what becomes of it.
-
-    Parameters
-    ----------
-    path : str
-        Of the plan.
-    what : Tried
-        What is tried.
-    shown : Shown
-        How it is shown.
-
-    Raises
-    ------
-    ArgumentError, FormatError, PlanError
-        If it is no plan, a plan that must not be run, or has nothing of a name that was typed.
-    """
+    """Verify and simulate a plan, and show what becomes of it."""
     from syclsched.cli.comparing import row_of
     from syclsched.planning import verify
     from syclsched.simulation import predict, repeat
@@ -118,32 +82,7 @@ def show_all(
     *,
     platforms: bool = True,
 ) -> None:
-    """Show rows, and draw what was asked for of the best.
-
-    Parameters
-    ----------
-    found : sequence of (Row, Plan or None)
-        In any order of platforms.
-    title : str
-        Above the table.
-    tasks : int
-        How many the graph has.
-    name : str
-        The graph's.
-    what : Tried
-        What was tried.
-    shown : Shown
-        How it is shown.
-    remarks : sequence of str, optional
-        What else to say.
-    platforms : bool, optional
-        Whether the table says which platform a row is of.
-
-    Raises
-    ------
-    PlanError
-        If there is no plan at all.
-    """
+    """Show rows, and draw what was asked for of the best."""
     from rich.text import Text
 
     from syclsched.cli.comparing import document, show

@@ -30,13 +30,7 @@ class Streamed:
 
 
 def check_in_flight(dynamic: str | None, dry_run: bool, repeat: int) -> None:
-    """Raise if runs cannot be a stream.
-
-    Raises
-    ------
-    ArgumentError
-        With ``--dynamic`` or ``--dry-run``, or where there is one run only.
-    """
+    """Raise if runs cannot be a stream."""
     if repeat < 2:
         raise ArgumentError("one run is no stream", where="--in-flight", hint="Say how many runs: --repeat 50")
     if dynamic is not None or dry_run:
@@ -47,28 +41,7 @@ def check_in_flight(dynamic: str | None, dry_run: bool, repeat: int) -> None:
 def stream_workload(
     planned: Planned, workload: Workload, repeat: int, in_flight: int, safeguards: Safeguards, console: Console
 ) -> Streamed:
-    """Run a workload as a stream of the same inputs, and check every result.
-
-    Parameters
-    ----------
-    planned : Planned
-        On live devices.
-    workload : Workload
-        What to run.
-    repeat : int
-        How many generations.
-    in_flight : int
-        On their way at once.
-    safeguards : Safeguards
-        As for `bind`.
-    console : rich.console.Console
-        Where to say how far it is.
-
-    Returns
-    -------
-    Streamed
-        With the check of the first wrong result, or of the last.
-    """
+    """Run a workload as a stream of the same inputs, and check every result."""
     from syclsched.execution import bind
 
     assert planned.live is not None

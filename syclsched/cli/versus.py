@@ -25,19 +25,12 @@ _TRIES, _LEAST_TURNS = 6, 5
 
 @dataclass(frozen=True, slots=True)
 class Versus:
-    """What two runtimes took in turns.
+    """What two runtimes took in turns."""
 
-    Parameters
-    ----------
-    ours_s, theirs_s : tuple of float
-        Seconds of each call, arrays in and arrays out.
-    threads : int
-        Of the other, with which it was fastest.
-    """
-
+    #: Seconds of each call, arrays in and arrays out.
     ours_s: tuple[float, ...]
     theirs_s: tuple[float, ...]
-    threads: int
+    threads: int  # of the other, with which it was fastest
 
     @property
     def ratio(self) -> float:
@@ -46,20 +39,7 @@ class Versus:
 
 
 class Rival:
-    """ONNX Runtime's CPU provider with a model, at the best number of threads.
-
-    Parameters
-    ----------
-    given : GivenModel
-        The model, whose expected outputs are set to what the rival makes of its inputs.
-
-    Raises
-    ------
-    RuntimeMissingError
-        If it is not installed.
-    ArgumentError
-        If it refuses the model.
-    """
+    """ONNX Runtime's CPU provider with a model, at the best number of threads."""
 
     def __init__(self, given: GivenModel) -> None:
         try:
@@ -95,19 +75,7 @@ class Rival:
 
 
 def in_turns(planned: Planned, given: GivenModel, rival: Rival, repeat: int) -> Versus:
-    """Time both, one call each in turns.
-
-    Parameters
-    ----------
-    planned : Planned
-        On live devices.
-    given : GivenModel
-        The model.
-    rival : Rival
-        The other.
-    repeat : int
-        How often; at least 5 times.
-    """
+    """Time both, one call each in turns."""
     from syclsched.execution import bind
 
     specialised = given.specialised
@@ -136,13 +104,7 @@ def show_versus(versus: Versus, console: Console) -> None:
 
 
 def check_rival(name: str | None, *, dry_run: bool, is_model: bool) -> None:
-    """Refuse a rival that there is not, or cannot be compared with.
-
-    Raises
-    ------
-    ArgumentError
-        If so.
-    """
+    """Refuse a rival that there is not, or cannot be compared with."""
     if name is None:
         return
     if name not in RIVALS:

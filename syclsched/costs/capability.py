@@ -22,22 +22,7 @@ _REAL_PARTS = {"complex64": "float32", "complex128": "float64"}
 
 
 def unsupported(task: Task, implementation: Implementation, device: Device) -> str | None:
-    """Return why a device cannot run an implementation of a task, or None if it can.
-
-    Parameters
-    ----------
-    task : Task
-        Its signature says which dtypes are needed.
-    implementation : Implementation
-        One of the implementations of its operation.
-    device : Device
-        Where.
-
-    Returns
-    -------
-    str or None
-        The first thing that is missing, with its name, for instance ``no aspect fp64 (array 'a' is float64)``.
-    """
+    """Return why a device cannot run an implementation of a task, or None if it can."""
     if device.distrust is not None:
         return f"not trusted ({device.distrust})"
     if implementation.kind == "cost-only" and task.signature is not None:
@@ -108,19 +93,7 @@ def _missing_for_dtype(dtype: str, what: str, device: Device) -> Iterator[str]:
 
 @cache
 def installed(package: str) -> bool:
-    """Return whether a Python package can be imported, without importing it, or is a distribution of libraries only.
-
-    Parameters
-    ----------
-    package : str
-        Dotted import name. The packages above it are imported, as `importlib.util.find_spec` does. Or the name of a
-        distribution that brings no package, such as ``onednn``.
-
-    Returns
-    -------
-    bool
-        Remembered for the life of the process.
-    """
+    """Return whether a Python package can be imported, without importing it, or is a distribution of libraries only."""
     try:
         if importlib.util.find_spec(package) is not None:
             return True

@@ -15,23 +15,14 @@ _ORIGINS = ("measured", "modelled", "spec-sheet", "stated", "scaled", "assumed")
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Predicted seconds of a task.
+    """Predicted seconds of a task."""
 
-    Parameters
-    ----------
-    seconds : float
-        Alone on the machine.
-    origin : str
-        ``measured`` (history), ``modelled`` (roofline of a measured profile), ``spec-sheet`` (roofline of a published
-        one), ``stated`` (given with a task that has costs instead of code), ``scaled`` (given for a reference core) or
-        ``assumed`` (the device has no profile).
-    spread_s : float or None
-        Median absolute deviation of what was measured; None if it was not.
-    """
-
-    seconds: float
+    seconds: float  # alone on the machine
+    #: ``measured`` (history), ``modelled`` (roofline of a measured profile), ``spec-sheet`` (roofline of a published
+    #: one), ``stated`` (given with a task that has costs instead of code), ``scaled`` (given for a reference core) or
+    #: ``assumed`` (the device has no profile).
     origin: str
-    spread_s: float | None = None
+    spread_s: float | None = None  # median absolute deviation of what was measured; None if it was not
 
 
 def sequence_estimate(steps: Sequence[Estimate], rates: Rates, device: Device) -> Estimate:
@@ -41,20 +32,6 @@ def sequence_estimate(steps: Sequence[Estimate], rates: Rates, device: Device) -
     in it already, so that the steps add up; but the last cannot start before all are submitted. What is saved is the
     engine's work per task, which is not part of a task's time. The host launches nothing: of the launches that the
     roofline adds to every function, only the first remains.
-
-    Parameters
-    ----------
-    steps : sequence of Estimate
-        Of each step as a task of its own; at least one.
-    rates : Rates
-        Of the device.
-    device : Device
-        Where.
-
-    Returns
-    -------
-    Estimate
-        As sure as the least sure of the steps; without a spread.
     """
     seconds = sum(e.seconds for e in steps)
     if device.is_host:

@@ -12,25 +12,14 @@ from syclsched.model.profile import Quantity
 
 @dataclass(frozen=True, slots=True)
 class HistoryKey:
-    """What a measured duration is of.
+    """What a measured duration is of."""
 
-    Parameters
-    ----------
-    device_key : str
-        `Device.key`.
-    operation, implementation : str
-        Names.
-    revision : str
-        `Implementation.revision`: measurements of older code do not count.
-    signature : str
-        `signature_text`.
-    """
-
-    device_key: str
+    device_key: str  # `Device.key`
+    #: Names.
     operation: str
     implementation: str
-    revision: str
-    signature: str
+    revision: str  # `Implementation.revision`: measurements of older code do not count
+    signature: str  # `signature_text`
 
 
 class History(Protocol):
@@ -50,18 +39,7 @@ class MemoryHistory(dict[HistoryKey, Quantity]):
 
 
 def signature_text(signature: Signature) -> str:
-    """Return a signature as text that is the same in every process.
-
-    Parameters
-    ----------
-    signature : Signature
-        Shapes, dtypes and scalars.
-
-    Returns
-    -------
-    str
-        For instance ``a:float32[64,64] b:float32[64]! alpha=1.5``; parameters sorted by name, ``!`` behind constants.
-    """
+    """Return a signature as text that is the same in every process."""
     arrays = [
         f"{name}:{signature.dtypes[name]}[{','.join(map(str, shape))}]{'!' if name in signature.constants else ''}"
         for name, shape in sorted(signature.shapes.items())
@@ -72,20 +50,7 @@ def signature_text(signature: Signature) -> str:
 def history_key(
     device_key: str, operation: Operation, implementation: Implementation, signature: Signature
 ) -> HistoryKey:
-    """Return the key of one implementation on one device.
-
-    Parameters
-    ----------
-    device_key : str
-        `Device.key`.
-    operation, implementation, signature
-        What is measured.
-
-    Returns
-    -------
-    HistoryKey
-        Equal for equal work, in every process.
-    """
+    """Return the key of one implementation on one device."""
     text = signature_text(signature)
     return HistoryKey(device_key, operation.name, implementation.name, implementation.revision, text)
 
@@ -94,10 +59,5 @@ def in_a_run(key: HistoryKey) -> HistoryKey:
     """Return the key of what the same takes between the other tasks of a run.
 
     Alone it takes less or more: weights are in caches, or a thread is asleep.
-
-    Parameters
-    ----------
-    key : HistoryKey
-        From `history_key`.
     """
     return replace(key, implementation=key.implementation + ", in a run")

@@ -35,13 +35,6 @@ class CostModel:
 
     Graphs have thousands of tasks and few distinct signatures: every answer is worked out once for each operation,
     signature and device, and remembered.
-
-    Parameters
-    ----------
-    platform : Platform
-        Its devices (with profiles, or assumed numbers are used) and links.
-    history : History, optional
-        Measured durations, which come before the model.
     """
 
     def __init__(self, platform: Platform, history: History | None = None) -> None:
@@ -55,28 +48,7 @@ class CostModel:
         return unsupported(task, implementation, device)
 
     def task_seconds(self, task: Task, implementation: Implementation, device: Device) -> Estimate:
-        """Return the predicted seconds of a task, whether or not the device supports it.
-
-        Parameters
-        ----------
-        task : Task
-            Any task; a barrier takes no time.
-        implementation : Implementation
-            One of its operation's.
-        device : Device
-            A device of the platform.
-
-        Returns
-        -------
-        Estimate
-            As stated for a task with costs instead of code; measured if the history knows a finite duration; else
-            from the roofline.
-
-        Raises
-        ------
-        ArgumentError
-            If the operation states impossible work, or the implementation an impossible efficiency.
-        """
+        """Return the predicted seconds of a task, whether or not the device supports it."""
         if task.operation is None or task.signature is None:
             return Estimate(0.0, "modelled")
         if implementation.kind == "cost-only":
@@ -84,32 +56,11 @@ class CostModel:
         return self._seconds(task.operation, task.signature, implementation, device, f"task {task.name!r}")
 
     def best(self, task: Task, device: Device) -> Choice | None:
-        """Return the fastest implementation of a task on a device.
-
-        Parameters
-        ----------
-        task : Task
-            Any task but a barrier.
-        device : Device
-            A device of the platform.
-
-        Returns
-        -------
-        (Implementation, Estimate) or None
-            The earlier implementation if two are equally fast; None if the device can run none, or for a barrier.
-        """
+        """Return the fastest implementation of a task on a device."""
         return self._best(self._class_of(task), device)
 
     def between_s(self, implementation: Implementation, device: Device) -> float:
-        """Return the seconds between a task and the next one of a lane that are no part of what is measured of it.
-
-        Parameters
-        ----------
-        implementation : Implementation
-            What is measured of a kernel is its time on the device, which the launch is no part of.
-        device : Device
-            Where.
-        """
+        """Return the seconds between a task and the next one of a lane that are no part of what is measured of it."""
         return self._rates_of(device).launch_s if implementation.is_kernel and device.profile is not None else 0.0
 
     def choices(self, task: Task, devices: Sequence[Device]) -> tuple[Choice | None, ...]:
@@ -118,22 +69,7 @@ class CostModel:
         return tuple([self._best(shared, device) for device in devices])
 
     def require(self, task: Task, devices: Sequence[Device] | None = None) -> None:
-        """Check that some device can run a task.
-
-        Parameters
-        ----------
-        task : Task
-            Any task; a barrier can always be run.
-        devices : sequence of Device, optional
-            The devices there are to choose from; all of the platform if not given.
-
-        Raises
-        ------
-        CapabilityError
-            If none can; lists each device and what it lacks.
-        EmptyPlatformError
-            If there are no devices at all.
-        """
+        """Check that some device can run a task."""
         devices = self.platform.devices if devices is None else devices
         if not devices:
             raise EmptyPlatformError("there are no devices", where=f"platform {self.platform.name!r}")
@@ -151,46 +87,12 @@ class CostModel:
         )
 
     def copy_line(self, source_space: str, destination_space: str) -> tuple[float, float]:
-        """Return what a copy between two spaces costs, as latency and seconds per byte.
-
-        Parameters
-        ----------
-        source_space, destination_space : str
-            Names of memory spaces.
-
-        Returns
-        -------
-        (float, float)
-            Sums over the links of the route; zeros within one space.
-
-        Raises
-        ------
-        PlatformError
-            If there is no way from one to the other.
-        """
+        """Return what a copy between two spaces costs, as latency and seconds per byte."""
         route = self.platform.route(source_space, destination_space)
         return sum(link.latency_s for link in route), sum(1.0 / link.bandwidth_bytes_per_s for link in route)
 
     def copy_seconds(self, nbytes: int, source_space: str, destination_space: str) -> float:
-        """Return the seconds of a copy between two spaces.
-
-        Parameters
-        ----------
-        nbytes : int
-            Bytes to copy; nothing takes no time.
-        source_space, destination_space : str
-            Names of memory spaces.
-
-        Returns
-        -------
-        float
-            Zero within one space.
-
-        Raises
-        ------
-        PlatformError
-            If there is no way from one to the other.
-        """
+        """Return the seconds of a copy between two spaces."""
         latency_s, seconds_per_byte = self.copy_line(source_space, destination_space)
         return latency_s + nbytes * seconds_per_byte if nbytes else 0.0
 

@@ -17,62 +17,24 @@ RateOrigin = Literal["modelled", "spec-sheet", "assumed"]
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What the roofline needs to know of a device.
+    """What the roofline needs to know of a device."""
 
-    Parameters
-    ----------
-    origin : str
-        ``modelled`` (from a measured profile), ``spec-sheet`` or ``assumed``.
-    launch_s : float
-        What a launch adds to the time of a stream of kernels.
-    peak_flops : Mapping[str, float]
-        Operations a second by dtype.
-    bandwidth_bytes_per_s : float
-        Of its memory, for working sets that do not fit the caches.
-    bandwidth_curve : tuple of (int, float)
-        (working set in bytes, bytes/s), by rising working set.
-    compute_units : int
-        How many work-items at least keep it busy.
-    """
-
-    origin: RateOrigin
-    launch_s: float
-    peak_flops: Mapping[str, float]
-    bandwidth_bytes_per_s: float
-    bandwidth_curve: tuple[tuple[int, float], ...]
-    compute_units: int
+    origin: RateOrigin  # ``modelled`` (from a measured profile), ``spec-sheet`` or ``assumed``
+    launch_s: float  # what a launch adds to the time of a stream of kernels
+    peak_flops: Mapping[str, float]  # operations a second by dtype
+    bandwidth_bytes_per_s: float  # of its memory, for working sets that do not fit the caches
+    bandwidth_curve: tuple[tuple[int, float], ...]  # (working set in bytes, bytes/s), by rising working set
+    compute_units: int  # how many work-items at least keep it busy
 
     def peak(self, dtype: str) -> float:
-        """Return the peak for a dtype, in operations a second.
-
-        Parameters
-        ----------
-        dtype : str
-            NumPy dtype name.
-
-        Returns
-        -------
-        float
-            Of the dtype itself, else of the one it is computed in, else the lowest known.
-        """
+        """Return the peak for a dtype, in operations a second."""
         for name in (dtype, _STAND_INS.get(dtype, "int32")):
             if name in self.peak_flops:
                 return self.peak_flops[name]
         return min(self.peak_flops.values())
 
     def bandwidth(self, working_set_bytes: float) -> float:
-        """Return the bandwidth for a working set, in bytes a second.
-
-        Parameters
-        ----------
-        working_set_bytes : float
-            Bytes touched over and over.
-
-        Returns
-        -------
-        float
-            From the curve, linear over the logarithm of the working set, level beyond its ends.
-        """
+        """Return the bandwidth for a working set, in bytes a second."""
         curve = self.bandwidth_curve
         if not curve:
             return self.bandwidth_bytes_per_s
@@ -99,21 +61,7 @@ ASSUMED_LAUNCH_S = 1e-5
 
 
 def rates_of(device: Device, platform: Platform) -> Rates:
-    """Return how fast a device is.
-
-    Parameters
-    ----------
-    device : Device
-        Which device.
-    platform : Platform
-        The host has no profile of its own: it is assumed to be as fast as the profiled CPU device of its platform, if
-        there is one, for they are the same cores.
-
-    Returns
-    -------
-    Rates
-        From the device's profile if it has one.
-    """
+    """Return how fast a device is."""
     if device.profile is not None:
         return _profiled(device.profile, "modelled" if device.profile.origin == "measured" else "spec-sheet")
     if device.is_host:

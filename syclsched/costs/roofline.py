@@ -12,25 +12,7 @@ from syclsched.model.sizes import signature_bytes
 
 
 def roofline_seconds(work: Work, working_set_bytes: float, efficiency: float, rates: Rates) -> float:
-    """Return the seconds of one task, by the roofline model of Williams, Waterman and Patterson (2009).
-
-    Parameters
-    ----------
-    work : Work
-        Operations, bytes and parallelism of the task.
-    working_set_bytes : float
-        Bytes of its arrays, which say what cache they fit in.
-    efficiency : float
-        Fraction of the roofline the implementation reaches.
-    rates : Rates
-        Of the device.
-
-    Returns
-    -------
-    float
-        Launch plus the longer of computing and moving bytes, over the efficiency. A task with fewer work-items than
-        the device has compute units gets that share of both. A task with nothing to do takes a launch.
-    """
+    """Return the seconds of one task, by the roofline model of Williams, Waterman and Patterson (2009)."""
     if not work.flops and not work.bytes:
         return rates.launch_s  # such as on an array without elements, whose parallelism may be 0
     share = min(1.0, work.parallelism / rates.compute_units)
@@ -40,27 +22,7 @@ def roofline_seconds(work: Work, working_set_bytes: float, efficiency: float, ra
 
 
 def checked_work(operation: Operation, signature: Signature, where: str) -> Work:
-    """Return the work of a task as its operation states it.
-
-    Parameters
-    ----------
-    operation : Operation
-        Whose ``work`` function is asked.
-    signature : Signature
-        For which shapes and scalars.
-    where : str
-        The task, for the error.
-
-    Returns
-    -------
-    Work
-        With finite flops and bytes of zero or more, and a parallelism above zero; or 0 if there is nothing to do.
-
-    Raises
-    ------
-    ArgumentError
-        If the operation states anything else.
-    """
+    """Return the work of a task as its operation states it."""
     work = operation.work(signature)
     parallel = work.parallelism > 0.0 or (work.parallelism == work.flops == work.bytes == 0.0)
     if not (0.0 <= work.flops < math.inf and 0.0 <= work.bytes < math.inf and parallel):
@@ -79,25 +41,7 @@ def working_set(signature: Signature, work: Work) -> float:
 
 
 def checked_efficiency(implementation: Implementation, where: str) -> float:
-    """Return an implementation's efficiency.
-
-    Parameters
-    ----------
-    implementation : Implementation
-        Which one.
-    where : str
-        The task, for the error.
-
-    Returns
-    -------
-    float
-        Above zero and finite.
-
-    Raises
-    ------
-    ArgumentError
-        If it states anything else.
-    """
+    """Return an implementation's efficiency."""
     if not 0.0 < implementation.efficiency < math.inf:
         raise ArgumentError(
             f"implementation {implementation.name!r} states an impossible efficiency: {implementation.efficiency!r}",

@@ -15,20 +15,7 @@ _DTYPE = "float64"
 
 
 def lacking(signature: Signature, device: Device) -> str | None:
-    """Return why a cost-only task cannot be planned on a device, or None if it can.
-
-    Parameters
-    ----------
-    signature : Signature
-        Of the task.
-    device : Device
-        Any. The host is left out: its cores are those of a CPU device.
-
-    Returns
-    -------
-    str or None
-        That no cost is stated for it.
-    """
+    """Return why a cost-only task cannot be planned on a device, or None if it can."""
     if device.is_host:
         return "runs host implementations only"
     cost = stated_cost(signature)
@@ -38,24 +25,7 @@ def lacking(signature: Signature, device: Device) -> str | None:
 
 
 def stated_seconds(signature: Signature, device: Device, rates: Rates) -> tuple[float, str]:
-    """Return the seconds of a cost-only task on a device.
-
-    Parameters
-    ----------
-    signature : Signature
-        Of the task.
-    device : Device
-        Where.
-    rates : Rates
-        Of the device.
-
-    Returns
-    -------
-    (float, str)
-        What is stated for the device's name, its kind or any device, as it is (``stated``); else the seconds on the
-        reference core, times the reference core's FLOP/s over those of one compute unit of the device, times ``cores``
-        over as many of them as the device has (``scaled``). Launches are taken to be part of what is stated.
-    """
+    """Return the seconds of a cost-only task on a device."""
     cost = stated_cost(signature)
     named = _named(cost, device)
     if named is not None:

@@ -29,47 +29,12 @@ _COMPLEX_PARTS = {"complex64": ctypes.c_float, "complex128": ctypes.c_double}
 
 
 def scalar_dtype(parameter: Parameter, signature: Signature) -> str:
-    """Return the NumPy dtype name a scalar parameter is passed in.
-
-    Parameters
-    ----------
-    parameter : Parameter
-        A scalar parameter.
-    signature : Signature
-        Dtypes of the arrays.
-
-    Returns
-    -------
-    str
-        The dtype of the array named by ``like``, else ``dtype``.
-    """
+    """Return the NumPy dtype name a scalar parameter is passed in."""
     return signature.dtypes[parameter.like] if parameter.like is not None else np.dtype(parameter.dtype).name
 
 
 def flatten_scalar(name: str, value: Scalar, dtype: str, *, complex_as_parts: bool) -> list[Any]:
-    """Return a scalar as kernel arguments.
-
-    Parameters
-    ----------
-    name : str
-        Parameter name, for errors.
-    value : int or float
-        The value.
-    dtype : str
-        The dtype to pass it in.
-    complex_as_parts : bool
-        Whether the kernel takes a complex number as its real and imaginary part, as numba-dpex kernels do.
-
-    Returns
-    -------
-    list of ctypes values
-        One, or two for a complex number.
-
-    Raises
-    ------
-    ArgumentError
-        If a kernel cannot be given this dtype by value, or the value does not fit it.
-    """
+    """Return a scalar as kernel arguments."""
     if dtype in _COMPLEX_PARTS and complex_as_parts:
         part = _COMPLEX_PARTS[dtype]
         number = complex(value)
@@ -107,29 +72,13 @@ def flatten_array(array: Any) -> list[Any]:
     """Return an array as a numba-dpex kernel takes it: nitems, itemsize, pointer, shape, strides in elements.
 
     The order is that of ``USMArrayDeviceModel`` in numba-dpex 0.23.
-
-    Parameters
-    ----------
-    array : dpctl.tensor.usm_ndarray
-        C-contiguous.
-
-    Returns
-    -------
-    list
-        ctypes values and one USM memory object.
     """
     before, after = _array_metadata(tuple(array.shape), int(array.itemsize))
     return [*before, pointer(array), *after]
 
 
 class BoundArray:
-    """An array with what a kernel is passed of it, worked out once for many launches.
-
-    Parameters
-    ----------
-    array : dpctl.tensor.usm_ndarray
-        C-contiguous.
-    """
+    """An array with what a kernel is passed of it, worked out once for many launches."""
 
     __slots__ = ("array", "flat", "pointer")
 
@@ -140,16 +89,5 @@ class BoundArray:
 
 
 def pointer(array: Any) -> Any:
-    """Return the USM memory object of an array, beginning at its first element.
-
-    Parameters
-    ----------
-    array : dpctl.tensor.usm_ndarray
-        C-contiguous.
-
-    Returns
-    -------
-    dpctl.memory.*
-        As ``SyclQueue.submit_async`` takes it.
-    """
+    """Return the USM memory object of an array, beginning at its first element."""
     return array.usm_data

@@ -31,13 +31,7 @@ class Given(ctypes.Structure):
 
 
 class GivenArrays:
-    """What C has to know of arrays that runs are given.
-
-    Parameters
-    ----------
-    wanted : sequence of (numpy.dtype, tuple of int)
-        Of each; the dtype as it is by default, not one that only equals it.
-    """
+    """What C has to know of arrays that runs are given."""
 
     def __init__(self, wanted: Sequence[tuple[np.dtype[Any], tuple[int, ...]]]) -> None:
         self._shapes = [(ctypes.c_int64 * len(shape))(*shape) for _, shape in wanted]
@@ -60,13 +54,7 @@ class GivenArrays:
         return ctypes.addressof(self.structures)
 
     def are_seen_in(self, library: Any) -> bool:
-        """Return whether C sees such arrays as NumPy does, found out by some.
-
-        Parameters
-        ----------
-        library : Library
-            The C part.
-        """
+        """Return whether C sees such arrays as NumPy does, found out by some."""
         sizes = object.__basicsize__, tuple.__basicsize__
         if sys.implementation.name != "cpython" or sizes != (_OBJECT, _TUPLE) or np.ndarray.__basicsize__ < _ARRAY:
             return False

@@ -7,18 +7,7 @@ from syclsched.devices.submission_library import Library
 
 
 class Bell:
-    """Rung from any thread, heard by one.
-
-    Parameters
-    ----------
-    library : Library
-        The C part.
-
-    Raises
-    ------
-    OSError
-        If there is no memory for it.
-    """
+    """Rung from any thread, heard by one."""
 
     def __init__(self, library: Library) -> None:
         self._library = library

@@ -12,13 +12,7 @@ T = TypeVar("T")
 
 
 class Cache:
-    """A bounded table that makes each entry once, whichever thread asks first; oldest use goes first.
-
-    Parameters
-    ----------
-    size : int
-        Entries at most.
-    """
+    """A bounded table that makes each entry once, whichever thread asks first; oldest use goes first."""
 
     def __init__(self, size: int) -> None:
         self._size = size

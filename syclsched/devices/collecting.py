@@ -19,13 +19,7 @@ _is_collecting = False
 
 @cache
 def memory_kinds() -> dict[str, type]:
-    """Return the types of USM memory by kind: ``device``, ``shared``, ``host``.
-
-    Returns
-    -------
-    dict of str to type
-        dpctl's own with nothing changed but their end.
-    """
+    """Return the types of USM memory by kind: ``device``, ``shared``, ``host``."""
     from dpctl import memory
 
     gc.callbacks.append(_note)

@@ -26,23 +26,12 @@ _NO_FUNCTIONS = frozenset({"__attribute__", "__attribute", "_Static_assert", "ty
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A program that can be one of several.
+    """A program that can be one of several."""
 
-    Parameters
-    ----------
-    code : OpenCLSource
-        The program.
-    names : tuple of str
-        What it declares outside of its functions: functions and kernels, types, variables.
-    macros : tuple of str
-        What it defines for the preprocessor.
-    setting : tuple
-        What only programs that are alike in it may have in common: build options, and pragmas that hold until the end.
-    """
-
-    code: OpenCLSource
-    names: tuple[str, ...]
-    macros: tuple[str, ...]
+    code: OpenCLSource  # the program
+    names: tuple[str, ...]  # what it declares outside of its functions: functions and kernels, types, variables
+    macros: tuple[str, ...]  # what it defines for the preprocessor
+    #: What only programs that are alike in it may have in common: build options, and pragmas that hold until the end.
     setting: tuple[str, ...]
 
     def numbered(self, number: int) -> str:
@@ -62,11 +51,6 @@ def combined_source(parts: Sequence[Part]) -> str:
 
     What a part declares, kernels included, is renamed by macros around it: `suffix` of its place is added. Its text
     stays.
-
-    Parameters
-    ----------
-    parts : sequence of Part
-        With the same setting.
     """
     return "".join(part.numbered(number) for number, part in enumerate(parts))
 
@@ -76,11 +60,6 @@ def part_of(code: OpenCLSource) -> Part | None:
 
     It stays alone if what it declares cannot be told from its text, or if it could tell that it is not alone:
     it has conditions or includes, or a pragma after its beginning that holds until the end.
-
-    Parameters
-    ----------
-    code : OpenCLSource
-        Program and name of a kernel.
     """
     directives = _directives(code.source)
     if directives is None or _SUFFIX in code.source or "??" in code.source:

@@ -30,17 +30,7 @@ LEAST_CALLS_IN_FLIGHT = 16
 
 
 class CommandList:
-    """All the commands of a run that is done more than once.
-
-    Parameters
-    ----------
-    loop : SubmissionLoop
-        Theirs; it is used for nothing else while they are on their way.
-    commands : sequence of Command
-        In an order in which none comes before what it waits for.
-    predicted_s : Mapping[int, float], optional
-        What they are predicted to take, by slot.
-    """
+    """All the commands of a run that is done more than once."""
 
     def __init__(
         self, loop: SubmissionLoop, commands: Sequence[Command], predicted_s: Mapping[int, float] | None = None
@@ -151,16 +141,6 @@ class CommandList:
 
         Nobody waits meanwhile for what was submitted first: on devices that compute on the host's cores the waiting
         thread would take the core of the one that submits.
-
-        Parameters
-        ----------
-        end : int, optional
-            How many submissions are to have been made since `begin`; all if not given.
-
-        Returns
-        -------
-        int
-            How many have been made: fewer if one was refused, or the loop was stopped.
         """
         count = len(self._parts) if end is None else min(end, len(self._parts))
         while self.done < count:

@@ -76,19 +76,7 @@ class Event(ctypes.Structure):
 
 
 class CommandMaker:
-    """Makes commands for the lanes and instructions of one run; `SubmissionLoop` submits them.
-
-    Parameters
-    ----------
-    library : Library
-        From `load_library`.
-    queues : Mapping[int, dpctl.SyclQueue]
-        In-order queues by index of lane.
-    slots : int
-        One more than the largest slot.
-    devices : Mapping[int, str], optional
-        Names of the lanes' devices, as faults are injected into them; by default those of the queues' devices.
-    """
+    """Makes commands for the lanes and instructions of one run; `SubmissionLoop` submits them."""
 
     def __init__(
         self, library: Library, queues: dict[int, Any], slots: int, devices: Mapping[int, str] | None = None
@@ -133,12 +121,6 @@ class CommandMaker:
 
         To be called before any command is made, and only if nothing but the loop's own commands will be submitted to
         these queues: SYCL does not know of what is.
-
-        Parameters
-        ----------
-        own_kernels : bool, optional
-            Make a kernel for every command, which keeps its arguments: 5 us when the command is made, and a quarter of
-            the time of each submission saved. For commands that are submitted again and again.
         """
         native = load_native()
         if native is None:
@@ -173,13 +155,7 @@ class CommandMaker:
         return lanes
 
     def hand_to(self, lanes: Any | None) -> None:
-        """Hand commands to other lanes from now on, or to its own again; none of its commands must be on its way.
-
-        Parameters
-        ----------
-        lanes : ctypes array of Lane or None
-            Those of `LaneThreads`.
-        """
+        """Hand commands to other lanes from now on, or to its own again; none of its commands must be on its way."""
         self._handed_to = self._lanes if lanes is None else lanes
 
     @property
@@ -214,19 +190,7 @@ class CommandMaker:
         return bool(self._native_queues)
 
     def kernel(self, slot: int, lane: int, waits: Sequence[int], submission: KernelSubmission) -> Command:
-        """Return the command of a kernel.
-
-        Parameters
-        ----------
-        slot : int
-            Where its event goes.
-        lane : int
-            Index of its queue.
-        waits : sequence of int
-            Slots it waits for.
-        submission : KernelSubmission
-            The kernel and its arguments.
-        """
+        """Return the command of a kernel."""
         count = len(submission.arguments)
         values, types = (ctypes.c_void_p * count)(), (ctypes.c_int32 * count)()
         for i, argument in enumerate(submission.arguments):
@@ -254,20 +218,7 @@ class CommandMaker:
         return Command(structure, (submission, values, types, listed, own))
 
     def call(self, slot: int, lane: int, waits: Sequence[int], call: NativeCall) -> Command:
-        """Return the command of a function of a library's that submits to the lane's queue.
-
-        Parameters
-        ----------
-        slot, lane, waits
-            As for `kernel`.
-        call : NativeCall
-            The function and what it is called with.
-
-        Raises
-        ------
-        ExecutionError
-            If it is given more words than it can be, or none of them is where it says the event is.
-        """
+        """Return the command of a function of a library's that submits to the lane's queue."""
         if len(call.arguments) > _CALL_WORDS or not -1 <= (-1 if call.event is None else call.event) < _CALL_WORDS:
             raise ExecutionError(f"a native call takes at most {_CALL_WORDS} words", where=f"instruction {slot}")
         if call.event is None:  # a fence before says when it may start, the one behind it when it has ended
@@ -337,15 +288,7 @@ class CommandMaker:
         waits: Sequence[int],
         steps: Sequence[KernelSubmission | CopySubmission | NativeCall],
     ) -> Command:
-        """Return the command of several kernels, copies and calls, at least one, of which only the first waits.
-
-        Parameters
-        ----------
-        slot, lane, waits
-            As for `kernel`.
-        steps : sequence of KernelSubmission, CopySubmission or NativeCall
-            In order.
-        """
+        """Return the command of several kernels, copies and calls, at least one, of which only the first waits."""
         parts: list[Command] = []
         for number, step in enumerate(steps):
             first = number == 0 and len(steps) > 1
@@ -361,17 +304,7 @@ class CommandMaker:
         return CommandSequence(slot, tuple(parts))
 
     def copy(self, slot: int, lane: int, waits: Sequence[int], to: Any, source: Any, nbytes: int) -> Command:
-        """Return the command of a copy.
-
-        Parameters
-        ----------
-        slot, lane, waits
-            As for `kernel`.
-        to, source : dpctl.memory.* or numpy.ndarray
-            As ``SyclQueue.memcpy_async`` takes them.
-        nbytes : int
-            At least 1.
-        """
+        """Return the command of a copy."""
         listed = self._waits(waits)
         structure = CommandStructure(COPY, lane, slot, ctypes.addressof(listed), len(listed))
         structure.to, structure.source, structure.nbytes = _address(to), _address(source), nbytes

@@ -92,19 +92,7 @@ class Command:
 
 
 class CallCommand(Command):
-    """The call of a library's function.
-
-    Parameters
-    ----------
-    structure : CommandStructure
-        As C has it.
-    kept : tuple
-        The call, and what else it points to.
-    returned : ctypes.c_int32
-        Where C puts what the function returned.
-    explain : callable or None
-        Turns that into what went wrong.
-    """
+    """The call of a library's function."""
 
     __slots__ = ("_explain", "_returned")
 
@@ -135,15 +123,7 @@ class CallCommand(Command):
 
 
 class CommandSequence(Command):
-    """Several submissions of one instruction, one after another on its lane.
-
-    Parameters
-    ----------
-    slot : int
-        Where the last one's event goes.
-    parts : tuple of Command
-        At least one.
-    """
+    """Several submissions of one instruction, one after another on its lane."""
 
     __slots__ = ("_parts",)
 
@@ -163,17 +143,7 @@ class CommandSequence(Command):
 
 
 class JointCommand(Command):
-    """One submission that does the work of several instructions.
-
-    Parameters
-    ----------
-    whole : Command
-        The submission; its slot is that of the first instruction.
-    slots : tuple of int
-        Those of all, in order.
-    apart : callable
-        Returns the command of an instruction alone, by its slot.
-    """
+    """One submission that does the work of several instructions."""
 
     __slots__ = ("_apart", "_slots")
 
@@ -193,21 +163,7 @@ class JointCommand(Command):
 
 
 class Batch:
-    """What became of commands that were given to the loop.
-
-    Parameters
-    ----------
-    done : int
-        How many were submitted: fewer than given if one was refused or the loop was stopped.
-    submit_ns : list of int
-        The host's clock at each submission.
-    fences : int
-        How many fences were submitted besides.
-    made, made_count
-        Their events, in order of submission, for `SubmissionLoop.wait`.
-    further : int, optional
-        How many submissions there were besides one for each command, and the fences.
-    """
+    """What became of commands that were given to the loop."""
 
     __slots__ = ("done", "fences", "further", "made", "made_count", "submit_ns")
 

@@ -50,46 +50,15 @@ def compile_task(
     queue: Any,
     limits: DeviceLimits | None,
 ) -> Executable:
-    """Return an implementation compiled for one signature and the device of a queue; remembered, thread-safe.
-
-    Parameters
-    ----------
-    operation : Operation
-        What to compute.
-    implementation : Implementation
-        One of its implementations.
-    signature : Signature
-        Shapes, dtypes and scalars.
-    queue : dpctl.SyclQueue or None
-        Any queue of the device and context it will run on; None for a host implementation.
-    limits : DeviceLimits or None
-        The device's; None for a host implementation.
-
-    Returns
-    -------
-    Executable
-        Bind it to arrays and submit it, or call its ``function``.
-
-    Raises
-    ------
-    CapabilityError
-        If the device cannot run it: no numba-dpex, SPIR-V or OpenCL C refused, work-groups too large.
-    ExecutionError
-        If it does not compile; says which operation, implementation and device, and the compiler's explanation.
-    """
+    """Return an implementation compiled for one signature and the device of a queue; remembered, thread-safe."""
     return _compiled(Piece(operation, implementation, signature, queue, limits), {})
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What `compile_task` takes.
+    """What `compile_task` takes."""
 
-    Parameters
-    ----------
-    operation, implementation, signature, queue, limits
-        As there.
-    """
-
+    #: As there.
     operation: Operation
     implementation: Implementation
     signature: Signature
@@ -116,23 +85,7 @@ class Piece:
 
 
 def compile_tasks(pieces: Sequence[Piece]) -> list[Executable]:
-    """Return several as `compile_task` does, with the OpenCL C of those for one device built as few programs.
-
-    Parameters
-    ----------
-    pieces : sequence of Piece
-        What is wanted together.
-
-    Returns
-    -------
-    list of Executable
-        In their order.
-
-    Raises
-    ------
-    CapabilityError, ExecutionError
-        As `compile_task`, of the first that cannot be compiled.
-    """
+    """Return several as `compile_task` does, with the OpenCL C of those for one device built as few programs."""
     loaded: dict[Hashable, Any] = {}
     sources: dict[Hashable, tuple[Any, list[OpenCLSource]]] = {}
     for piece in pieces:
@@ -143,13 +96,7 @@ def compile_tasks(pieces: Sequence[Piece]) -> list[Executable]:
 
 
 def build_ahead(pieces: Iterable[Piece]) -> None:
-    """Build the OpenCL C of several as few programs, for `compile_task` to find it; what fails is left to that.
-
-    Parameters
-    ----------
-    pieces : iterable of Piece
-        What will be wanted, each for itself.
-    """
+    """Build the OpenCL C of several as few programs, for `compile_task` to find it; what fails is left to that."""
     sources: dict[Hashable, tuple[Any, list[OpenCLSource]]] = {}
     for piece in pieces:
         with suppress(SyclschedError):
@@ -201,18 +148,7 @@ def _compiled(piece: Piece, loaded: dict[Hashable, Any]) -> Executable:
 
 
 def signature_key(signature: Signature) -> Hashable:
-    """Return a signature as something hashable: equal for equal signatures.
-
-    Parameters
-    ----------
-    signature : Signature
-        Shapes, dtypes and scalars.
-
-    Returns
-    -------
-    hashable
-        Scalars with their types, because 1 and 1.0 are passed differently.
-    """
+    """Return a signature as something hashable: equal for equal signatures."""
     return (
         tuple(signature.shapes.items()),
         tuple(signature.dtypes.items()),

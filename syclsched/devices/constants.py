@@ -26,15 +26,7 @@ from syclsched.model.usm import UsmKind
 
 
 class Upload:
-    """A form of some constants in the memory of a space.
-
-    Parameters
-    ----------
-    arrays : Mapping[str, usm_ndarray]
-        By parameter name.
-    space : str
-        Name of the memory space.
-    """
+    """A form of some constants in the memory of a space."""
 
     __slots__ = ("__weakref__", "arrays", "nbytes", "space")
 
@@ -54,13 +46,7 @@ _lock = threading.RLock()
 
 
 def release_unused(constants: Iterable[Constant] | None = None) -> int:
-    """Give back forms of constants that nothing uses at the moment; return how many bytes that was.
-
-    Parameters
-    ----------
-    constants : iterable of Constant, optional
-        Of which; all without. Forms of these that something uses are kept as before.
-    """
+    """Give back forms of constants that nothing uses at the moment; return how many bytes that was."""
     with _lock:
         before = sum(upload.nbytes for upload in _found.values())
         if constants is None:
@@ -75,13 +61,7 @@ def release_unused(constants: Iterable[Constant] | None = None) -> int:
 
 
 def uploaded_bytes(executables: Iterable[Executable | None]) -> dict[str, int]:
-    """Return the bytes of constants that compiled work uses, by name of the memory space; each form counts once.
-
-    Parameters
-    ----------
-    executables : iterable of Executable or None
-        What was compiled.
-    """
+    """Return the bytes of constants that compiled work uses, by name of the memory space; each form counts once."""
     uploads = {id(upload): upload for executable in executables for upload in _uploads(executable)}
     found: dict[str, int] = {}
     for upload in uploads.values():
@@ -98,15 +78,7 @@ def _uploads(executable: Executable | None) -> Iterator[Upload]:
 
 
 class Uploads:
-    """Puts constants where the devices of a platform can read them.
-
-    Parameters
-    ----------
-    allocator_queue : callable
-        Returns the queue that USM memory of a space is to be allocated on, by name.
-    kind : callable
-        Returns the kind of memory a space is made of, by name.
-    """
+    """Puts constants where the devices of a platform can read them."""
 
     def __init__(self, allocator_queue: Callable[[str], Any], kind: Callable[[str], str]) -> None:
         self._allocator_queue = allocator_queue
@@ -122,28 +94,7 @@ class Uploads:
         queue: Any,
         space: str,
     ) -> Executable:
-        """Return compiled work with its constants, which need not be among its arguments any more.
-
-        Parameters
-        ----------
-        executable : Executable
-            From `compile_task`, with the same operation, implementation and signature.
-        operation, implementation, signature
-            What it is.
-        constants : Mapping[str, Constant]
-            By parameter name.
-        queue : dpctl.SyclQueue or None
-            Any queue of the device and context it will run on; None for the host.
-        space : str
-            The device's memory space.
-
-        Raises
-        ------
-        MemoryLimitError
-            If there is no memory for them.
-        ExecutionError
-            If the implementation cannot prepare them.
-        """
+        """Return compiled work with its constants, which need not be among its arguments any more."""
         if not constants:
             return executable
         if queue is None:

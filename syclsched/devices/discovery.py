@@ -58,35 +58,6 @@ def discover(
 
     A device that shows up under several backends is listed once, under the one to prefer. Every root device passes a
     known-answer test first; its sub-devices are trusted as it is.
-
-    Parameters
-    ----------
-    selector : str, optional
-        ONEAPI_DEVICE_SELECTOR syntax (``level_zero:0;opencl:cpu``, ``!*:fpga``) or names and kinds
-        (``cpu,accelerator``, ``cpu.0``). The variable of that name acts before it, in the runtime.
-    where : callable, optional
-        Predicate on devices (sub-devices, if there are any).
-    sub_devices : SubDevices or int, optional
-        Split every selected device that can be split so; an int is a number of parts. The parts take the place of the
-        whole.
-    include_untrusted : bool, optional
-        Keep devices that failed the known-answer test, with the reason in ``Device.distrust``.
-
-    Returns
-    -------
-    Platform
-        Without profiles; links and interferences are assumed, not measured.
-
-    Raises
-    ------
-    EmptyPlatformError
-        If no device is left; says which there were.
-    SelectionError
-        If the selector cannot be read, or no selected device can be split so.
-    DeviceNotFoundError, UntrustedDeviceError
-        If a name or kind in a short selector is not there, or is not to be trusted.
-    RuntimeMissingError
-        If the SYCL runtime cannot be loaded.
     """
     from syclsched import oneapi
 
@@ -155,31 +126,6 @@ def choose(
     """Decide which devices and sub-devices are on the platform, and what they are called.
 
     Names are given before anything is selected, so a device has the same name whatever else is chosen.
-
-    Parameters
-    ----------
-    devices : sequence of DeviceFacts
-        All root devices, in the runtime's order.
-    wanted : Selector
-        What is selected.
-    how : SubDevices or None
-        How to split.
-    judge : callable
-        Root device to why it is not trusted, or None. Only asked about devices that are selected.
-    splitter : callable
-        Cuts a root device.
-    include_untrusted : bool, optional
-        Keep devices the judge is against.
-
-    Returns
-    -------
-    tuple of Candidate
-        At least one.
-
-    Raises
-    ------
-    EmptyPlatformError, SelectionError, DeviceNotFoundError, UntrustedDeviceError
-        As `discover` does.
     """
     groups = group_physical(devices)
     named = tuple(zip(device_names(group[0].kind for group in groups), groups, strict=True))

@@ -22,16 +22,6 @@ def group_physical(devices: Sequence[DeviceFacts]) -> tuple[tuple[DeviceFacts, .
 
     Every device goes to the first group that has the same hardware but nothing yet from its own driver: so two
     identical cards, each seen through two backends, make two groups of two.
-
-    Parameters
-    ----------
-    devices : sequence of DeviceFacts
-        Root devices, in the runtime's order.
-
-    Returns
-    -------
-    tuple of tuples of DeviceFacts
-        Groups in the order of their first device; in a group, the one to prefer first.
     """
     groups: list[list[DeviceFacts]] = []
     for device in devices:

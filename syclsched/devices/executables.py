@@ -23,20 +23,7 @@ class Submission(Protocol):
     """Work with its arguments, ready to be submitted any number of times."""
 
     def submit(self, queue: Any, depends: list[Any]) -> Any:
-        """Submit asynchronously and return the event.
-
-        Parameters
-        ----------
-        queue : dpctl.SyclQueue
-            A queue of the context and device it was compiled for.
-        depends : list of dpctl.SyclEvent
-            What must have finished first.
-
-        Returns
-        -------
-        dpctl.SyclEvent
-            Completes with the work. Keep the submission alive until then.
-        """
+        """Submit asynchronously and return the event."""
         ...
 
 
@@ -49,31 +36,11 @@ class Executable(Protocol):
         ...
 
     def with_constants(self, arrays: Mapping[str, Any], uploads: tuple[Any, ...]) -> Executable:
-        """Return the same with some arguments given for good.
-
-        Parameters
-        ----------
-        arrays : Mapping[str, usm_ndarray or numpy.ndarray]
-            By parameter name; of NumPy for a function of the host.
-        uploads : tuple
-            What keeps them.
-        """
+        """Return the same with some arguments given for good."""
         ...
 
     def bind(self, arguments: Mapping[str, Argument]) -> Submission:
-        """Return a submission of this work on these arguments.
-
-        Parameters
-        ----------
-        arguments : Mapping[str, usm_ndarray or BoundArray]
-            Arrays by parameter name, C-contiguous. Scalars that are left out are the signature's; other entries are
-            left alone.
-
-        Returns
-        -------
-        Submission
-            Keeps references to what the device reads.
-        """
+        """Return a submission of this work on these arguments."""
         ...
 
 
@@ -127,18 +94,7 @@ class LibrarySubmission:
         return hasattr(self.call, "native")
 
     def native(self, queue: Any) -> NativeCall:
-        """Return what the compiled loop calls instead; only if `is_native`.
-
-        Parameters
-        ----------
-        queue : dpctl.SyclQueue
-            The in-order queue it is to submit to.
-
-        Raises
-        ------
-        ExecutionError
-            If the implementation cannot make it.
-        """
+        """Return what the compiled loop calls instead; only if `is_native`."""
         try:
             made = self.call.native(queue, self.arguments)  # type: ignore[attr-defined]
         except SyclschedError:
@@ -183,23 +139,7 @@ class SequenceSubmission:
 
 
 class KernelExecutable:
-    """A SYCL kernel with its index space.
-
-    Parameters
-    ----------
-    kernel : dpctl.program.SyclKernel
-        The kernel.
-    operation : Operation
-        Its parameters give the order of the arguments.
-    signature : Signature
-        Scalars and dtypes.
-    global_range, local_range : list of int
-        As dpctl takes them: last dimension of `Launch` first, because SYCL's first is OpenCL's last.
-    descriptors : bool
-        Whether arrays are passed as numba-dpex flattens them, instead of as bare pointers.
-    code : OpenCLSource or SpirvModule, optional
-        What the kernel was made of.
-    """
+    """A SYCL kernel with its index space."""
 
     __slots__ = (
         "_array_count",

@@ -24,53 +24,29 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
-    """A root device or sub-device as the runtime describes it.
+    """A root device or sub-device as the runtime describes it."""
 
-    Parameters
-    ----------
-    backend, kind : str
-        As SYCL gives them.
-    name, vendor, driver_version : str
-        As SYCL gives them; ``name`` is the product's.
-    filter_string : str
-        dpctl's filter string of the device; for a sub-device, of its root device.
-    backend_index : int
-        Position among the root devices of its backend, as ONEAPI_DEVICE_SELECTOR counts.
-    platform : str
-        Name and version of the SYCL platform, which is what devices must have in common to share a context.
-    compute_units, max_work_group_size : int
-        As SYCL gives them.
-    global_memory_bytes, local_memory_bytes : int
-        As SYCL gives them.
-    aspects : tuple of str
-        SYCL aspects, sorted.
-    pci_device : int or None, optional
-        PCI device identifier, where the runtime tells.
-    integrated : bool, optional
-        For a GPU: whether it uses the host's memory.
-    partition : Partition or None, optional
-        For a sub-device.
-    sub_group_sizes : tuple of int, optional
-        As SYCL gives them, ascending; empty where it gives none.
-    """
-
+    #: As SYCL gives them.
     backend: SyclBackend
     kind: SyclKind
+    #: As SYCL gives them; ``name`` is the product's.
     name: str
     vendor: str
     driver_version: str
-    filter_string: str
-    backend_index: int
-    platform: str
+    filter_string: str  # dpctl's filter string of the device; for a sub-device, of its root device
+    backend_index: int  # position among the root devices of its backend, as ONEAPI_DEVICE_SELECTOR counts
+    platform: str  # name and version of the SYCL platform, which is what devices must have in common to share a context
+    #: As SYCL gives them.
     compute_units: int
     max_work_group_size: int
+    #: As SYCL gives them.
     global_memory_bytes: int
     local_memory_bytes: int
-    aspects: tuple[str, ...]
-    pci_device: int | None = None
-    integrated: bool = False
-    partition: Partition | None = None
-    sub_group_sizes: tuple[int, ...] = ()
+    aspects: tuple[str, ...]  # SYCL aspects, sorted
+    pci_device: int | None = None  # PCI device identifier, where the runtime tells
+    integrated: bool = False  # for a GPU: whether it uses the host's memory
+    partition: Partition | None = None  # for a sub-device
+    sub_group_sizes: tuple[int, ...] = ()  # as SYCL gives them, ascending; empty where it gives none
 
     @property
     def host_accessible(self) -> bool:
@@ -102,18 +78,7 @@ class FoundDevice:
 
 
 def find_devices() -> tuple[FoundDevice, ...]:
-    """Return every root device the runtime shows, of every backend, in the runtime's order.
-
-    Returns
-    -------
-    tuple of FoundDevice
-        Without devices of kinds and backends a platform cannot describe.
-
-    Raises
-    ------
-    RuntimeMissingError
-        If the SYCL runtime cannot be loaded.
-    """
+    """Return every root device the runtime shows, of every backend, in the runtime's order."""
     from syclsched import oneapi
 
     oneapi.load()
@@ -133,17 +98,7 @@ def find_devices() -> tuple[FoundDevice, ...]:
 
 
 def read_facts(device: Any, filter_string: str, backend_index: int, partition: Partition | None = None) -> DeviceFacts:
-    """Read the facts of a ``dpctl.SyclDevice``.
-
-    Parameters
-    ----------
-    device : dpctl.SyclDevice
-        Root device or sub-device.
-    filter_string, backend_index
-        Of its root device: a sub-device has neither.
-    partition : Partition, optional
-        How a sub-device was made.
-    """
+    """Read the facts of a ``dpctl.SyclDevice``."""
     platform = device.sycl_platform
     kind = cast(SyclKind, device.device_type.name)
     pci_device = _pci_device(device) if kind == "gpu" else None
@@ -184,13 +139,6 @@ def is_integrated(pci_device: int, folder: Path = _PCI_DEVICES) -> bool:
     """Tell whether an Intel GPU is part of the processor's package and so uses the host's memory.
 
     Intel's integrated GPUs sit on PCI bus 0 (they are 0000:00:02.0); cards are behind a bridge.
-
-    Parameters
-    ----------
-    pci_device : int
-        PCI device identifier.
-    folder : Path, optional
-        Where Linux lists the PCI devices.
     """
     buses = {
         entry.name.split(":")[1]

@@ -35,19 +35,7 @@ class Faults(Protocol):
     """Decides what goes wrong; called from any thread."""
 
     def submits(self, device: str, queue: Any, kind: SubmissionKind, target: Target, number: int) -> Verdict:
-        """Decide about a submission that is about to be made.
-
-        Parameters
-        ----------
-        device : str
-            Its name on the platform.
-        queue : dpctl.SyclQueue
-            Where it goes.
-        kind : str
-            ``kernel``, ``copy``, or ``fence`` for a barrier and what else does nothing.
-        target, number
-            Who submits, and the instruction. If it was refused and is tried again, it is refused again.
-        """
+        """Decide about a submission that is about to be made."""
 
     def submitted(self, device: str, target: Target, number: int) -> None:
         """Be told that a submission was made."""
@@ -82,35 +70,7 @@ def submit_with_faults(
     made_count: Any,
     kept: list[Any],
 ) -> int:
-    """Do what the loop in C does, one command at a time, and let some go wrong.
-
-    Parameters
-    ----------
-    faults : Faults
-        Decides.
-    target : Target
-        The loop.
-    devices : dict of int to (str, dpctl.SyclQueue)
-        Names and queues of the lanes, by index.
-    slots : int
-        Slots from there on are those of sequences' first events.
-    submit : callable
-        Takes the addresses of a list of one command, of the time of its submission, and of room for its events, and a
-        counter of these; returns how many were submitted.
-    commands, count
-        Addresses of the commands.
-    submit_ns, made : int
-        Addresses, as for the loop in C.
-    made_count : ctypes.c_int64
-        Set to the number of events.
-    kept : list
-        What must live until all has completed is added to it.
-
-    Returns
-    -------
-    int
-        How many were submitted.
-    """
+    """Do what the loop in C does, one command at a time, and let some go wrong."""
     done = total = 0
     event_bytes = 3 * ctypes.sizeof(ctypes.c_void_p)
     for at in range(count):

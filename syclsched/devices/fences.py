@@ -24,18 +24,7 @@ _scratch: dict[tuple[Any, Any], tuple[Any, Any]] = {}
 
 
 def lane_queue(queue: Any) -> Any:
-    """Return a new in-order queue with profiling, of the same context and device.
-
-    Parameters
-    ----------
-    queue : dpctl.SyclQueue
-        Any queue.
-
-    Returns
-    -------
-    dpctl.SyclQueue
-        Kernels that must wait for other queues go behind a fence; see `must_fence`.
-    """
+    """Return a new in-order queue with profiling, of the same context and device."""
     import dpctl
 
     return dpctl.SyclQueue(queue.sycl_context, queue.sycl_device, property=["in_order", "enable_profiling"])
@@ -47,37 +36,13 @@ def must_fence(queue: Any) -> bool:
 
 
 def submit_fence(queue: Any, depends: list[Any]) -> Any:
-    """Submit something that does nothing, after other things.
-
-    Parameters
-    ----------
-    queue : dpctl.SyclQueue
-        Where.
-    depends : list of dpctl.SyclEvent
-        What must have finished first.
-
-    Returns
-    -------
-    dpctl.SyclEvent
-        Completes once they have.
-    """
+    """Submit something that does nothing, after other things."""
     destination, source = scratch_for(queue)
     return queue.memcpy_async(destination, source, 1, depends)
 
 
 def scratch_for(queue: Any) -> tuple[Any, Any]:
-    """Return the memory a fence copies: destination and source, of the queue's context and device.
-
-    Parameters
-    ----------
-    queue : dpctl.SyclQueue
-        Where the fence is to be submitted.
-
-    Returns
-    -------
-    (dpctl.memory.MemoryUSMDevice, dpctl.memory.MemoryUSMDevice)
-        Kept for good.
-    """
+    """Return the memory a fence copies: destination and source, of the queue's context and device."""
     from dpctl import memory
 
     key = (queue.sycl_context, queue.sycl_device)

@@ -70,20 +70,7 @@ class _Job(ctypes.Structure):
 
 
 class OwnCommands:
-    """Commands that do what those of a list do, and read what a run is given where C finds it.
-
-    Parameters
-    ----------
-    commands : sequence of Command
-        As many as there are submissions.
-    given : GivenArrays
-        What they read.
-    names : sequence of (str or None)
-        Of these; None of what nothing reads.
-    omitted : sequence of (int, int, int, int, int)
-        Copies that are not made: which command does nothing in place of it, which one reads elsewhere instead, which of
-        the arrays, where the copy would go, and how many bytes it has.
-    """
+    """Commands that do what those of a list do, and read what a run is given where C finds it."""
 
     def __init__(
         self,
@@ -107,21 +94,7 @@ class OwnCommands:
 
 
 class Flight:
-    """Does all commands of a run, waits for their end and copies results; made by `flight_of`.
-
-    Parameters
-    ----------
-    library : Library
-        The C part.
-    loop : SubmissionLoop
-        Whose commands they are.
-    commands : CommandList
-        All of them; replaced ones are seen.
-    ahead : int
-        So many of the first submissions never block.
-    results : sequence of (int, int)
-        Address in the host's reach, and bytes.
-    """
+    """Does all commands of a run, waits for their end and copies results; made by `flight_of`."""
 
     def __init__(
         self,
@@ -174,21 +147,7 @@ class Flight:
         return bool(self._library.flight_begin_with(self._handle, arrays))
 
     def fly(self, targets: Sequence[int], seconds: float) -> int:
-        """Do the rest of what was begun, without the GIL.
-
-        Parameters
-        ----------
-        targets : sequence of int
-            Addresses that results are copied to.
-        seconds : float
-            How long to wait.
-
-        Returns
-        -------
-        int
-            `WELL`; `NOT_YET` if it goes on; or `OTHERWISE` if it has ended, and not all was done. After the latter two
-            it must be followed, and landed.
-        """
+        """Do the rest of what was begun, without the GIL."""
         for result, target in zip(self._results, targets, strict=True):
             result.to = target
         return int(self._library.fly(self._handle, seconds))
@@ -237,13 +196,7 @@ class Flight:
 def flight_of(
     library: Library, loop: SubmissionLoop, commands: CommandList, results: Sequence[tuple[int, int]]
 ) -> Flight | None:
-    """Return a flight, or None where the host does not reach all memory, or libraries' work is not done on its cores.
-
-    Parameters
-    ----------
-    library, loop, commands, results
-        As for `Flight`.
-    """
+    """Return a flight, or None where the host does not reach all memory, or libraries' work is not done on its cores."""
     parts = commands.parts
     lanes = {part.lane for part in parts}
     if not 0 < len(parts) <= MOST_IN_FLIGHT or not all(loop.is_apart(lane) for lane in lanes):

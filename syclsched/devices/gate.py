@@ -24,18 +24,7 @@ _MEMCPY = 1  # position of clEnqueueMemcpyINTEL in the table of functions
 
 
 class Gate:
-    """A closed gate, at the end of a queue.
-
-    Parameters
-    ----------
-    queue : dpctl.SyclQueue
-        In order, of an OpenCL device.
-
-    Raises
-    ------
-    ExecutionError
-        If the device is not OpenCL's, or there is no native access.
-    """
+    """A closed gate, at the end of a queue."""
 
     def __init__(self, queue: Any) -> None:
         functions = _functions()

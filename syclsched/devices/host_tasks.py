@@ -38,26 +38,14 @@ def expect_host_tasks() -> None:
 
 
 def wait_for(event: Any) -> None:
-    """Wait for an event of a lane's; lets other threads run.
-
-    Parameters
-    ----------
-    event : dpctl.SyclEvent or OwnEvent
-        Of a command that was submitted to a lane. Those that are not SYCL's wait by themselves as they must.
-    """
+    """Wait for an event of a lane's; lets other threads run."""
     if _expected:
         _look_at(event)
     event.wait()
 
 
 def wait_for_queue(queue: Any) -> None:
-    """Wait for all that was submitted to a lane's queue; lets other threads run.
-
-    Parameters
-    ----------
-    queue : dpctl.SyclQueue
-        In order.
-    """
+    """Wait for all that was submitted to a lane's queue; lets other threads run."""
     if _expected:
         with suppress(Exception):  # a queue that takes nothing more has nothing more to come
             wait_for(submit_fence(queue, []))

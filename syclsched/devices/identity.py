@@ -47,26 +47,7 @@ def device_key(
     partition: Partition | None = None,
     ordinal: int = 0,
 ) -> str:
-    """Return the identity of a device that its profile and measured history are kept under.
-
-    Parameters
-    ----------
-    backend, kind, name, driver_version : str
-        As SYCL gives them.
-    processor : str
-        The host's processor model.
-    boot_environment : Mapping
-        Variables that change generated code or the devices' behaviour.
-    partition : Partition, optional
-        For a sub-device.
-    ordinal : int, optional
-        Position among devices that are the same in all of this.
-
-    Returns
-    -------
-    str
-        ``backend-kind-slug-hash``; the hash has 8 hexadecimal digits.
-    """
+    """Return the identity of a device that its profile and measured history are kept under."""
     environment = {k: v for k, v in boot_environment.items() if k not in _CHOOSING_VARIABLES}
     cut = None if partition is None else [partition.method, partition.argument, partition.index]
     identity: list[object] = [name, driver_version, cut, processor, sorted(environment.items())]

@@ -25,13 +25,6 @@ def join_key(executable: Executable, queue: Any) -> tuple[Hashable, int] | None:
     """Return what launches must have in common to become one, and how many may at most; None if it is none of them.
 
     Nothing is compiled for that; whether the device compiles it is for `can_join` to say.
-
-    Parameters
-    ----------
-    executable : Executable
-        What is launched.
-    queue : dpctl.SyclQueue
-        Of its device and context.
     """
     if not isinstance(executable, KernelExecutable) or not isinstance(executable.code, OpenCLSource):
         return None
@@ -47,15 +40,6 @@ def can_join(executable: Executable, count: int, queue: Any) -> bool:
     """Return whether a device compiles a kernel for so many launches.
 
     It is built for that, which takes a tenth of a second and 2 MB for good: to be asked of what is worth it.
-
-    Parameters
-    ----------
-    executable : Executable
-        What one of them launches; it has a `join_key`.
-    count : int
-        How many launches, at least two.
-    queue : dpctl.SyclQueue
-        Of its device and context.
     """
     assert isinstance(executable, KernelExecutable)
     assert isinstance(executable.code, OpenCLSource)
@@ -63,17 +47,7 @@ def can_join(executable: Executable, count: int, queue: Any) -> bool:
 
 
 def join(executable: Executable, submissions: Sequence[Submission], queue: Any) -> KernelSubmission:
-    """Return one submission that does what several do, at the same time.
-
-    Parameters
-    ----------
-    executable : Executable
-        What one of them launches; all have the same `join_key`.
-    submissions : sequence of Submission
-        At least two; none touches what another writes.
-    queue : dpctl.SyclQueue
-        Of their device and context.
-    """
+    """Return one submission that does what several do, at the same time."""
     assert isinstance(executable, KernelExecutable)
     assert isinstance(executable.code, OpenCLSource)
     joined = joined_source(executable.code, len(submissions))

@@ -24,19 +24,6 @@ def joined_source(code: OpenCLSource, count: int) -> OpenCLSource | None:
 
     The kernel takes the arguments of all launches, one after another, and is launched over one more dimension, the
     slowest: its index says whose work a work-item does. Within the first two dimensions nothing changes.
-
-    Parameters
-    ----------
-    code : OpenCLSource
-        Program and name of the kernel; its launches have at most two dimensions and the same index space.
-    count : int
-        How many launches, at least 2.
-
-    Returns
-    -------
-    OpenCLSource or None
-        None if the kernel has local memory of its own or asks for more than indices and sizes of two dimensions, or
-        its parameters cannot be told from its text.
     """
     plain = _COMMENT.sub(" ", code.source)
     parameters = _parameters(plain, code.kernel_name)

@@ -94,23 +94,7 @@ def _dpex_kernel(queue: Any, function: Callable[..., None], dtype: Dtype) -> Any
 
 
 def dpex_spirv(queue: Any, function: Callable[..., None], dtype: Dtype) -> tuple[str, bytes]:
-    """Return kernel name and SPIR-V: as shipped, or from the user's cache, or compiled.
-
-    Parameters
-    ----------
-    queue : dpctl.SyclQueue
-        Of the device to compile for.
-    function : callable
-        One of `known_answers.dpex_kernel`.
-    dtype : Dtype
-        What its arrays hold.
-
-    Returns
-    -------
-    (str, bytes)
-        What is shipped was made by the same sources and the same versions of the compiler; see
-        ``tools/known_answer_kernels.py``.
-    """
+    """Return kernel name and SPIR-V: as shipped, or from the user's cache, or compiled."""
     key = dpex_key(queue.sycl_device, function, dtype)
     shipped = _shipped().get(key)
     if shipped is not None:
@@ -129,13 +113,7 @@ def dpex_spirv(queue: Any, function: Callable[..., None], dtype: Dtype) -> tuple
 
 
 def dpex_key(device: Any, function: Callable[..., None], dtype: Dtype) -> str:
-    """Return a key that changes with everything that goes into a kernel's SPIR-V.
-
-    Raises
-    ------
-    RouteUnavailable
-        If numba-dpex is not installed.
-    """
+    """Return a key that changes with everything that goes into a kernel's SPIR-V."""
     versions = oneapi.load().versions
     for name in ("numba-dpex", "numba"):
         if name not in versions:
@@ -173,13 +151,7 @@ def _read_spirv(path: Path) -> tuple[str, bytes] | None:
 
 
 def dpex_compile(queue: Any, function: Callable[..., None], dtype: Dtype) -> tuple[str, bytes]:
-    """Return kernel name and SPIR-V, made with what compiles tasks: the check shall take the road that work takes.
-
-    Raises
-    ------
-    RouteUnavailable
-        If numba-dpex cannot be imported.
-    """
+    """Return kernel name and SPIR-V, made with what compiles tasks: the check shall take the road that work takes."""
     try:
         import numba_dpex
     except ImportError as error:

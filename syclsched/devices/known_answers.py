@@ -103,15 +103,7 @@ def opencl_group_totals(values: Array) -> Array:
 
 
 def mismatch(result: Array, answer: Array, tolerance: float) -> str | None:
-    """Describe how a result differs from the answer; None where it does not.
-
-    Parameters
-    ----------
-    result, answer : array of the same shape
-        What the device gave and what is right.
-    tolerance : float
-        Largest error allowed, relative to the larger of 1 and the answer's magnitude.
-    """
+    """Describe how a result differs from the answer; None where it does not."""
     got, right = np.asarray(result), np.asarray(answer)
     if got.shape != right.shape:
         return f"shape {got.shape} instead of {right.shape}"

@@ -20,29 +20,7 @@ from syclsched.devices.submission_loop import SubmissionLoop
 
 
 class LaneThreads:
-    """The threads of a run's lanes; begun at once, to be closed once all that they were handed has completed.
-
-    Parameters
-    ----------
-    library : Library
-        The C part.
-    loop : SubmissionLoop
-        With native queues, whose commands these are. Each lane's kernels must be its own.
-    queues : LocalQueues
-        One for each lane; closed with the threads.
-    bell : Bell, optional
-        Rung whenever something has ended.
-
-    Attributes
-    ----------
-    lanes : ctypes array of Lane
-        To be submitted to in place of the loop's own. Events refer to it.
-
-    Raises
-    ------
-    OSError
-        If there can be no more threads.
-    """
+    """The threads of a run's lanes; begun at once, to be closed once all that they were handed has completed."""
 
     def __init__(self, library: Library, loop: SubmissionLoop, queues: LocalQueues, bell: Bell | None = None) -> None:
         self._library, self._queues = library, queues
@@ -69,15 +47,7 @@ class LaneThreads:
 
 
 class SharedThreads:
-    """Threads of the lanes of a plan, for all its generations; they begin when they are first needed.
-
-    Parameters
-    ----------
-    library : Library
-        The C part.
-    queues : Mapping[int, dpctl.SyclQueue]
-        By index of lane; each one core of the host, see `syclsched.devices.performance.why_not_local`.
-    """
+    """Threads of the lanes of a plan, for all its generations; they begin when they are first needed."""
 
     def __init__(self, library: Library, queues: Mapping[int, Any]) -> None:
         self._library, self._queues = library, dict(queues)

@@ -30,26 +30,7 @@ _LANE_PROPERTIES = ["in_order", "enable_profiling"]
 
 
 def find_root(device: Device, found: Iterable[DeviceFacts]) -> DeviceFacts:
-    """Find the root device that a described device is, or is a part of.
-
-    Parameters
-    ----------
-    device : Device
-        As the platform describes it.
-    found : iterable of DeviceFacts
-        Root devices of this machine.
-
-    Returns
-    -------
-    DeviceFacts
-        With the same backend, kind, product and driver; if several have, the one with the same filter string, which
-        may have moved when devices were hidden or added.
-
-    Raises
-    ------
-    DeviceNotFoundError
-        Names the device, and what this machine has.
-    """
+    """Find the root device that a described device is, or is a part of."""
     roots = tuple(found)
     same = [facts for facts in roots if _describes(device, facts)]
     if device.filter_string is not None and same:
@@ -64,13 +45,7 @@ def find_root(device: Device, found: Iterable[DeviceFacts]) -> DeviceFacts:
 
 
 def match_roots(devices: Iterable[Device], found: Sequence[DeviceFacts]) -> dict[str, DeviceFacts]:
-    """Find the root devices of all devices of a platform, by name; two that were two pieces of hardware still are.
-
-    Raises
-    ------
-    DeviceNotFoundError
-        As `find_root`.
-    """
+    """Find the root devices of all devices of a platform, by name; two that were two pieces of hardware still are."""
     owners: dict[DeviceFacts, str | None] = {}
     matched: dict[str, DeviceFacts] = {}
     for device in devices:
@@ -92,15 +67,6 @@ class LiveDevices:
 
     One SYCL context holds all devices of a memory space. It is the SYCL platform's default context where that holds
     them, so that arrays made elsewhere on default queues (dpnp's, say) are in it.
-
-    Parameters
-    ----------
-    platform : Platform
-        What was opened.
-    sycl_devices : dict of str to dpctl.SyclDevice
-        The devices by name.
-    roots : dict of str to dpctl.SyclDevice
-        Their root devices, by the same names.
     """
 
     def __init__(self, platform: Platform, sycl_devices: dict[str, Any], roots: dict[str, Any]) -> None:
@@ -118,15 +84,7 @@ class LiveDevices:
         self.uploads = Uploads(self.allocator_queue, self.pools.kind)
 
     def sycl_device(self, name: str) -> Any:
-        """Return the ``dpctl.SyclDevice`` of a device.
-
-        Raises
-        ------
-        DeviceNotFoundError
-            If the platform has no such device.
-        PlatformError
-            If it is the host, which has none, or the devices are closed.
-        """
+        """Return the ``dpctl.SyclDevice`` of a device."""
         with self._lock:
             self._check_open()
             device = self.platform.device(name)
@@ -135,13 +93,7 @@ class LiveDevices:
             return self._devices[name]
 
     def context(self, name: str) -> Any:
-        """Return the ``dpctl.SyclContext`` of a device, which is that of its memory space.
-
-        Raises
-        ------
-        DeviceNotFoundError, PlatformError
-            As `sycl_device`.
-        """
+        """Return the ``dpctl.SyclContext`` of a device, which is that of its memory space."""
         with self._lock:
             self.sycl_device(name)
             space = self.platform.device(name).space
@@ -150,27 +102,7 @@ class LiveDevices:
             return self._contexts[space]
 
     def queue(self, device: str, kind: LaneKind = "compute", index: int = 0) -> Any:
-        """Return an in-order queue of a device, with profiling; the same one at every call.
-
-        Parameters
-        ----------
-        device : str
-            Name of the device.
-        kind : str, optional
-            ``compute`` or ``copy``.
-        index : int, optional
-            Which lane of that kind.
-
-        Returns
-        -------
-        dpctl.SyclQueue
-            In the context of the device's memory space.
-
-        Raises
-        ------
-        DeviceNotFoundError, PlatformError
-            As `sycl_device`.
-        """
+        """Return an in-order queue of a device, with profiling; the same one at every call."""
         if kind not in ("compute", "copy") or index < 0:
             raise PlatformError(f"no lane {kind}:{index}", where=f"device {device!r}")
         with self._lock:
@@ -185,11 +117,6 @@ class LiveDevices:
 
         For the host's own space it is one of the first device: memory of kind ``host`` allocated there is the host's,
         and that device reaches it.
-
-        Raises
-        ------
-        PlatformError
-            If there is no such memory space.
         """
         with self._lock:
             self._check_open()
@@ -201,13 +128,7 @@ class LiveDevices:
             return self._allocators[space]
 
     def memory(self) -> dict[str, MemoryInfo]:
-        """Return what is held of each memory space that was used: in use, reserved for later, and peaks.
-
-        Returns
-        -------
-        dict of str to MemoryInfo
-            By name of the space.
-        """
+        """Return what is held of each memory space that was used: in use, reserved for later, and peaks."""
         return self.pools.info()
 
     def trim_memory(self) -> int:
@@ -292,27 +213,7 @@ class LiveDevices:
 
 
 def open_devices(platform: Platform) -> LiveDevices:
-    """Find a platform's devices on this machine and make them ready for work.
-
-    Parameters
-    ----------
-    platform : Platform
-        From `discover`, or from a plan; not one that describes hardware that is elsewhere.
-
-    Returns
-    -------
-    LiveDevices
-        To be closed, or used in a ``with`` statement.
-
-    Raises
-    ------
-    DeviceNotFoundError
-        If a device is not on this machine, or cannot be split here as it was.
-    UntrustedDeviceError
-        If a device failed its known-answer test.
-    RuntimeMissingError
-        If the SYCL runtime cannot be loaded.
-    """
+    """Find a platform's devices on this machine and make them ready for work."""
     for device in platform.compute_devices:
         if device.distrust is not None:
             raise _untrusted(device, device.distrust)

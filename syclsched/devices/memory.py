@@ -20,27 +20,7 @@ NumpyArray = np.ndarray[Any, np.dtype[Any]]
 
 
 def allocate(queue: Any, nbytes: int, kind: UsmKind) -> Any:
-    """Allocate USM memory; it is given back when the last reference to it goes.
-
-    Parameters
-    ----------
-    queue : dpctl.SyclQueue
-        Its context can use the memory; its device owns it.
-    nbytes : int
-        Size in bytes; at least `SMALLEST_ALLOCATION_BYTES` are allocated.
-    kind : str
-        ``device``, ``shared`` or ``host``.
-
-    Returns
-    -------
-    dpctl.memory.MemoryUSMDevice, MemoryUSMShared or MemoryUSMHost
-        The memory; its contents are undefined.
-
-    Raises
-    ------
-    MemoryLimitError
-        If the runtime refuses.
-    """
+    """Allocate USM memory; it is given back when the last reference to it goes."""
     from dpctl import memory
 
     try:
@@ -102,21 +82,7 @@ class _OfArray:
 
 
 def under(array: NumpyArray, queue: Any) -> Any:
-    """Return the USM memory that a NumPy array is a view of, without a copy.
-
-    Parameters
-    ----------
-    array : numpy.ndarray
-        C-contiguous, with at least one element.
-    queue : dpctl.SyclQueue
-        The memory must be of its context.
-
-    Returns
-    -------
-    dpctl.memory.MemoryUSMShared, MemoryUSMHost or None
-        The part under the array, which it keeps; None if it is other memory, or lies where kernels could not read
-        whole vectors.
-    """
+    """Return the USM memory that a NumPy array is a view of, without a copy."""
     from dpctl import memory
 
     if not array.nbytes or array.__array_interface__["data"][0] % ALIGNMENT_BYTES:
@@ -128,62 +94,17 @@ def under(array: NumpyArray, queue: Any) -> Any:
 
 
 def of_block(block: Block, queue: Any) -> Any:
-    """Return a block of a pool as USM memory, without a copy.
-
-    Parameters
-    ----------
-    block : Block
-        Of USM memory.
-    queue : dpctl.SyclQueue
-        That it was allocated on.
-
-    Returns
-    -------
-    dpctl.memory.*
-        Of the same kind; holds a reference to the block.
-    """
+    """Return a block of a pool as USM memory, without a copy."""
     return type(block.owner)(_OfBlock(block, queue))
 
 
 def part(memory: Any, start: int, nbytes: int) -> Any:
-    """Return a part of USM memory, without a copy.
-
-    Parameters
-    ----------
-    memory : dpctl.memory.*
-        From `allocate`.
-    start : int
-        Offset of its first byte.
-    nbytes : int
-        Size in bytes; for none it is the memory itself, as SYCL has none of size zero.
-
-    Returns
-    -------
-    dpctl.memory.*
-        Of the same kind; holds a reference to the memory.
-    """
+    """Return a part of USM memory, without a copy."""
     return type(memory)(_OnQueue(memory, memory.sycl_queue, start, nbytes)) if nbytes else memory
 
 
 def as_usm_array(memory: Any, shape: tuple[int, ...], dtype: str, queue: Any) -> Any:
-    """Return a `dpctl.tensor.usm_ndarray` on memory, without a copy.
-
-    Parameters
-    ----------
-    memory : dpctl.memory.*
-        From `allocate`.
-    shape : tuple of int
-        Shape in elements; C layout.
-    dtype : str
-        NumPy dtype name.
-    queue : dpctl.SyclQueue
-        The queue that libraries which go by the array's queue work on; of the memory's context.
-
-    Returns
-    -------
-    dpctl.tensor.usm_ndarray
-        Holds a reference to the memory.
-    """
+    """Return a `dpctl.tensor.usm_ndarray` on memory, without a copy."""
     from dpctl import tensor
 
     view = memory if memory.sycl_queue == queue else type(memory)(_OnQueue(memory, queue))
@@ -194,20 +115,6 @@ def as_numpy(memory: Any, shape: tuple[int, ...], dtype: str) -> NumpyArray:
     """Return a NumPy array on shared or host memory, without a copy.
 
     The host must not touch it while a kernel may: nothing here waits.
-
-    Parameters
-    ----------
-    memory : dpctl.memory.MemoryUSMShared or MemoryUSMHost
-        From `allocate`.
-    shape : tuple of int
-        Shape in elements; C layout.
-    dtype : str
-        NumPy dtype name.
-
-    Returns
-    -------
-    numpy.ndarray
-        Holds a reference to the memory.
     """
     kind = np.dtype(dtype)
     nbytes = math.prod(shape) * kind.itemsize
@@ -216,16 +123,5 @@ def as_numpy(memory: Any, shape: tuple[int, ...], dtype: str) -> NumpyArray:
 
 
 def as_bytes(array: NumpyArray) -> NumpyArray:
-    """Return a C-contiguous NumPy array as its bytes, as `SyclQueue.memcpy_async` takes host memory.
-
-    Parameters
-    ----------
-    array : numpy.ndarray
-        C-contiguous.
-
-    Returns
-    -------
-    numpy.ndarray of uint8
-        One-dimensional view.
-    """
+    """Return a C-contiguous NumPy array as its bytes, as `SyclQueue.memcpy_async` takes host memory."""
     return array.reshape(-1).view(np.uint8)

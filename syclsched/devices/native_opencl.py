@@ -55,13 +55,7 @@ _SET_POINTER, _SET_VALUE = _FUNCTIONS.index("clSetKernelArgMemPointerINTEL"), _F
 
 
 class NativeOpenCL:
-    """Functions of the OpenCL library and of the SYCL runtime's that are loaded in this process.
-
-    Raises
-    ------
-    OSError, AttributeError
-        If they are not, or lack something.
-    """
+    """Functions of the OpenCL library and of the SYCL runtime's that are loaded in this process."""
 
     def __init__(self) -> None:
         opencl, sycl = _loaded(_OPENCL), _loaded(*_SYCL)
@@ -97,23 +91,7 @@ class NativeOpenCL:
         self._set_by_table: dict[int, tuple[Any, Any]] = {}
 
     def queue(self, queue: Any) -> tuple[int, int]:
-        """Return the handle of the native queue of a SYCL queue, to be given to `release_queue`, and the functions.
-
-        Parameters
-        ----------
-        queue : dpctl.SyclQueue
-            Of an OpenCL device.
-
-        Returns
-        -------
-        (int, int)
-            ``cl_command_queue``, and the address of the table that ``_submit_opencl.c`` takes.
-
-        Raises
-        ------
-        AttributeError
-            If the platform lacks one of the functions.
-        """
+        """Return the handle of the native queue of a SYCL queue, to be given to `release_queue`, and the functions."""
         native = self._queue_native(queue.addressof_ref(), ctypes.byref(ctypes.c_int32()))
         device, platform = ctypes.c_void_p(), ctypes.c_void_p()
         self._queue_info(native, _QUEUE_DEVICE, ctypes.sizeof(device), ctypes.byref(device), None)
@@ -132,11 +110,6 @@ class NativeOpenCL:
 
         It is of the same context and device (cl_intel_exec_by_local_thread), and to be given to `release_queue`. None
         if the device has no such queues.
-
-        Parameters
-        ----------
-        queue : dpctl.SyclQueue
-            Of an OpenCL device.
         """
         native = self._queue_native(queue.addressof_ref(), ctypes.byref(ctypes.c_int32()))
         try:
@@ -157,16 +130,6 @@ class NativeOpenCL:
         """Return a native kernel made of the program of a SYCL kernel, to be given to `release_kernel`.
 
         It is another than SYCL's: whoever sets arguments must be alone.
-
-        Parameters
-        ----------
-        kernel : dpctl.program.SyclKernel
-            Of an OpenCL device.
-
-        Raises
-        ------
-        OSError
-            If the platform refuses.
         """
         native = self._kernel_native(kernel.addressof_ref())
         program, length, error = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_int32()
@@ -183,17 +146,7 @@ class NativeOpenCL:
         return int(made)
 
     def set_arguments(self, kernel: int, functions: int, values: Sequence[tuple[int, int]]) -> bool:
-        """Give a native kernel its arguments, which it keeps; return False if one is refused.
-
-        Parameters
-        ----------
-        kernel : int
-            From `kernel`.
-        functions : int
-            The table of its platform, from `queue`.
-        values : sequence of (int, int)
-            For each argument its address and its size in bytes; of unified shared memory the pointer itself, and 0.
-        """
+        """Give a native kernel its arguments, which it keeps; return False if one is refused."""
         set_pointer, set_value = self._setters(functions)
         return not any(
             set_value(kernel, index, size, address) if size else set_pointer(kernel, index, address)
@@ -201,29 +154,11 @@ class NativeOpenCL:
         )
 
     def event(self, event: Any) -> int:
-        """Return the native event of a SYCL event, to be given to `release_event`.
-
-        Parameters
-        ----------
-        event : dpctl.SyclEvent
-            Of something that was submitted to an OpenCL device.
-        """
+        """Return the native event of a SYCL event, to be given to `release_event`."""
         return int(self._event_native(event.addressof_ref()))
 
     def sycl_event(self, native: int, queue: Any) -> Any:
-        """Return a SYCL event of a native one, which stays the caller's.
-
-        Parameters
-        ----------
-        native : int
-            ``cl_event``.
-        queue : dpctl.SyclQueue
-            Of its context.
-
-        Returns
-        -------
-        dpctl.SyclEvent
-        """
+        """Return a SYCL event of a native one, which stays the caller's."""
         made = self._new(_SIZEOF_EVENT)
         self._make_event(made, native, queue.sycl_context.addressof_ref(), _BACKEND_OPENCL)
         try:
@@ -232,17 +167,7 @@ class NativeOpenCL:
             self._delete_event(made)
 
     def call_back(self, native: int, function: int, argument: int) -> bool:
-        """Have a C function called once an event's command has completed or failed; return whether it will be.
-
-        Parameters
-        ----------
-        native : int
-            ``cl_event``.
-        function : int
-            Address, of ``void (cl_event, cl_int, void *)``; it may be called at once, or by any thread.
-        argument : int
-            Its last argument.
-        """
+        """Have a C function called once an event's command has completed or failed; return whether it will be."""
         return bool(self._set_callback(native, _COMPLETE, function, argument) == 0)
 
     def release_queue(self, native: int) -> None:
@@ -284,13 +209,7 @@ class NativeOpenCL:
 
 @lru_cache(maxsize=1)
 def load_native() -> NativeOpenCL | None:
-    """Return native access to OpenCL, or None where there is none or it is switched off.
-
-    Returns
-    -------
-    NativeOpenCL or None
-        The same each time.
-    """
+    """Return native access to OpenCL, or None where there is none or it is switched off."""
     if os.environ.get(SWITCH, "1") != "1":
         return None
     try:

@@ -29,23 +29,7 @@ _LOCK = threading.Lock()
 
 
 def spirv_of(code: OpenCLSource) -> SpirvModule:
-    """Compile OpenCL C; thread-safe.
-
-    Parameters
-    ----------
-    code : OpenCLSource
-        OpenCL C 1.2, of what every device may have besides: double and half precision, atomics of 64 bits.
-
-    Returns
-    -------
-    SpirvModule
-        For devices with pointers of 64 bits.
-
-    Raises
-    ------
-    CapabilityError
-        If there is no compiler, or it refuses the code.
-    """
+    """Compile OpenCL C; thread-safe."""
     compile_ = _compiler()
     found = ctypes.c_void_p()
     options = f"{_OPTIONS} {code.options}".encode()

@@ -26,15 +26,7 @@ _WORKERS = "CL_CONFIG_CPU_TBB_NUM_WORKERS"
 
 
 class LocalQueues:
-    """Queues of one-core lanes whose commands the submitting thread does; `close` gives them back.
-
-    Parameters
-    ----------
-    native : NativeOpenCL
-        Where they are from.
-    handles : dict of int to int
-        ``cl_command_queue`` by index of lane.
-    """
+    """Queues of one-core lanes whose commands the submitting thread does; `close` gives them back."""
 
     def __init__(self, native: NativeOpenCL, handles: dict[int, int]) -> None:
         self._native = native
@@ -48,13 +40,7 @@ class LocalQueues:
 
 
 def why_not_local(queues: Mapping[int, Any]) -> str | None:
-    """Return why lanes are not each one core of the host, whose work threads of our own could do; None if they are.
-
-    Parameters
-    ----------
-    queues : Mapping[int, dpctl.SyclQueue]
-        By index of lane.
-    """
+    """Return why lanes are not each one core of the host, whose work threads of our own could do; None if they are."""
     if os.environ.get(_WORKERS) != "1":
         return f"its lanes are not one core of the host each: {_WORKERS} is not 1"
     if len(queues) > len(os.sched_getaffinity(0)) + 1:
@@ -69,13 +55,7 @@ def why_not_local(queues: Mapping[int, Any]) -> str | None:
 
 
 def local_queues(queues: Mapping[int, Any]) -> LocalQueues | None:
-    """Return such queues for lanes, or None if not every lane is one core of the host.
-
-    Parameters
-    ----------
-    queues : Mapping[int, dpctl.SyclQueue]
-        By index of lane.
-    """
+    """Return such queues for lanes, or None if not every lane is one core of the host."""
     native = load_native()
     if native is None or why_not_local(queues) is not None:
         return None
@@ -100,19 +80,7 @@ class _Performer(ctypes.Structure):
 
 
 class Performance:
-    """Commands of some lanes, done as often as wanted.
-
-    Parameters
-    ----------
-    library : Library
-        The C part.
-    loop : SubmissionLoop
-        The commands are its own, made for native queues with kernels that keep their arguments.
-    queues : LocalQueues
-        One for each lane; it stays the caller's.
-    commands : sequence of Command
-        In an order in which none comes before what it waits for.
-    """
+    """Commands of some lanes, done as often as wanted."""
 
     def __init__(
         self, library: Library, loop: SubmissionLoop, queues: LocalQueues, commands: Sequence[Command]

@@ -34,34 +34,18 @@ KEPT_BYTES: Final = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class MemoryInfo:
-    """What a pool holds.
+    """What a pool holds."""
 
-    Parameters
-    ----------
-    in_use_bytes : int
-        As it was asked for.
-    blocks : int
-        How many blocks that is.
-    padding_bytes : int
-        Besides, so that blocks begin at multiples of the alignment.
-    reserved_bytes : int
-        All that was got of the runtime and not given back to it: in use, padding, and what is kept for later.
-    peak_in_use_bytes, peak_reserved_bytes : int
-        The most there was of either, since the beginning.
-    limit_bytes : int
-        Capacity of the space; 0 if it is not known.
-    allocations : int
-        How many times the runtime was asked for memory.
-    """
-
-    in_use_bytes: int = 0
-    blocks: int = 0
-    padding_bytes: int = 0
+    in_use_bytes: int = 0  # as it was asked for
+    blocks: int = 0  # how many blocks that is
+    padding_bytes: int = 0  # besides, so that blocks begin at multiples of the alignment
+    #: All that was got of the runtime and not given back to it: in use, padding, and what is kept for later.
     reserved_bytes: int = 0
+    #: The most there was of either, since the beginning.
     peak_in_use_bytes: int = 0
     peak_reserved_bytes: int = 0
-    limit_bytes: int = 0
-    allocations: int = 0
+    limit_bytes: int = 0  # capacity of the space; 0 if it is not known
+    allocations: int = 0  # how many times the runtime was asked for memory
 
     def __add__(self, other: MemoryInfo) -> MemoryInfo:
         """Return both together."""
@@ -74,21 +58,7 @@ def padded(nbytes: int, alignment_bytes: int = ALIGNMENT_BYTES) -> int:
 
 
 class Block:
-    """A piece of a pool's memory; it goes back when `give_back` is called, or when nothing refers to it any more.
-
-    Parameters
-    ----------
-    place : (int, int)
-        Region and offset.
-    nbytes : int
-        As it was asked for.
-    owner : object
-        The memory it is a part of; None once it was given back.
-    pointer : int
-        Its address.
-    returned : deque
-        Where it says that it goes.
-    """
+    """A piece of a pool's memory; it goes back when `give_back` is called, or when nothing refers to it any more."""
 
     __slots__ = ("__weakref__", "_returned", "nbytes", "owner", "place", "pointer")
 
@@ -111,13 +81,7 @@ class Block:
 
 
 class Together:
-    """The pools of one memory space: of one kind each, they share its capacity and one lock.
-
-    Parameters
-    ----------
-    limit_bytes : int, optional
-        Capacity of the space; 0 if it is not known.
-    """
+    """The pools of one memory space: of one kind each, they share its capacity and one lock."""
 
     def __init__(self, limit_bytes: int = 0) -> None:
         self.limit = limit_bytes
@@ -148,23 +112,7 @@ class Together:
 
 
 class MemoryPool:
-    """Memory of one kind in one space; used from any thread.
-
-    Parameters
-    ----------
-    allocate : callable
-        Gets memory of so many bytes: returns an object that keeps it, and its address.
-    name : str
-        For messages.
-    limit_bytes : int, optional
-        Capacity of the space: idle memory is given back rather than hold more. 0 if it is not known.
-    alignment_bytes : int, optional
-        Blocks begin at multiples of this, a power of two.
-    slab_bytes : int, optional
-        See `SLAB_BYTES`.
-    together : Together, optional
-        The space, if it has pools of other kinds besides; then its limit counts.
-    """
+    """Memory of one kind in one space; used from any thread."""
 
     def __init__(
         self,
@@ -199,22 +147,7 @@ class MemoryPool:
         self._closed = False
 
     def take(self, nbytes: int, *, touch: Callable[[Any], None] | None = None) -> Block:
-        """Return a block.
-
-        Parameters
-        ----------
-        nbytes : int
-            Size.
-        touch : callable, optional
-            Called with memory that was got for this.
-
-        Raises
-        ------
-        MemoryLimitError
-            If the runtime has no more.
-        ExecutionError
-            If the pool is closed.
-        """
+        """Return a block."""
         size = padded(nbytes, self._alignment)
         with self._lock:
             if self._closed:

@@ -20,15 +20,7 @@ _PAGE_BYTES: Final = 4096
 
 
 class Pools:
-    """Pools by memory space and kind, made when they are first used.
-
-    Parameters
-    ----------
-    platform : Platform
-        Its spaces and their capacities.
-    allocator_queue : callable
-        Returns the queue that USM memory of a space is to be allocated on, by name.
-    """
+    """Pools by memory space and kind, made when they are first used."""
 
     def __init__(self, platform: Platform, allocator_queue: Callable[[str], Any]) -> None:
         self._platform = platform
@@ -42,30 +34,7 @@ class Pools:
         _all.add(self)
 
     def take(self, where: str | PoolKey, nbytes: int, *, touch: bool = False) -> tuple[Block, Any]:
-        """Return memory of a space.
-
-        Parameters
-        ----------
-        where : str or PoolKey
-            Its name, for memory of the kind that is usual there; or which of its memory.
-        nbytes : int
-            Size.
-        touch : bool, optional
-            Whether to write to every page of what had to be got for this, if they are the host's.
-
-        Returns
-        -------
-        (Block, dpctl.memory.* or numpy.ndarray)
-            What gives it back; and the memory, as bytes where it is plain memory. It refers to the block, so that
-            whoever has it has it for good.
-
-        Raises
-        ------
-        MemoryLimitError
-            If it cannot be had.
-        ExecutionError
-            If the devices are closed.
-        """
+        """Return memory of a space."""
         key = self._usual[where] if isinstance(where, str) else where
         pool = self._pools.get(key) or self._make(key)
         if key.kind == "plain":

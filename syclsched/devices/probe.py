@@ -29,13 +29,7 @@ _CHILD = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from syclsche
 
 
 def probe(timeout_s: float = _TIMEOUT_S) -> Probe:
-    """Start the child, wait for it, and return what it saw; never raises for what goes wrong in it.
-
-    Parameters
-    ----------
-    timeout_s : float
-        After so many seconds the child is ended, and counts as dead.
-    """
+    """Start the child, wait for it, and return what it saw; never raises for what goes wrong in it."""
     command = [sys.executable, "-c", _CHILD, json.dumps(sys.path)]
     try:
         ended = subprocess.run(
@@ -59,17 +53,7 @@ def _cause_of_death(code: int) -> str | None:
 
 
 def read(said: str, died: str | None, stderr: str) -> Probe:
-    """Put together what a child has said before it ended.
-
-    Parameters
-    ----------
-    said : str
-        Its standard output; lines that are not JSON documents are a library's chatter and are left out.
-    died : str or None
-        What it died of.
-    stderr : str
-        Its standard error; the end of it is kept where the child died.
-    """
+    """Put together what a child has said before it ended."""
     runtime: dict[str, Any] = {}
     devices: dict[int, DeviceFact] = {}
     for document in _documents(said):

@@ -39,29 +39,7 @@ class _Built:
 
 
 def compile_code(loaded: Any, queue: Any, where: str) -> Any:
-    """Return the kernel of SPIR-V or OpenCL C source; remembered, thread-safe.
-
-    Parameters
-    ----------
-    loaded : OpenCLSource or SpirvModule
-        Program and name of the kernel.
-    queue : dpctl.SyclQueue
-        Of the device and context it will run on.
-    where : str
-        What it is for, for errors.
-
-    Returns
-    -------
-    dpctl.program.SyclKernel
-        Its name in the program may have a `suffix`.
-
-    Raises
-    ------
-    CapabilityError
-        If the device's compiler refuses it.
-    ExecutionError
-        If there is no such kernel in it.
-    """
+    """Return the kernel of SPIR-V or OpenCL C source; remembered, thread-safe."""
     if not isinstance(loaded, (SpirvModule, OpenCLSource)):
         raise ExecutionError(
             f"load() returned {type(loaded).__name__}, not an OpenCLSource or SpirvModule", where=where
@@ -77,13 +55,6 @@ def build_together(codes: Iterable[OpenCLSource], queue: Any) -> None:
     """Build what has not been built for a device yet, as few programs, for `compile_code` to find it; thread-safe.
 
     What cannot be built together, or is refused, is left for `compile_code`, which can say what is wrong with it.
-
-    Parameters
-    ----------
-    codes : iterable of OpenCLSource
-        Programs and names of kernels.
-    queue : dpctl.SyclQueue
-        Of the device and context they will run on.
     """
     from dpctl import program
 
@@ -125,26 +96,7 @@ def _key(loaded: SpirvModule | OpenCLSource, queue: Any) -> Hashable:
 
 
 def source_program(code: OpenCLSource, queue: Any) -> Any:
-    """Return a program of OpenCL C.
-
-    Parameters
-    ----------
-    code : OpenCLSource
-        Its kernel's name does not matter.
-    queue : dpctl.SyclQueue
-        Of the device and context it is for.
-
-    Returns
-    -------
-    dpctl.program.SyclProgram
-
-    Raises
-    ------
-    CapabilityError
-        If it would have to be made SPIR-V, and cannot be, or the device takes neither.
-    dpctl.program.SyclProgramCompilationError, ValueError
-        If the device's compiler refuses it.
-    """
+    """Return a program of OpenCL C."""
     from dpctl import program
 
     if takes_source(queue):

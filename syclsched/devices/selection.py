@@ -33,27 +33,13 @@ _HINT = (
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One device pattern of a selector.
+    """One device pattern of a selector."""
 
-    Parameters
-    ----------
-    text : str
-        As it was written.
-    backend : str
-        A backend, or ``*``.
-    device : str
-        ``*``, a kind, a number within the backend (long form) or a device name (short form).
-    part : str or None
-        Number of a sub-device, ``*`` for all of them, None for the whole device.
-    discard : bool
-        Whether what matches is taken away.
-    """
-
-    text: str
-    backend: str
-    device: str
-    part: str | None = None
-    discard: bool = False
+    text: str  # as it was written
+    backend: str  # A backend, or ``*``
+    device: str  # ``*``, a kind, a number within the backend (long form) or a device name (short form)
+    part: str | None = None  # number of a sub-device, ``*`` for all of them, None for the whole device
+    discard: bool = False  # whether what matches is taken away
 
     def matches(self, name: str, facts: DeviceFacts) -> bool:
         """Tell whether a root device, of that name on its platform, fits the pattern."""
@@ -66,21 +52,11 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is selected of one root device.
+    """What is selected of one root device."""
 
-    Parameters
-    ----------
-    whole : bool
-        The device itself.
-    parts : frozenset of int or None
-        Numbers of its sub-devices; None for all of them.
-    without_parts : frozenset of int
-        Sub-devices taken away again.
-    """
-
-    whole: bool = False
-    parts: frozenset[int] | None = frozenset()
-    without_parts: frozenset[int] = frozenset()
+    whole: bool = False  # the device itself
+    parts: frozenset[int] | None = frozenset()  # numbers of its sub-devices; None for all of them
+    without_parts: frozenset[int] = frozenset()  # sub-devices taken away again
 
     def __bool__(self) -> bool:
         return self.whole or self.parts is None or bool(self.parts - self.without_parts)
@@ -97,21 +73,11 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """A parsed selector.
+    """A parsed selector."""
 
-    Parameters
-    ----------
-    text : str
-        As it was written.
-    terms : tuple of Term
-        In order; discards win over accepts wherever they stand.
-    strict : bool
-        Short form: a term that matches nothing is a mistake. The runtime's syntax lets it pass.
-    """
-
-    text: str
-    terms: tuple[Term, ...]
-    strict: bool
+    text: str  # as it was written
+    terms: tuple[Term, ...]  # in order; discards win over accepts wherever they stand
+    strict: bool  # short form: a term that matches nothing is a mistake. The runtime's syntax lets it pass.
 
     def wish(self, name: str, facts: DeviceFacts) -> Wish:
         """Return what is selected of a root device that has this name on its platform."""
@@ -138,23 +104,7 @@ EVERYTHING = Selector(text="*:*", terms=(Term("*:*", ANY, ANY),), strict=False)
 
 
 def parse_selector(text: str | None) -> Selector:
-    """Read a device selector.
-
-    Parameters
-    ----------
-    text : str or None
-        Long or short form; None for every device.
-
-    Returns
-    -------
-    Selector
-        The terms.
-
-    Raises
-    ------
-    SelectionError
-        Names the term that cannot be read and what was expected.
-    """
+    """Read a device selector."""
     if text is None:
         return EVERYTHING
     if len(text) > _LONGEST:

@@ -26,35 +26,7 @@ class KernelCompilationError(Exception):
 def kernel_spirv(
     kernel: Any, operation: Operation, signature: Signature, ndim: int, *, grouped: bool, device: Any
 ) -> SpirvModule:
-    """Compile a numba-dpex kernel for one signature.
-
-    Parameters
-    ----------
-    kernel : numba_dpex kernel
-        What `Implementation.load` returned.
-    operation : Operation
-        Its parameters give the order of the arguments.
-    signature : Signature
-        Shapes and dtypes.
-    ndim : int
-        Dimensions of the index space.
-    grouped : bool
-        Whether the kernel takes an ``NdItem`` (work-groups) instead of an ``Item``.
-    device : dpctl.SyclDevice
-        What it is compiled for; a sub-device counts as its parent.
-
-    Returns
-    -------
-    SpirvModule
-        Module and kernel name.
-
-    Raises
-    ------
-    CapabilityError
-        If numba-dpex cannot be imported.
-    KernelCompilationError
-        If the kernel does not compile for these types.
-    """
+    """Compile a numba-dpex kernel for one signature."""
     with _LOCK:
         prepare_compiler()
         types = _argument_types(operation, signature, ndim, grouped=grouped, device=device)
@@ -80,11 +52,6 @@ def prepare_compiler() -> None:
 
     Compiling a kernel before any host function, numba-dpex would know no ``range`` and the like: numba
     registers them when the CPU target is first used.
-
-    Raises
-    ------
-    CapabilityError
-        If it cannot be imported.
     """
     try:
         import numba_dpex  # noqa: F401
@@ -161,18 +128,7 @@ def _root(device: Any) -> Any:
 
 
 def gist(error: BaseException) -> str:
-    """Return the line or two of a numba error that say what is wrong.
-
-    Parameters
-    ----------
-    error : BaseException
-        What numba raised.
-
-    Returns
-    -------
-    str
-        One line.
-    """
+    """Return the line or two of a numba error that say what is wrong."""
     lines = [line.strip() for line in _ANSI.sub("", str(error)).splitlines()]
     lines = [line for line in lines if line and not line.startswith("Failed in ")]
     said: list[str] = []

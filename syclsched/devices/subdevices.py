@@ -26,19 +26,12 @@ _HINT = "Write 2 (parts), units:4 (compute units each), or one of numa, l4, l3, 
 
 @dataclass(frozen=True, slots=True)
 class SubDevices:
-    """How devices are to be split.
+    """How devices are to be split."""
 
-    Parameters
-    ----------
-    method : str
-        ``count`` (so many parts, as equal as can be), ``equally`` (so many compute units each) or ``affinity``
-        (by NUMA or cache domain).
-    argument : str
-        The number, or the affinity domain as dpctl names it.
-    """
-
+    #: ``count`` (so many parts, as equal as can be), ``equally`` (so many compute units each) or ``affinity`` (by NUMA
+    #: or cache domain).
     method: Literal["count", "equally", "affinity"]
-    argument: str
+    argument: str  # the number, or the affinity domain as dpctl names it
 
     def __post_init__(self) -> None:
         if self.method == "affinity":
@@ -55,13 +48,7 @@ class SubDevices:
 
 
 def parse_sub_devices(text: str | int) -> SubDevices:
-    """Read how devices are to be split: ``2``, ``units:4``, ``numa``, ``l3`` and the like.
-
-    Raises
-    ------
-    SelectionError
-        If it cannot be read, or asks for no parts at all.
-    """
+    """Read how devices are to be split: ``2``, ``units:4``, ``numa``, ``l3`` and the like."""
     word = str(text).strip().lower().removesuffix("_cache")
     if word in _DOMAINS:
         return SubDevices("affinity", _DOMAINS[word])
@@ -82,25 +69,7 @@ def unit_counts(compute_units: int, parts: int) -> tuple[int, ...]:
 
 
 def split(device: FoundDevice, how: SubDevices) -> tuple[FoundDevice, ...]:
-    """Cut a root device into sub-devices.
-
-    Parameters
-    ----------
-    device : FoundDevice
-        The root device.
-    how : SubDevices
-        How.
-
-    Returns
-    -------
-    tuple of FoundDevice
-        The sub-devices; one, which is a sub-device all the same, if the whole is asked for.
-
-    Raises
-    ------
-    SelectionError
-        If the device cannot be split so; says why.
-    """
+    """Cut a root device into sub-devices."""
     root = device.facts
     parts = sycl_sub_devices(device.sycl_device, root, how)
     cuts = [Partition(how.method, how.argument, index) for index in range(len(parts))]
@@ -111,13 +80,7 @@ def split(device: FoundDevice, how: SubDevices) -> tuple[FoundDevice, ...]:
 
 
 def sycl_sub_devices(sycl_device: Any, facts: DeviceFacts, how: SubDevices) -> Sequence[Any]:
-    """Return the ``dpctl.SyclDevice`` objects of a partition; every call makes new ones.
-
-    Raises
-    ------
-    SelectionError
-        If the device cannot be split so; says why.
-    """
+    """Return the ``dpctl.SyclDevice`` objects of a partition; every call makes new ones."""
     reason = why_not(facts, how)
     if reason is not None:
         raise _error(facts, how, reason)

@@ -34,20 +34,7 @@ _FUNCTIONS = (
 
 
 class Library:
-    """The shared object's functions, and the tables they are given.
-
-    Parameters
-    ----------
-    path : str
-        Of the shared object.
-    interface : ctypes.CDLL
-        dpctl's C interface.
-
-    Raises
-    ------
-    OSError, AttributeError, ValueError
-        If the shared object cannot be opened, lacks something, or is of another version.
-    """
+    """The shared object's functions, and the tables they are given."""
 
     def __init__(self, path: str, interface: Any) -> None:
         loaded = ctypes.CDLL(path)
@@ -134,27 +121,13 @@ class Library:
 
 
 def table(library: Any, names: tuple[str, ...]) -> Any:
-    """Return the addresses of a library's functions, as C keeps them.
-
-    Parameters
-    ----------
-    library : ctypes.CDLL
-        Which.
-    names : tuple of str
-        In the order of the C structure.
-    """
+    """Return the addresses of a library's functions, as C keeps them."""
     return (ctypes.c_void_p * len(names))(*[_address_in(library, name) for name in names])
 
 
 @lru_cache(maxsize=1)
 def load_library() -> Library | None:
-    """Return the loop's library, or None where there is none, it is switched off, or dpctl is not what it was made for.
-
-    Returns
-    -------
-    Library or None
-        The same each time.
-    """
+    """Return the loop's library, or None where there is none, it is switched off, or dpctl is not what it was made for."""
     path = find_submission_loop()
     if path is None or os.environ.get(SWITCH, "1") == "0":
         return None

@@ -25,23 +25,7 @@ class SubmissionLoop(CommandMaker):
     """The loop, for the lanes and instructions of one run; it makes its commands, too: see `CommandMaker`."""
 
     def submit(self, commands: Sequence[Command]) -> Batch:
-        """Submit commands in order, without the GIL.
-
-        Parameters
-        ----------
-        commands : sequence of Command
-            What they wait for must be among them or have been submitted.
-
-        Returns
-        -------
-        Batch
-            What became of them. A sequence that was begun counts as submitted.
-
-        Raises
-        ------
-        DeviceError
-            If a later part of a sequence is refused: it can neither be ended nor be done again.
-        """
+        """Submit commands in order, without the GIL."""
         parts = [part for command in commands for part in command.parts]
         count = len(parts)
         pointers = (ctypes.c_void_p * count)(*[part.address for part in parts])
@@ -58,36 +42,11 @@ class SubmissionLoop(CommandMaker):
         return (Event * count)()
 
     def keep(self, made: Any, begin: int, count: ctypes.c_int64, lanes: Any = None) -> None:
-        """Take events that are made for its commands, and what they point to: they are given back with all others.
-
-        Parameters
-        ----------
-        made : ctypes array
-            From `room_for_events`.
-        begin, count : int, c_int64
-            Where they begin there, and how many they are: looked at when it matters.
-        lanes : object, optional
-            What holds their lanes, if they are not the loop's own, and the commands, if nothing else does.
-        """
+        """Take events that are made for its commands, and what they point to: they are given back with all others."""
         self._made.append((ctypes.addressof(made) + begin * ctypes.sizeof(Event), count, (made, lanes)))
 
     def submit_listed(self, pointers: Any, submit_ns: Any, made: Any, begin: int, count: int) -> tuple[int, int]:
-        """Submit some of many commands, without the GIL; see `syclsched.devices.command_list`.
-
-        Parameters
-        ----------
-        pointers, submit_ns : ctypes arrays
-            Addresses of all the commands, and room for the clock at the submission of each.
-        made : ctypes array
-            From `room_for_events`, twice as long. What is made of the n-th command comes no earlier than at 2 n.
-        begin, count : int
-            Which to submit.
-
-        Returns
-        -------
-        (int, int)
-            How many were submitted, and how many events that made: with those of fences.
-        """
+        """Submit some of many commands, without the GIL; see `syclsched.devices.command_list`."""
         made_count = ctypes.c_int64()
         self.keep(made, 2 * begin, made_count, self._handed_to)  # before, as in `submit`
         done = self._submit(pointers, begin, count, submit_ns, made, made_count)
@@ -139,20 +98,7 @@ class SubmissionLoop(CommandMaker):
         return self.has_event(number) and not self.is_complete(number)
 
     def wake_at(self, slot: int, descriptor: int) -> bool:
-        """Have an eventfd added to once what was submitted for a slot has completed or failed.
-
-        Parameters
-        ----------
-        slot : int
-            With an event.
-        descriptor : int
-            It must stay open for good: the runtime may be late.
-
-        Returns
-        -------
-        bool
-            Whether it will be: not where events are SYCL's.
-        """
+        """Have an eventfd added to once what was submitted for a slot has completed or failed."""
         held = self._events[self._held_at(slot)]
         if not self._is_own(held):
             return bool(self._library.thread_wake_at(held.event, descriptor))
@@ -262,15 +208,7 @@ class SubmissionLoop(CommandMaker):
         self._library.wait(batch.made, batch.made_count)
 
     def adopt(self, slot: int, lane: int, event: Any) -> None:
-        """Let commands wait for an event of something that was submitted to a lane's queue elsewhere.
-
-        Parameters
-        ----------
-        slot, lane : int
-            Where it is kept, and where it comes from.
-        event : dpctl.SyclEvent
-            Kept alive by the caller.
-        """
+        """Let commands wait for an event of something that was submitted to a lane's queue elsewhere."""
         handle = event.addressof_ref()
         if self._native is not None and lane in self._native_queues:
             handle = self._native.event(event)
@@ -371,15 +309,7 @@ class SubmissionLoop(CommandMaker):
 
 
 class OwnEvent:
-    """An event that SYCL knows nothing of, as far as who waits for it needs to know one.
-
-    Parameters
-    ----------
-    library : Library
-        The C part.
-    held : Event
-        It, and its lane.
-    """
+    """An event that SYCL knows nothing of, as far as who waits for it needs to know one."""
 
     def __init__(self, library: Library, held: Event) -> None:
         self._library, self._held = library, held

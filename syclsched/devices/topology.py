@@ -31,24 +31,12 @@ _BASIC_DTYPES = ("bool", "complex64", "float32", *_INTEGERS)
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A device or sub-device that is to be on the platform.
+    """A device or sub-device that is to be on the platform."""
 
-    Parameters
-    ----------
-    name : str
-        Its name on the platform.
-    root_name : str
-        Name of its root device: its own, unless it is a sub-device.
-    facts : DeviceFacts
-        What the runtime says of it.
-    distrust : str or None, optional
-        Why it must not be given work.
-    """
-
-    name: str
-    root_name: str
-    facts: DeviceFacts
-    distrust: str | None = None
+    name: str  # its name on the platform
+    root_name: str  # name of its root device: its own, unless it is a sub-device
+    facts: DeviceFacts  # what the runtime says of it
+    distrust: str | None = None  # why it must not be given work
 
 
 def device_dtypes(aspects: Iterable[str]) -> tuple[str, ...]:
@@ -63,22 +51,7 @@ def device_dtypes(aspects: Iterable[str]) -> tuple[str, ...]:
 
 
 def build_platform(candidates: Sequence[Candidate], host: HostFacts, name: str) -> Platform:
-    """Describe devices and the host as a platform.
-
-    Parameters
-    ----------
-    candidates : sequence of Candidate
-        The devices, in order.
-    host : HostFacts
-        The host.
-    name : str
-        The platform's name, for people.
-
-    Returns
-    -------
-    Platform
-        Without profiles; one lane a device; links and interferences of origin ``assumed``.
-    """
+    """Describe devices and the host as a platform."""
     space_of = assign_spaces(candidates)
     spaces = _memory_spaces(candidates, space_of, host)
     reached = (HOST, *(s.name for s in spaces if s.host_accessible and s.name != HOST))

@@ -68,24 +68,7 @@ class Verdict:
 def check(
     device: Any, *, refresh: bool = False, routes: Mapping[str, Route] | None = None, guarded: bool = True
 ) -> Verdict:
-    """Run the known-answer test on a device, or recall its verdict.
-
-    Parameters
-    ----------
-    device : dpctl.SyclDevice
-        A device or sub-device; for a sub-device the verdict of its root device applies.
-    refresh : bool
-        Check again even if a verdict is remembered.
-    routes : mapping of str to Route, optional
-        Roads to check; by default all (`known_answer_routes.ROUTES`). A verdict on other roads is not remembered.
-    guarded : bool
-        Let another process run the check where an earlier one died of it. False only in that other process.
-
-    Returns
-    -------
-    Verdict
-        Never raises for what the device does wrong: that is the verdict.
-    """
+    """Run the known-answer test on a device, or recall its verdict."""
     started_s = time.perf_counter()
     root = root_device(device)
     path = cache_root() / "trust" / f"{verdict_key(root)}.json"

@@ -32,23 +32,7 @@ MOST_GATHERED_S = 0.05
 
 
 class Commands:
-    """The commands of a program's device instructions, made as early as their buffers allow.
-
-    Parameters
-    ----------
-    loop : SubmissionLoop
-        What they are for.
-    program : Program
-        The instructions.
-    work : dict of int to Work
-        By instruction number.
-    executables : dict of int to Executable
-        By instruction number.
-    buffers : BufferTable
-        The run's buffers.
-    queues : dict of int to dpctl.SyclQueue
-        By index of lane.
-    """
+    """The commands of a program's device instructions, made as early as their buffers allow."""
 
     def __init__(
         self,
@@ -148,24 +132,7 @@ class Commands:
 def command_of(
     loop: SubmissionLoop, slot: int, lane: int, waits: Sequence[int], submission: Submission, queue: Any
 ) -> Command | None:
-    """Return the command of bound work.
-
-    Parameters
-    ----------
-    loop : SubmissionLoop
-        What it is for.
-    slot, lane, waits
-        As for `SubmissionLoop.kernel`.
-    submission : Submission
-        The work with its arguments.
-    queue : dpctl.SyclQueue
-        The lane's.
-
-    Returns
-    -------
-    Command or None
-        None if it is not all kernels and native calls, so that Python must submit it.
-    """
+    """Return the command of bound work."""
     # On a lane in order a step over no work-items is nothing at all.
     steps = [step for step in _steps(submission) if not isinstance(step, EmptySubmission)]
     known: list[KernelSubmission | CopySubmission | NativeCall] = []
@@ -196,13 +163,7 @@ def _steps(submission: Submission) -> list[Submission]:
 
 
 class Gathered:
-    """Instructions that are to be handed on together; of one device.
-
-    Parameters
-    ----------
-    most : int, optional
-        How many at most.
-    """
+    """Instructions that are to be handed on together; of one device."""
 
     def __init__(self, most: int = FIRST_GATHERED) -> None:
         self.most = most

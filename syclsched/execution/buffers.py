@@ -23,21 +23,7 @@ NumpyArray = np.ndarray[Any, np.dtype[Any]]
 
 
 class LiveBuffer:
-    """Memory of one array, or of some rows of one, in one space.
-
-    Parameters
-    ----------
-    array : PlannedArray
-        What lies in it.
-    storage : dpctl.memory.* or numpy.ndarray
-        USM memory, or an array of the host's.
-    on_host : bool
-        Whether the host can address it.
-    owned : bool
-        False for the user's own array.
-    block : Block, optional
-        What gives the memory back.
-    """
+    """Memory of one array, or of some rows of one, in one space."""
 
     def __init__(
         self, array: PlannedArray, storage: Any, *, on_host: bool, owned: bool, block: Block | None = None
@@ -53,13 +39,7 @@ class LiveBuffer:
         self._parts: dict[RowRange, LiveBuffer] = {}
 
     def part(self, start: int, stop: int) -> LiveBuffer:
-        """Return some rows of it, without a copy; the same object for the same rows.
-
-        Parameters
-        ----------
-        start, stop : int
-            First row and one past the last.
-        """
+        """Return some rows of it, without a copy; the same object for the same rows."""
         found = self._parts.get((start, stop))
         if found is None:
             whole = self.array
@@ -94,17 +74,7 @@ class LiveBuffer:
             self.block.give_back()
 
     def bound(self, lane: int, queue: Any, shape: tuple[int, ...] | None = None) -> BoundArray:
-        """Return it as an argument for a lane's queue, without a copy.
-
-        Parameters
-        ----------
-        lane : int
-            Index of the lane; hashing it is cheaper than hashing the queue.
-        queue : dpctl.SyclQueue
-            Of that lane.
-        shape : tuple of int, optional
-            If not its own.
-        """
+        """Return it as an argument for a lane's queue, without a copy."""
         key = lane if shape is None else (lane, shape)
         view = self._views.get(key)
         if view is None:
@@ -116,13 +86,7 @@ class LiveBuffer:
         return memory.as_usm_array(self.storage, self.array.shape if shape is None else shape, self.array.dtype, queue)
 
     def numpy(self, *, writable: bool) -> NumpyArray:
-        """Return it as NumPy array, without a copy.
-
-        Parameters
-        ----------
-        writable : bool
-            Whether the array may be written through; the user's data must not be.
-        """
+        """Return it as NumPy array, without a copy."""
         if isinstance(self.storage, np.ndarray):
             view: NumpyArray = self.storage.view()
         else:
@@ -158,22 +122,7 @@ class Buffers(Protocol):
 
 
 class BufferTable:
-    """All buffers of one run, by array and space.
-
-    Parameters
-    ----------
-    platform : Platform
-        Its spaces.
-    live : LiveDevices
-        Where USM memory comes from.
-    arrays : Mapping[str, PlannedArray]
-        The plan's arrays.
-    ranges : Mapping[str, PlannedRows], optional
-        Rows that are asked for by name besides the segments among the arrays. They have no memory of their own: they
-        lie in that of their array.
-    memory : iterable of ArrayMemory, optional
-        Arrays whose memory is not of the kind that is usual in a space.
-    """
+    """All buffers of one run, by array and space."""
 
     def __init__(
         self,
@@ -210,17 +159,7 @@ class BufferTable:
         return self._live.uploads
 
     def add_input(self, name: str, data: NumpyArray, *, private: bool) -> None:
-        """Put an input in the host's space.
-
-        Parameters
-        ----------
-        name : str
-            The array.
-        data : numpy.ndarray
-            The user's, C-contiguous.
-        private : bool
-            Whether to copy it, because the plan writes it there.
-        """
+        """Put an input in the host's space."""
         if name in self.residents:
             self.give_resident(name, data)
             return
@@ -231,18 +170,6 @@ class BufferTable:
         """Put an input where kernels read it: where it lies, if they can, else by a copy that the host makes at once.
 
         Nothing may be reading the input that was there before.
-
-        Parameters
-        ----------
-        name : str
-            One of `residents`.
-        data : numpy.ndarray
-            The user's, C-contiguous.
-
-        Returns
-        -------
-        bool
-            Whether it lies elsewhere than the one before.
         """
         buffer = name, self.residents[name]
         before = self._buffers.get(buffer)
@@ -268,20 +195,7 @@ class BufferTable:
         return own
 
     def prepare(self, buffers: Iterable[Buffer], users: Mapping[Buffer, Mapping[int, Any]]) -> None:
-        """Get and touch memory, and make the views that kernels take, before the plan starts.
-
-        Parameters
-        ----------
-        buffers : iterable of (str, str)
-            From `syclsched.execution.reserve.buffers_to_prepare`.
-        users : Mapping[(str, str), Mapping[int, dpctl.SyclQueue]]
-            For each buffer the lanes, with their queues, whose kernels take it.
-
-        Raises
-        ------
-        MemoryLimitError
-            If it cannot be had.
-        """
+        """Get and touch memory, and make the views that kernels take, before the plan starts."""
         for buffer in buffers:
             made = self._make(buffer, touch=True)
             self._note_taken(made.array.nbytes, buffer[1])
@@ -290,20 +204,7 @@ class BufferTable:
             self._prepared[buffer] = made
 
     def lay_out(self, layout: Layout, plan: Plan) -> None:
-        """Get and touch all the memory of a plan once, and put its buffers in it.
-
-        Parameters
-        ----------
-        layout : Layout
-            Where they lie.
-        plan : Plan
-            Its allocations.
-
-        Raises
-        ------
-        MemoryLimitError
-            If the memory cannot be had.
-        """
+        """Get and touch all the memory of a plan once, and put its buffers in it."""
         held = []
         for key, nbytes in layout.blocks:
             block, storage = self._take(key, nbytes, f"{nbytes} bytes for arrays of {plan.name!r}", touch=True)
@@ -327,13 +228,7 @@ class BufferTable:
         self._buffers[buffer] = self._laid_out[self._last[buffer] if allocation is None else allocation]
 
     def allocate(self, buffer: Buffer) -> None:
-        """Allocate a buffer.
-
-        Raises
-        ------
-        MemoryLimitError
-            If the memory cannot be had; names array, space and size.
-        """
+        """Allocate a buffer."""
         name, space = buffer
         self.free(buffer)
         array = self._arrays[name]

@@ -22,16 +22,6 @@ def block_sums(data: NumpyArray) -> NumpyArray:
     Each word of 32 bits is multiplied by an odd number of its place and all are added, modulo 2**64 (multilinear
     hashing: Lemire and Kaser, Strongly universal string hashing is fast, 2014). A change of one word always changes the
     sum. Words are half as wide as sums, else flips of two signs would cancel each other.
-
-    Parameters
-    ----------
-    data : numpy.ndarray of uint8, shape (n,)
-        The bytes.
-
-    Returns
-    -------
-    numpy.ndarray of uint64, shape (ceil(n / BLOCK_BYTES),)
-        One for each block.
     """
     whole = data.size // BLOCK_BYTES * BLOCK_BYTES
     sums = np.empty(-(-data.size // BLOCK_BYTES), np.uint64)
@@ -50,20 +40,7 @@ def sums_of(data: NumpyArray, extents: Iterable[Extent]) -> list[NumpyArray]:
 
 
 def first_change(extents: Sequence[Extent], before: Sequence[NumpyArray], after: Sequence[NumpyArray]) -> Extent | None:
-    """Return the first block that has changed, or None.
-
-    Parameters
-    ----------
-    extents : sequence of (int, int)
-        What was looked at.
-    before, after : sequence of numpy.ndarray
-        From `sums_of`.
-
-    Returns
-    -------
-    (int, int) or None
-        First byte and one past the last.
-    """
+    """Return the first block that has changed, or None."""
     for (start, stop), old, new in zip(extents, before, after, strict=True):
         changed = np.flatnonzero(old != new)
         if changed.size:

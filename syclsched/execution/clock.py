@@ -29,31 +29,19 @@ def now_ns() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """One instant on both clocks.
+    """One instant on both clocks."""
 
-    Parameters
-    ----------
-    device_ns, host_ns : int
-        The instant.
-    bracket_ns : int
-        Width of the host's bracket: twice the largest error.
-    """
-
+    #: The instant.
     device_ns: int
     host_ns: int
-    bracket_ns: int
+    bracket_ns: int  # width of the host's bracket: twice the largest error
 
 
 @dataclass(frozen=True, slots=True)
 class ClockMap:
-    """Maps device time to host time through one or two anchors.
+    """Maps device time to host time through one or two anchors."""
 
-    Parameters
-    ----------
-    first, last : Anchor
-        Taken before and after the run; the clocks may drift between them.
-    """
-
+    #: Taken before and after the run; the clocks may drift between them.
     first: Anchor
     last: Anchor
 
@@ -95,24 +83,7 @@ def take_anchor(
     clock: Callable[[], int] = now_ns,
     readings: int = READINGS,
 ) -> Anchor:
-    """Read a device's clock and the host's at one instant, as nearly as can be.
-
-    Parameters
-    ----------
-    queue : dpctl.SyclQueue
-        With profiling enabled; waits for what it still has to do.
-    stamp : callable, optional
-        Does something short on the queue, and returns when it started and ended; by default a fence through SYCL.
-    clock : callable, optional
-        The host's clock, nanoseconds.
-    readings : int, optional
-        How many brackets to try.
-
-    Returns
-    -------
-    Anchor
-        From the narrowest bracket.
-    """
+    """Read a device's clock and the host's at one instant, as nearly as can be."""
     found: list[Anchor] = []
     wait_for_queue(queue)
     for _ in range(readings):
@@ -126,20 +97,7 @@ def take_anchor(
 def read_anchors(
     lanes: Iterable[tuple[int, str, Any]], stamp: Callable[[int], tuple[int, int]] | None = None
 ) -> dict[str, Anchor]:
-    """Read the clock of each device once, on the first of its lanes.
-
-    Parameters
-    ----------
-    lanes : iterable of (int, str, dpctl.SyclQueue)
-        Number, device and queue of each.
-    stamp : callable, optional
-        As for `take_anchor`, given the lane's number.
-
-    Returns
-    -------
-    dict of str to Anchor
-        By device, without those that are lost and have no clock any more: what is submitted to them next says so.
-    """
+    """Read the clock of each device once, on the first of its lanes."""
     found: dict[str, Anchor | None] = {}
     for number, device, queue in lanes:
         if device not in found:
@@ -154,17 +112,7 @@ def moved_on(
     lanes: Iterable[tuple[int, str, str, Any]],
     stamp: Callable[[int], tuple[int, int]] | None = None,
 ) -> dict[str, ClockMap]:
-    """Return clock maps that end now.
-
-    Parameters
-    ----------
-    clocks : Mapping[str, ClockMap]
-        By lane, of earlier readings.
-    lanes : iterable of (int, str, str, dpctl.SyclQueue)
-        Number, name, device and queue of each.
-    stamp : callable, optional
-        As for `read_anchors`.
-    """
+    """Return clock maps that end now."""
     lanes, found = list(lanes), dict(clocks)
     anchors = read_anchors([(number, device, queue) for number, _, device, queue in lanes], stamp)
     for _, lane, device, _ in lanes:

@@ -21,19 +21,7 @@ class Compiling:
         self._wanted: dict[Hashable, tuple[Piece, Task, str]] = {}
 
     def add(self, task: Task, implementation: Implementation, queue: Any, device: Device) -> Hashable:
-        """Ask for a task by one of its implementations on a device; return by what it is found in `compiled`.
-
-        Parameters
-        ----------
-        task : Task
-            With an operation and a signature.
-        implementation : Implementation
-            One of its operation's.
-        queue : dpctl.SyclQueue or None
-            Any queue of the device; None for the host.
-        device : Device
-            The device.
-        """
+        """Ask for a task by one of its implementations on a device; return by what it is found in `compiled`."""
         assert task.operation is not None and task.signature is not None
         # Operations are compared by identity here: hashing one costs more than the rest of the key.
         constants = tuple((name, each.number) for name, each in task.constants.items())
@@ -45,25 +33,7 @@ class Compiling:
         return key
 
     def compiled(self, uploads: Uploads) -> dict[Hashable, Executable]:
-        """Return everything compiled, with its constants put where it runs.
-
-        Parameters
-        ----------
-        uploads : Uploads
-            The open devices'.
-
-        Returns
-        -------
-        dict of hashable to Executable
-            By what `add` returned.
-
-        Raises
-        ------
-        CapabilityError, ExecutionError
-            From the compiler, naming operation, implementation and device.
-        MemoryLimitError
-            If there is no memory for constants.
-        """
+        """Return everything compiled, with its constants put where it runs."""
         made = compile_tasks([piece for piece, _, _ in self._wanted.values()])
         return {
             key: uploads.bind(

@@ -17,23 +17,7 @@ class CoroutineTurns:
         self._turn: asyncio.Future[None] | None = None
 
     async def take(self, start: Callable[[], Run]) -> Run:
-        """Wait for a turn, start a run, and wait for it.
-
-        Parameters
-        ----------
-        start : callable
-            Starts the run; waits for runs of another event loop.
-
-        Returns
-        -------
-        Run
-            Through.
-
-        Raises
-        ------
-        TaskFailedError, RunCancelledError, ExecutionError
-            As `Run.wait`, and what ``start`` raises.
-        """
+        """Wait for a turn, start a run, and wait for it."""
         loop = asyncio.get_running_loop()
         mine = loop.create_future()
         before, self._turn = self._turn, mine

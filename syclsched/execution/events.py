@@ -18,11 +18,6 @@ class EventTable:
 
     Written by the dispatcher, read by any thread. Events of the compiled loop become Python objects only when they are
     asked for.
-
-    Parameters
-    ----------
-    loop : SubmissionLoop or None
-        Where the slots are; instructions are their own slots.
     """
 
     def __init__(self, loop: SubmissionLoop | None = None) -> None:

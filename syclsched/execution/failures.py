@@ -19,21 +19,11 @@ Reason = Literal["submission", "copy", "memory", "device", "raised", "status", "
 
 
 class Failed(NamedTuple):
-    """One failure.
+    """One failure."""
 
-    Parameters
-    ----------
-    instruction : Instruction
-        What failed.
-    error : TaskFailedError
-        As the caller gets it.
-    reason : str
-        See `Reason`.
-    """
-
-    instruction: Instruction
-    error: TaskFailedError
-    reason: Reason
+    instruction: Instruction  # what failed
+    error: TaskFailedError  # as the caller gets it
+    reason: Reason  # see `Reason`
 
 
 class Failures:
@@ -42,11 +32,6 @@ class Failures:
     An instruction is cancelled if it would read a buffer whose value is missing because its writer failed or was
     cancelled, or if its task comes explicitly after such a task. A barrier is only an order and lets others go on; so
     does a write that needs no old value.
-
-    Parameters
-    ----------
-    tasks : Mapping[str, PlannedTask]
-        The plan's tasks.
     """
 
     def __init__(self, tasks: Mapping[str, PlannedTask]) -> None:
@@ -86,15 +71,7 @@ class Failures:
             self._bad.difference_update((use.array, use.space) for use in instruction.uses if use.mode.writes)
 
     def lost(self, instruction: Instruction, *, begun: bool = False) -> None:
-        """Note that an instruction failed or was cancelled: what it writes is missing.
-
-        Parameters
-        ----------
-        instruction : Instruction
-            Which.
-        begun : bool, optional
-            Whether it may have written something.
-        """
+        """Note that an instruction failed or was cancelled: what it writes is missing."""
         (self.spoilt if begun else self.left_out).add(instruction.id)
         self._bad.update((use.array, use.space) for use in instruction.uses if use.mode.writes)
         if instruction.kind in ("launch", "host") and instruction.task is not None:
@@ -135,22 +112,7 @@ class Failures:
 
 
 def task_failed(instruction: Instruction, cause: BaseException, verb: str) -> TaskFailedError:
-    """Return the error of a task whose instruction raised.
-
-    Parameters
-    ----------
-    instruction : Instruction
-        Which.
-    cause : BaseException
-        What was raised; becomes ``__cause__``.
-    verb : str
-        What was being done: ``raised``, ``could not be submitted``.
-
-    Returns
-    -------
-    TaskFailedError
-        Names the task, its arrays and the cause.
-    """
+    """Return the error of a task whose instruction raised."""
     task = instruction.task or instruction.kind
     arrays = ", ".join(repr(use.array) for use in instruction.uses)
     said = str(cause) if isinstance(cause, SyclschedError) else f"{type(cause).__name__}: {cause}"
@@ -163,24 +125,7 @@ def task_failed(instruction: Instruction, cause: BaseException, verb: str) -> Ta
 def note_device_failures(
     failures: Failures, plan: Plan, codes: Mapping[int, int], *, walk: bool = False
 ) -> dict[int, Literal["failed", "cancelled"]]:
-    """Note what failed on its device after it had been submitted, and what depends on it: its values are no good.
-
-    Parameters
-    ----------
-    failures : Failures
-        The run's.
-    plan : Plan
-        What ran.
-    codes : Mapping[int, int]
-        The runtime's error codes by instruction number.
-    walk : bool, optional
-        Whether something else was found to have failed after it had been submitted.
-
-    Returns
-    -------
-    dict of int to str
-        ``failed`` or ``cancelled`` by instruction number.
-    """
+    """Note what failed on its device after it had been submitted, and what depends on it: its values are no good."""
     found: dict[int, Bad] = {}
     if not codes and not walk:
         return found

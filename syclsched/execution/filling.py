@@ -17,13 +17,7 @@ from syclsched.model.usm import PoolKeys
 
 
 class FilledInputs:
-    """Memory for inputs that are read in place, got when it is first asked for.
-
-    Parameters
-    ----------
-    live : LiveDevices
-        Where it comes from.
-    """
+    """Memory for inputs that are read in place, got when it is first asked for."""
 
     def __init__(self, live: Any) -> None:
         self._live = live
@@ -31,34 +25,13 @@ class FilledInputs:
         self.views: dict[str, NumpyArray] = {}
 
     def values(self, prepared: Prepared, inputs: Mapping[str, Any] | None) -> dict[str, NumpyArray]:
-        """Return checked values for a run: what was filled is that of inputs which are given no other.
-
-        Parameters
-        ----------
-        prepared, inputs
-            As for `Prepared.values`, with what it raises.
-        """
+        """Return checked values for a run: what was filled is that of inputs which are given no other."""
         if self.views and (inputs is None or isinstance(inputs, Mapping)):
             inputs = {**self.views, **(inputs or {})}
         return prepared.values(inputs)
 
     def view(self, prepared: Prepared, name: str) -> NumpyArray:
-        """Return the memory of an input; at first it holds the value that the graph was given, or zeros.
-
-        Parameters
-        ----------
-        prepared : Prepared
-            What is run.
-        name : str
-            The array.
-
-        Raises
-        ------
-        UnknownArrayError
-            If the graph has no such array.
-        ArgumentError
-            If the plan does not read it in place.
-        """
+        """Return the memory of an input; at first it holds the value that the graph was given, or zeros."""
         found = self.views.get(name)
         if found is not None:
             return found

@@ -20,19 +20,7 @@ MOST = 8
 
 
 class Flights:
-    """Those of one generation.
-
-    Parameters
-    ----------
-    library : Library
-        The C part.
-    loop : SubmissionLoop
-        The generation's.
-    program : Program
-        What is done.
-    buffers : BufferTable
-        Where results lie.
-    """
+    """Those of one generation."""
 
     def __init__(self, library: Any, loop: SubmissionLoop, program: Program, buffers: BufferTable) -> None:
         self._library = library

@@ -12,28 +12,14 @@ from syclsched.execution.program import Buffer
 
 @dataclass(frozen=True, slots=True)
 class PendingFree:
-    """One free.
+    """One free."""
 
-    Parameters
-    ----------
-    buffer : (array, space)
-        What to give back.
-    after : tuple of int
-        Instructions that must have completed.
-    """
-
-    buffer: Buffer
-    after: tuple[int, ...]
+    buffer: Buffer  # what to give back
+    after: tuple[int, ...]  # instructions that must have completed
 
 
 class PendingFrees:
-    """Pending frees lane by lane; of each lane only the first is looked at, because lanes complete in order.
-
-    Parameters
-    ----------
-    lane_count : int
-        Number of lanes.
-    """
+    """Pending frees lane by lane; of each lane only the first is looked at, because lanes complete in order."""
 
     def __init__(self, lane_count: int) -> None:
         self._lanes: list[deque[PendingFree]] = [deque() for _ in range(lane_count)]
@@ -43,13 +29,7 @@ class PendingFrees:
         self._lanes[lane].append(free)
 
     def take(self, completed: Callable[[int], bool]) -> list[PendingFree]:
-        """Return the frees that take effect now, and forget them.
-
-        Parameters
-        ----------
-        completed : callable
-            Whether an instruction has completed.
-        """
+        """Return the frees that take effect now, and forget them."""
         due: list[PendingFree] = []
         for lane in self._lanes:
             while lane and all(completed(number) for number in lane[0].after):
@@ -57,13 +37,7 @@ class PendingFrees:
         return due
 
     def waitable(self, submitted: Callable[[int], bool]) -> PendingFree | None:
-        """Return a free of which everything before it has at least been submitted, or None.
-
-        Parameters
-        ----------
-        submitted : callable
-            Whether an instruction has been submitted, or has completed.
-        """
+        """Return a free of which everything before it has at least been submitted, or None."""
         for lane in self._lanes:
             if lane and all(submitted(number) for number in lane[0].after):
                 return lane[0]

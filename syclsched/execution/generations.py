@@ -47,28 +47,7 @@ AnyReplay = TypeVar("AnyReplay", bound=Replay)
 
 
 class Generation:
-    """Memory and commands of a plan whose work can be submitted at once; runs it, time after time.
-
-    Parameters
-    ----------
-    prepared : Prepared
-        The plan.
-    executables : Mapping[int, Executable]
-        By instruction number.
-    library : Library
-        The compiled loop.
-    queues : dict of str to dpctl.SyclQueue
-        By lane name; nobody else submits to them.
-    live : LiveDevices
-        Where memory comes from.
-    threads : (Worker, HostThread or None, SharedThreads or None)
-        The thread that waits for the devices, the one that does the host's steps, and those that are the lanes if these
-        are cores of the host.
-    levels : Levels
-        What the host does, and when.
-    clocks : Clocks
-        The devices'.
-    """
+    """Memory and commands of a plan whose work can be submitted at once; runs it, time after time."""
 
     def __init__(
         self,
@@ -135,19 +114,7 @@ class Generation:
     def replay(
         self, values: Mapping[str, NumpyArray], *, record: bool, kind: type[AnyReplay], in_flight: int = 1
     ) -> AnyReplay:
-        """Return a run with these inputs, not yet started.
-
-        Parameters
-        ----------
-        values : Mapping[str, numpy.ndarray]
-            From `Prepared.values`.
-        record : bool
-            As for `Replay`.
-        kind : type
-            `Replay` or one made of it.
-        in_flight : int, optional
-            So many generations go to the same lanes at once.
-        """
+        """Return a run with these inputs, not yet started."""
         self.settle()
         listed = self._listed(values)
         listed.share(in_flight)
@@ -159,41 +126,14 @@ class Generation:
         return cast(AnyReplay, self._made(PerformedReplay if performed else hosted, listed, record=record))
 
     def fly(self, values: Mapping[str, NumpyArray], names: tuple[str, ...]) -> dict[str, NumpyArray] | None:
-        """Run with these inputs in one call of C, and return copies of results.
-
-        Parameters
-        ----------
-        values : Mapping[str, numpy.ndarray]
-            From `Prepared.values`.
-        names : tuple of str
-            Of the results.
-
-        Returns
-        -------
-        dict of str to numpy.ndarray or None
-            None if it cannot be done so; if `flown` then returns something, it goes on or has failed.
-        """
+        """Run with these inputs in one call of C, and return copies of results."""
         self.settle()
         self._current = None
         listed = self._listed(values)
         return None if self._levels.steps or faultpoints.active is not None else self.flights.fly(listed, names)
 
     def repeat(self, inputs: Sequence[Input], names: tuple[str, ...]) -> Callable[[tuple[Any, ...]], Any] | None:
-        """Return what does what `fly` did last, given a tuple of inputs, by fewer steps.
-
-        Parameters
-        ----------
-        inputs : sequence of (str or None, numpy.dtype, tuple of int)
-            What will be in it.
-        names : tuple of str
-            Of the results.
-
-        Returns
-        -------
-        callable or None
-            Returns what `fly` does; None, and nothing is done, also if it is given something else than these inputs, or
-            something is unusual. Itself None if there is no such way.
-        """
+        """Return what does what `fly` did last, given a tuple of inputs, by fewer steps."""
         flight = self.flights.ready(names)
         if flight is None or self._list is None or faultpoints.active is not None:
             return None
@@ -283,13 +223,7 @@ class Generation:
             self._current.cancel()
 
     def settle(self) -> None:
-        """Wait until it is not on its way, if nobody has: its start was interrupted.
-
-        Raises
-        ------
-        ExecutionError
-            If it was given up, or that takes longer than the end of a run may; says what it is at.
-        """
+        """Wait until it is not on its way, if nobody has: its start was interrupted."""
         current = self._current
         if current is None or current.finished.is_set():
             current = self.flown()

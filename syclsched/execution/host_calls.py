@@ -22,19 +22,7 @@ def host_step(
     buffers: BufferTable,
     retried: list[str],
 ) -> Callable[[], object]:
-    """Return what does an instruction of a host lane.
-
-    Parameters
-    ----------
-    instruction : Instruction
-        A ``host`` function, a ``copy`` or a ``barrier``.
-    work, function : Work, callable or None
-        For a host function.
-    buffers : BufferTable
-        With its buffers in it.
-    retried : list of str
-        As for `host_call`.
-    """
+    """Return what does an instruction of a host lane."""
     if work is not None and function is not None:
         return host_call(work, function, host_arguments(work, buffers), retried)
     is_copy = instruction.kind == "copy"
@@ -53,25 +41,7 @@ def host_step(
 def host_call(
     work: Work, function: Callable[..., Any], arguments: Mapping[str, Any], retried: list[str]
 ) -> Callable[[], object]:
-    """Return what calls a task's host function.
-
-    Parameters
-    ----------
-    work : Work
-        The task.
-    function : callable
-        Its function.
-    arguments : Mapping[str, numpy.ndarray or number]
-        By name; arrays are written through.
-    retried : list of str
-        The task's name is added each time the function is called again.
-
-    Returns
-    -------
-    callable
-        If it raises, the function has raised once more than the task has retries. What the function writes in place has
-        its old value whenever it is called: it may have been half written.
-    """
+    """Return what calls a task's host function."""
     task = work.task
 
     def call() -> object:
@@ -99,13 +69,7 @@ def host_call(
 
 
 def with_own_views(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that passes on views of the arrays it is called with: they are the same time after time.
-
-    Parameters
-    ----------
-    function : callable
-        May do with its arguments what it likes, but for what they are views of.
-    """
+    """Return a function that passes on views of the arrays it is called with: they are the same time after time."""
 
     def call(**arguments: Any) -> Any:
         return function(**{name: a.view() if isinstance(a, np.ndarray) else a for name, a in arguments.items()})
@@ -114,20 +78,7 @@ def with_own_views(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def host_arguments(work: Work, buffers: BufferTable | Mapping[Buffer, Any]) -> dict[str, Any]:
-    """Return a host function's arguments: NumPy views of the buffers, and scalars.
-
-    Parameters
-    ----------
-    work : Work
-        The task.
-    buffers : BufferTable
-        The run's buffers.
-
-    Returns
-    -------
-    dict of str to numpy.ndarray or number
-        Arrays that are only read are read-only, so that a function cannot write to an input.
-    """
+    """Return a host function's arguments: NumPy views of the buffers, and scalars."""
     arguments: dict[str, Any] = work.scalars
     shapes = work.shapes
     for parameter in work.arrays:

@@ -42,11 +42,6 @@ class HostThread:
     """Does the next step of whichever run may have it done, and sleeps when there is none.
 
     A step is done for one generation after another, as runs one after another would.
-
-    Parameters
-    ----------
-    name : str
-        Of the thread.
     """
 
     def __init__(self, name: str) -> None:

@@ -30,31 +30,7 @@ def gather_inputs(
     declared: Mapping[str, LogicalArray] | None = None,
     needed: tuple[str, ...] | None = None,
 ) -> dict[str, NumpyArray]:
-    """Return the value of every input array, and of every other array one was given for.
-
-    Parameters
-    ----------
-    plan : Plan
-        Says which arrays need a value.
-    graph : TaskGraph
-        Has the values given with `TaskGraph.array`.
-    inputs : Mapping[str, array-like] or None
-        Values that take precedence.
-    declared, needed : optional
-        The graph's arrays and `needed_inputs` of the plan, where they are known.
-
-    Returns
-    -------
-    dict of str to numpy.ndarray
-        C-contiguous; the user's own arrays wherever they are that already, in host memory.
-
-    Raises
-    ------
-    UnknownArrayError
-        If a value is given for an array the graph does not have.
-    ArgumentError
-        If a value is missing, or has another shape or dtype than was declared; or if the values have no names.
-    """
+    """Return the value of every input array, and of every other array one was given for."""
     declared, joined = graph.arrays if declared is None else declared, graph.joined
     given = dict(graph.data)
     if inputs is not None and not isinstance(inputs, Mapping):
@@ -109,18 +85,7 @@ def _rows(joined: Joined, value: Any, declared: Mapping[str, LogicalArray]) -> d
 
 
 def to_numpy(data: Any) -> NumpyArray:
-    """Return an array as C-contiguous NumPy array, without a copy where it is one.
-
-    Parameters
-    ----------
-    data : numpy.ndarray, dpnp.ndarray or dpctl.tensor.usm_ndarray
-        Of a device array in memory of kind ``shared`` or ``host`` a view, of another a copy; its queue is waited for.
-
-    Returns
-    -------
-    numpy.ndarray
-        In host memory, in the byte order of the machine.
-    """
+    """Return an array as C-contiguous NumPy array, without a copy where it is one."""
     if hasattr(data, "__sycl_usm_array_interface__"):
         data = _on_host(data.get_array() if hasattr(data, "get_array") else data)
     # ascontiguousarray makes 0-d arrays 1-d.

@@ -31,13 +31,7 @@ class Inspection(Protocol):
 
 
 class UndeclaredWrites:
-    """Finds tasks that change arrays, or rows of arrays, which they do not declare to write; or memory beyond.
-
-    Parameters
-    ----------
-    buffers : GuardedBufferTable
-        The run's.
-    """
+    """Finds tasks that change arrays, or rows of arrays, which they do not declare to write; or memory beyond."""
 
     def __init__(self, buffers: GuardedBufferTable) -> None:
         self._buffers = buffers
@@ -99,13 +93,7 @@ class UndeclaredWrites:
 
 
 class UnwrittenReads:
-    """Warns of tasks that read floating-point numbers which nothing has written: memory as it was given.
-
-    Parameters
-    ----------
-    buffers : BufferTable
-        The run's; its memory is filled with `POISON`.
-    """
+    """Warns of tasks that read floating-point numbers which nothing has written: memory as it was given."""
 
     def __init__(self, buffers: BufferTable) -> None:
         self._buffers = buffers
@@ -132,13 +120,7 @@ class UnwrittenReads:
 
 
 class NotFinite:
-    """Finds the first task that writes a NaN or an infinity.
-
-    Parameters
-    ----------
-    buffers : BufferTable
-        The run's.
-    """
+    """Finds the first task that writes a NaN or an infinity."""
 
     def __init__(self, buffers: BufferTable) -> None:
         self._buffers = buffers
@@ -185,15 +167,7 @@ class NotFinite:
 
 
 def inspections_for(safeguards: Safeguards, buffers: BufferTable) -> list[Inspection]:
-    """Return what is looked at in a run.
-
-    Parameters
-    ----------
-    safeguards : Safeguards
-        What is asked for.
-    buffers : BufferTable
-        The run's; a guarded one for ``debug``.
-    """
+    """Return what is looked at in a run."""
     found: list[Inspection] = []
     if isinstance(buffers, GuardedBufferTable):
         found += [UndeclaredWrites(buffers), UnwrittenReads(buffers)]

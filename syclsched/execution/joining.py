@@ -32,29 +32,6 @@ def joint_launches(
     A launch goes along with the one before it on its lane if both do the same by the same code, touch nothing that the
     other writes, and all that it waits for is submitted before the first of them: then nothing that it waits for can
     wait for that one, and it may be submitted as early.
-
-    Parameters
-    ----------
-    program : Program
-        The plan.
-    nodes : sequence of Node
-        All its submissions, in an order in which none comes before what it waits for.
-    key : callable
-        Returns for a launch what must be equal for two to go together, and how many may at most; None if it goes alone.
-    edges : collection of (str, str)
-        The graph's explicit edges: what lane order keeps apart though it shares no array.
-    behind : Mapping[int, int]
-        The same of memory that is used again: of two instructions of a lane that share it, the later and the earlier.
-    levels : Mapping[int, int]
-        After how many steps of the host's an instruction is submitted.
-    possible : callable, optional
-        Returns for a launch whether so many like it can be made as one; asked only where that saves enough, once for
-        all that have one key, as answering means compiling a kernel.
-
-    Returns
-    -------
-    list of tuple of Node
-        In the order of their first.
     """
     found: list[_Group] = []
     open_on: dict[int, _Group] = {}

@@ -28,15 +28,7 @@ class Using(Protocol):
 
 
 class Clocks:
-    """The clocks of a plan's devices, as they were when nothing was on its way.
-
-    Parameters
-    ----------
-    plan : Plan
-        Its lanes.
-    queues : Mapping[str, dpctl.SyclQueue]
-        By lane name.
-    """
+    """The clocks of a plan's devices, as they were when nothing was on its way."""
 
     def __init__(self, plan: Plan, queues: Mapping[str, Any]) -> None:
         self._plan = plan
@@ -50,17 +42,7 @@ class Clocks:
         self._hanging: Flag | None = None
 
     def attend(self, generations: Sequence[Using], worker: Worker, leave_behind: Callable[[], None]) -> None:
-        """Be told whose clocks they are.
-
-        Parameters
-        ----------
-        generations : sequence of Using
-            All that use the lanes.
-        worker : Worker
-            Reads them: a device that hangs holds up the thread that waits for the devices, and nobody else.
-        leave_behind : callable
-            Called when one does not answer.
-        """
+        """Be told whose clocks they are."""
         self.generations = generations
         self._worker, self._leave_behind = worker, leave_behind
 
@@ -70,13 +52,7 @@ class Clocks:
         return self._there is None or self._there.is_set()
 
     def read(self) -> None:
-        """Read them, if nothing is on its way: a busy queue would answer late.
-
-        Raises
-        ------
-        ExecutionError
-            If a device does not answer for `patience.HANG_S`.
-        """
+        """Read them, if nothing is on its way: a busy queue would answer late."""
         if not self.generations or not self.idle or not all(generation.idle for generation in self.generations):
             return
         there = Flag()
@@ -92,13 +68,7 @@ class Clocks:
         self.settle()
 
     def settle(self) -> None:
-        """Wait until they are not being read.
-
-        Raises
-        ------
-        ExecutionError
-            If a device does not answer for `patience.HANG_S`; at once if it is known not to.
-        """
+        """Wait until they are not being read."""
         there = self._there
         if there is None or there.is_set():
             return

@@ -15,21 +15,7 @@ from syclsched.model.plan import Plan
 
 
 class LaneSet:
-    """Every lane of a plan, by its index there.
-
-    Parameters
-    ----------
-    plan : Plan
-        Its lanes.
-    queues : Mapping[str, dpctl.SyclQueue]
-        By name of device lane.
-    buffers, events, counts
-        The run's.
-    report : callable
-        Takes each `Completion`, on a lane's thread.
-    cancelled : callable
-        Whether the run was cancelled.
-    """
+    """Every lane of a plan, by its index there."""
 
     def __init__(
         self,

@@ -29,20 +29,7 @@ from syclsched.model.plan import Lane, Plan
 
 
 def queue_of(lane: Lane, live: Any) -> Any:
-    """Return a queue for a device lane, or None for a host lane.
-
-    Parameters
-    ----------
-    lane : Lane
-        Its name ends in its index: ``cpu:0``.
-    live : LiveDevices
-        The queues.
-
-    Returns
-    -------
-    dpctl.SyclQueue or None
-        In-order, with profiling, and nobody else's.
-    """
+    """Return a queue for a device lane, or None for a host lane."""
     if lane.kind == "host":
         return None
     suffix = lane.name.rpartition(":")[2]
@@ -66,47 +53,19 @@ def device_names(plan: Plan) -> dict[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What a lane's thread reports of one instruction.
+    """What a lane's thread reports of one instruction."""
 
-    Parameters
-    ----------
-    node : Node
-        Which.
-    start_ns, finish_ns : int or None
-        Host's clock; None if it did not start.
-    error : BaseException or None
-        What it raised.
-    returned : bool
-        Whether it was not tried, because one before it on its host lane failed: it is to be thought over again.
-    """
-
-    node: Node
+    node: Node  # which
+    #: Host's clock; None if it did not start.
     start_ns: int | None = None
     finish_ns: int | None = None
-    error: BaseException | None = None
+    error: BaseException | None = None  # what it raised
+    #: Whether it was not tried, because one before it on its host lane failed: it is to be thought over again.
     returned: bool = False
 
 
 class DeviceLane:
-    """An in-order queue that instructions are submitted to.
-
-    Parameters
-    ----------
-    lane : Lane
-        Its name and device.
-    queue : dpctl.SyclQueue
-        In-order; nobody else submits to it.
-    buffers : BufferTable
-        The run's buffers.
-    events : EventTable
-        The run's events.
-    counts : Counts
-        The run's counters.
-    report : callable
-        Takes the `Completion` of each instruction given to `watch`, on a thread of the lane's.
-    lender : Lender, optional
-        The device's, if it computes on the host's cores.
-    """
+    """An in-order queue that instructions are submitted to."""
 
     def __init__(
         self,
@@ -138,22 +97,7 @@ class DeviceLane:
         self._kept: list[Any] = []
 
     def submit(self, node: Node, work: Work | None, executable: Executable | None, events: list[Any]) -> Any:
-        """Submit one instruction.
-
-        Parameters
-        ----------
-        node : Node
-            A ``launch``, ``copy`` or ``barrier``.
-        work, executable : Work, Executable or None
-            For a launch.
-        events : list of dpctl.SyclEvent
-            What must have finished first, besides what was submitted here before.
-
-        Returns
-        -------
-        dpctl.SyclEvent
-            Its own.
-        """
+        """Submit one instruction."""
         self.first_event = None
         depends = self._unfinished(events)
         is_copy = bool(node.instruction.kind == "copy" and node.instruction.nbytes)
@@ -274,19 +218,6 @@ class HostLane:
 
     It is given some ahead, so that it need not wait to be told. After one that fails it returns the others untried,
     since some may have been for its result.
-
-    Parameters
-    ----------
-    name : str
-        Of the lane.
-    buffers : BufferTable
-        The run's buffers.
-    report : callable
-        Takes each `Completion`, on the lane's thread.
-    cancelled : callable
-        Whether the run was cancelled.
-    counts : Counts
-        The run's counters.
     """
 
     def __init__(
@@ -307,17 +238,7 @@ class HostLane:
         self._returned: list[Node] = []
 
     def start(self, node: Node, work: Work | None, executable: Executable | None, events: list[Any]) -> None:
-        """Have one instruction done once its events have completed.
-
-        Parameters
-        ----------
-        node : Node
-            A ``host`` function, a ``copy`` or a ``barrier``.
-        work, executable : Work, Executable or None
-            For a host function.
-        events : list of dpctl.SyclEvent
-            What must have finished first.
-        """
+        """Have one instruction done once its events have completed."""
         function = None if executable is None else executable.function
         call = host_step(node.instruction, work, function, self._buffers, self._counts.retried)
         self._given += 1
@@ -329,18 +250,7 @@ class HostLane:
         self.worker.post(lambda: self._report(_pass_over(node, events)))
 
     def take_returned(self, completion: Completion) -> list[Node]:
-        """Note a completion, and return what is to be thought over again; on the thread that calls `start`.
-
-        Parameters
-        ----------
-        completion : Completion
-            One that was reported.
-
-        Returns
-        -------
-        list of Node
-            Empty until nothing is on its way any more.
-        """
+        """Note a completion, and return what is to be thought over again; on the thread that calls `start`."""
         self._given -= 1
         if completion.returned:
             self._returned.append(completion.node)

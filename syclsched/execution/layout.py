@@ -37,49 +37,25 @@ Moment = dict[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the memory of one allocation lies.
+    """Where the memory of one allocation lies."""
 
-    Parameters
-    ----------
-    block : int
-        Index among `Layout.blocks`.
-    offset : int
-        Of its first byte.
-    """
-
-    block: int
-    offset: int
+    block: int  # index among `Layout.blocks`
+    offset: int  # of its first byte
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Memory of a plan.
+    """Memory of a plan."""
 
-    Parameters
-    ----------
-    blocks : tuple of (PoolKey, int)
-        What is to be got: of which memory, and bytes.
-    places : Mapping[int, Place]
-        By number of the ``alloc``.
-    waits : Mapping[int, tuple of int]
-        What instructions must wait for besides, so that nobody else uses the memory any more.
-    several : Mapping[int, tuple of ((array, space), int)]
-        For instructions that use buffers which are allocated several times: which of the allocations they use.
-    behind : Mapping[int, int]
-        For instructions whose memory others of their lane used before: the last of these.
-    nbytes : Mapping[str, int]
-        All blocks of a space together.
-    peak_bytes : Mapping[str, int]
-        Most bytes of arrays in them at once, in the plan's order.
-    """
-
-    blocks: tuple[tuple[PoolKey, int], ...]
-    places: Mapping[int, Place]
+    blocks: tuple[tuple[PoolKey, int], ...]  # what is to be got: of which memory, and bytes
+    places: Mapping[int, Place]  # by number of the ``alloc``
+    #: What instructions must wait for besides, so that nobody else uses the memory any more.
     waits: Mapping[int, tuple[int, ...]]
+    #: For instructions that use buffers which are allocated several times: which of the allocations they use.
     several: Mapping[int, tuple[tuple[Buffer, int], ...]]
-    behind: Mapping[int, int]
-    nbytes: Mapping[str, int]
-    peak_bytes: Mapping[str, int]
+    behind: Mapping[int, int]  # for instructions whose memory others of their lane used before: the last of these
+    nbytes: Mapping[str, int]  # all blocks of a space together
+    peak_bytes: Mapping[str, int]  # most bytes of arrays in them at once, in the plan's order
 
     def why_not(self, platform: Platform) -> str | None:
         """Return why there is no room for it, or None if there is; a capacity of 0 is not known."""
@@ -94,22 +70,7 @@ class Layout:
 
 
 def lay_out(program: Program, pinned: Collection[Buffer], alignment_bytes: int) -> Layout:
-    """Return where the buffers of a plan lie.
-
-    Parameters
-    ----------
-    program : Program
-        See `syclsched.execution.straight`.
-    pinned : collection of (array, space)
-        Buffers that are read after the run, and so outlive their ``free``.
-    alignment_bytes : int
-        Buffers begin at multiples of this.
-
-    Returns
-    -------
-    Layout
-        With as much memory as the plan's peak where stretches fit; more where they do not.
-    """
+    """Return where the buffers of a plan lie."""
     return _Layouter(program, frozenset(pinned), alignment_bytes).run()
 
 

@@ -30,11 +30,6 @@ class Lender:
 
     It waits for one instruction after the other, not for the newest: the runtime lets a thread help only with what is
     about to run, and one that waits for work behind a fence sleeps through all that could run before.
-
-    Parameters
-    ----------
-    name : str
-        Of the device.
     """
 
     def __init__(self, name: str) -> None:

@@ -16,37 +16,21 @@ from syclsched.execution.program import MEMORY_KINDS, Node, Program
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something that the host does between submissions.
+    """Something that the host does between submissions."""
 
-    Parameters
-    ----------
-    node : Node or None
-        A function, copy or barrier of the host lane; None if the host only waits on behalf of another device.
-    events : tuple of int
-        Device instructions that must have completed before.
-    """
-
+    #: A function, copy or barrier of the host lane; None if the host only waits on behalf of another device.
     node: Node | None
-    events: tuple[int, ...]
+    events: tuple[int, ...]  # device instructions that must have completed before
 
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """A plan's host steps, and the level of each submission.
+    """A plan's host steps, and the level of each submission."""
 
-    Parameters
-    ----------
-    steps : tuple of Step
-        In order.
-    of : Mapping[int, int]
-        By number of device instruction: how many of the steps must have been done before it is submitted.
-    alone : tuple of bool
-        For each step whether it waits for all that can have been submitted by then.
-    """
-
-    steps: tuple[Step, ...]
+    steps: tuple[Step, ...]  # in order
+    #: By number of device instruction: how many of the steps must have been done before it is submitted.
     of: Mapping[int, int]
-    alone: tuple[bool, ...]
+    alone: tuple[bool, ...]  # for each step whether it waits for all that can have been submitted by then
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -55,13 +39,7 @@ class Levels:
 
 
 def find_levels(program: Program) -> Levels:
-    """Return what the host does in a plan, and when.
-
-    Parameters
-    ----------
-    program : Program
-        With one host lane at most.
-    """
+    """Return what the host does in a plan, and when."""
     steps: list[Step] = []
     levels: dict[int, int] = {}
     after: dict[int, int] = {}

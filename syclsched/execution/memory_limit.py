@@ -14,15 +14,6 @@ class MemoryLimit:
     An allocation out of the plan's global order is made only if room is left for the earlier ones still to come.
     Then the earliest one missing always fits as soon as the frees before it have taken effect, so holding
     allocations back cannot stop the run.
-
-    Parameters
-    ----------
-    allocations : iterable of Instruction
-        All ``alloc`` instructions of the plan.
-    peak_bytes : Mapping[str, int]
-        The plan's peak per space.
-    prepared : collection of int, optional
-        Numbers of allocations whose memory is held from the start, so that they can be made at any time.
     """
 
     def __init__(

@@ -18,24 +18,7 @@ from syclsched.execution.work import Work
 def read_device_failures(
     events: SubmissionLoop | EventTable, program: Program, failures: Failures, *, walk: bool = False
 ) -> dict[int, Outcome]:
-    """Note what failed after it had been submitted, and what depends on it; while there are events.
-
-    Parameters
-    ----------
-    events : SubmissionLoop or EventTable
-        All that was submitted has completed.
-    program : Program
-        What ran.
-    failures : Failures
-        The run's.
-    walk : bool, optional
-        Whether something failed otherwise after it had been submitted.
-
-    Returns
-    -------
-    dict of int to str
-        ``failed`` or ``cancelled`` by instruction number.
-    """
+    """Note what failed after it had been submitted, and what depends on it; while there are events."""
     return {**note_device_failures(failures, program.plan, events.failed(), walk=walk)}
 
 
@@ -46,26 +29,7 @@ def read_statuses(
     failures: Failures,
     done: Callable[[int], bool],
 ) -> dict[int, Outcome]:
-    """Note which tasks report by their status that they failed.
-
-    Parameters
-    ----------
-    program : Program
-        What ran.
-    work : Mapping[int, Work]
-        By instruction number.
-    buffers : Buffers
-        The run's.
-    failures : Failures
-        The run's.
-    done : callable
-        Whether an instruction ran, so that it has a status, by number.
-
-    Returns
-    -------
-    dict of int to str
-        ``failed`` by instruction number.
-    """
+    """Note which tasks report by their status that they failed."""
     found: dict[int, Outcome] = {}
     for number, piece in sorted(work.items()):
         if piece.status is None or not done(number) or failures.lost_task(piece.task.name):

@@ -28,29 +28,7 @@ ELEMENTS = 1 << 18
 
 
 def with_engine_costs(profile: DeviceProfile, device: str, platform: Platform, live: Any) -> DeviceProfile:
-    """Return the profile with ``dispatch_s`` and ``handoff_s`` measured.
-
-    Parameters
-    ----------
-    profile : DeviceProfile
-        Of the device.
-    device : str
-        Its name on the platform.
-    platform : Platform
-        Live.
-    live : LiveDevices
-        Its devices.
-
-    Returns
-    -------
-    DeviceProfile
-        The rest unchanged.
-
-    Raises
-    ------
-    SyclschedError
-        If the runs fail.
-    """
+    """Return the profile with ``dispatch_s`` and ``handoff_s`` measured."""
     alone = platform.select([device])
     dispatch_s = [_dispatch_s(run) for run in _runs(_many(), device, alone, live)]
     # The mean of each run, because the few that come late make up most of it.

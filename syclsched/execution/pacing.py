@@ -12,13 +12,7 @@ FEWEST_AHEAD, MOST_AHEAD = 16, 1000
 
 
 class Pacing:
-    """What one lane has before it.
-
-    Parameters
-    ----------
-    is_complete : callable
-        Whether an instruction has completed, by number.
-    """
+    """What one lane has before it."""
 
     def __init__(self, is_complete: Callable[[int], bool]) -> None:
         self._is_complete = is_complete

@@ -15,13 +15,7 @@ LOOK_S: Final = 1.0
 
 
 class Patience:
-    """Whether a run still goes on, by looks at where its lanes are.
-
-    Parameters
-    ----------
-    least_s : float
-        Seconds without any change after which it does not, at least.
-    """
+    """Whether a run still goes on, by looks at where its lanes are."""
 
     def __init__(self, least_s: float) -> None:
         self._least_s = least_s
@@ -29,15 +23,7 @@ class Patience:
         self._since_s = 0.0
 
     def held_s(self, positions: Iterable[Position], now_s: float) -> float | None:
-        """Return for how long nothing has gone on, if that is too long; else None.
-
-        Parameters
-        ----------
-        positions : iterable of Position
-            Where the lanes are now.
-        now_s : float
-            The time now, in seconds on any clock.
-        """
+        """Return for how long nothing has gone on, if that is too long; else None."""
         at = list(positions)
         seen = tuple((p.lane, p.number, p.runs) for p in at)
         if seen != self._seen:

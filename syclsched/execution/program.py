@@ -19,30 +19,15 @@ _NOTHING = object()
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One instruction with what must have happened before it is handed on.
+    """One instruction with what must have happened before it is handed on."""
 
-    Parameters
-    ----------
-    instruction : Instruction
-        From the plan.
-    lane : int
-        Index of its lane.
-    on_host : bool
-        Whether it is done by a host lane's thread, and so complete only when that says so.
-    submitted_first : tuple of int
-        Instructions that must have been submitted.
-    completed_first : tuple of int
-        Instructions that the host must know to have completed: host functions, and work of another SYCL context.
-    events : tuple of int
-        Device instructions whose events it is given to wait for.
-    """
-
-    instruction: Instruction
-    lane: int
-    on_host: bool
-    submitted_first: tuple[int, ...] = ()
+    instruction: Instruction  # from the plan
+    lane: int  # index of its lane
+    on_host: bool  # whether it is done by a host lane's thread, and so complete only when that says so
+    submitted_first: tuple[int, ...] = ()  # instructions that must have been submitted
+    #: Instructions that the host must know to have completed: host functions, and work of another SYCL context.
     completed_first: tuple[int, ...] = ()
-    events: tuple[int, ...] = ()
+    events: tuple[int, ...] = ()  # device instructions whose events it is given to wait for
 
     @property
     def id(self) -> int:
@@ -51,13 +36,7 @@ class Node:
 
 
 class Program:
-    """A verified plan with its waits sorted by how they are waited for.
-
-    Parameters
-    ----------
-    plan : Plan
-        Verified.
-    """
+    """A verified plan with its waits sorted by how they are waited for."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -87,13 +66,7 @@ class Program:
         return max(self.nodes, default=-1) + 1
 
     def waiting_also(self, further: Mapping[int, tuple[int, ...]]) -> Program:
-        """Return the same program in which instructions wait for some others besides.
-
-        Parameters
-        ----------
-        further : Mapping[int, tuple of int]
-            What they wait for: earlier instructions of the host or of the same context.
-        """
+        """Return the same program in which instructions wait for some others besides."""
         changed = copy(self)
         changed.further = {**self.further, **further}
         for name in ("waited_for", "signals"):

@@ -25,23 +25,7 @@ from syclsched.model.plan import Instruction
 
 
 class ProgramEngine(ThreadedEngine, Followed):
-    """Runs one program, once.
-
-    Parameters
-    ----------
-    program : Program
-        What to do.
-    work : dict of int to Work
-        By instruction number.
-    buffers : BufferTable
-        With the inputs in it.
-    queues : dict of str to dpctl.SyclQueue
-        By name of device lane.
-    record : bool
-        Whether to keep what a trace needs.
-    executables : Mapping[int, Executable], optional
-        The work compiled, if it is; by instruction number.
-    """
+    """Runs one program, once."""
 
     def __init__(
         self,

@@ -22,11 +22,6 @@ class Readiness:
     A device instruction may go when what it waits for has been submitted: the event list does the rest. What
     waits for a host instruction, or for one of another context, may go when that has completed. A host lane has a few
     instructions on their way, which its thread does in order.
-
-    Parameters
-    ----------
-    lanes : sequence of sequence of Node
-        The program, lane by lane.
     """
 
     def __init__(self, lanes: Sequence[Sequence[Node]]) -> None:

@@ -19,18 +19,7 @@ NumpyArray = np.ndarray[Any, np.dtype[Any]]
 
 
 def read_numpy(buffer: LiveBuffer) -> NumpyArray:
-    """Return a copy of a buffer's value in host memory.
-
-    Parameters
-    ----------
-    buffer : LiveBuffer
-        Nobody writes it any more.
-
-    Returns
-    -------
-    numpy.ndarray
-        The caller's own.
-    """
+    """Return a copy of a buffer's value in host memory."""
     result = np.empty(buffer.array.shape, buffer.array.dtype)
     _read_into(result, buffer)
     return result
@@ -45,15 +34,7 @@ def _read_into(target: NumpyArray, buffer: LiveBuffer) -> None:
 
 
 def covers(pieces: Sequence[PlannedRows], start: int, stop: int) -> bool:
-    """Return whether rows in order leave none out from a first to one past a last.
-
-    Parameters
-    ----------
-    pieces : sequence of PlannedRows
-        Of one array, in order, without overlap.
-    start, stop : int
-        First row and one past the last.
-    """
+    """Return whether rows in order leave none out from a first to one past a last."""
     for rows in pieces:
         if rows.start > start:
             return False
@@ -67,29 +48,7 @@ def assemble(
     pieces: Sequence[tuple[PlannedRows, LiveBuffer]],
     given: NumpyArray | None,
 ) -> NumpyArray:
-    """Return rows of an array that lie in several buffers.
-
-    Parameters
-    ----------
-    array : PlannedArray
-        The whole.
-    rows : (int, int)
-        Which are wanted.
-    pieces : sequence of (PlannedRows, LiveBuffer)
-        Which rows lie where, in order; all those of which there is any.
-    given : numpy.ndarray or None
-        The value the user gave for the array: that of rows which nobody touches.
-
-    Returns
-    -------
-    numpy.ndarray
-        The caller's own.
-
-    Raises
-    ------
-    UnknownArrayError
-        If some rows have no value.
-    """
+    """Return rows of an array that lie in several buffers."""
     start, stop = rows
     if given is None and not covers([each for each, _ in pieces], start, stop):
         raise UnknownArrayError(
@@ -107,24 +66,7 @@ def assemble(
 
 
 def read(buffer: LiveBuffer, like: Like, queue: Any, *, share: bool) -> Any:
-    """Return a buffer's value.
-
-    Parameters
-    ----------
-    buffer : LiveBuffer
-        Nobody writes it any more.
-    like : str
-        ``numpy``, ``dpnp`` or ``usm_ndarray``.
-    queue : dpctl.SyclQueue or None
-        Where device arrays are wanted, for a buffer that is in the host's memory.
-    share : bool
-        Whether a device array may be the buffer's own memory.
-
-    Returns
-    -------
-    numpy.ndarray, dpnp.ndarray or dpctl.tensor.usm_ndarray
-        A NumPy array is always a copy.
-    """
+    """Return a buffer's value."""
     if like == "numpy":
         return read_numpy(buffer)
     from dpctl import tensor

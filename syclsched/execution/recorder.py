@@ -25,38 +25,17 @@ KEPT_RUNS, KEPT_INSTRUCTIONS = 16, 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What one run noted; its trace is made when it is asked for.
+    """What one run noted; its trace is made when it is asked for."""
 
-    Parameters
-    ----------
-    plan : Plan
-        What ran.
-    counts : Counts
-        Its counters.
-    clocks : callable
-        Returns the maps of the device clocks by lane name.
-    times : Times or Mapping[int, Record]
-        Of the compiled loop, or what the dispatcher noted.
-    outcomes : Mapping[int, str]
-        Of instructions that did not end well.
-    generation : int
-        Which of a stream it was.
-    before : tuple of Course
-        What engines before did, of a run that was recovered.
-    recoveries : tuple of Recovery
-        What came between them.
-    further : Mapping[int, tuple of int]
-        What instructions waited for besides what the plan says; see `Program.waiting_also`.
-    """
-
-    plan: Plan
-    counts: Counts
-    clocks: Callable[[], Mapping[str, ClockMap]]
-    times: Times | Mapping[int, Record]
-    outcomes: Mapping[int, Outcome]
-    generation: int = 0
-    before: tuple[Course, ...] = ()
-    recoveries: tuple[Recovery, ...] = ()
+    plan: Plan  # what ran
+    counts: Counts  # its counters
+    clocks: Callable[[], Mapping[str, ClockMap]]  # returns the maps of the device clocks by lane name
+    times: Times | Mapping[int, Record]  # of the compiled loop, or what the dispatcher noted
+    outcomes: Mapping[int, Outcome]  # of instructions that did not end well
+    generation: int = 0  # which of a stream it was
+    before: tuple[Course, ...] = ()  # what engines before did, of a run that was recovered
+    recoveries: tuple[Recovery, ...] = ()  # what came between them
+    #: What instructions waited for besides what the plan says; see `Program.waiting_also`.
     further: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -81,15 +60,7 @@ class Recording:
 
 
 def recording_of(engine: Engine, generation: int = 0) -> Recording:
-    """Return what an engine noted, whose run has ended; nothing of its memory is kept by that.
-
-    Parameters
-    ----------
-    engine : Engine
-        Any.
-    generation : int, optional
-        Which of a stream it was.
-    """
+    """Return what an engine noted, whose run has ended; nothing of its memory is kept by that."""
     plan, counts, further = engine.program.plan, engine.counts, engine.program.further
     if isinstance(engine, Replay) and engine.times is not None:
         return Recording(plan, counts, engine.clock_maps, engine.times, engine.outcomes, generation, further=further)
@@ -110,13 +81,7 @@ class Succession(Protocol):
 
 
 class Recorder:
-    """Keeps the recordings of the last runs.
-
-    Parameters
-    ----------
-    keep : int
-        How many at most; 0 keeps none.
-    """
+    """Keeps the recordings of the last runs."""
 
     def __init__(self, keep: int = KEPT_RUNS) -> None:
         self.keep = keep
@@ -153,21 +118,7 @@ class Recorder:
 def together(
     recordings: Sequence[Recording], predicted: Callable[[int, int], tuple[float, float] | None] | None = None
 ) -> Trace:
-    """Return one trace of several generations of a plan, on one clock.
-
-    Parameters
-    ----------
-    recordings : sequence of Recording
-        At least one, in order.
-    predicted : callable, optional
-        Returns start and finish by prediction, in seconds, of an instruction (its number in the plan) so many
-        generations after the first one given here; by default each begins where the plan ends the one before.
-
-    Returns
-    -------
-    Trace
-        ``Span.generation`` says which; instructions are numbered on from generation to generation.
-    """
+    """Return one trace of several generations of a plan, on one clock."""
     plan = recordings[0].plan
     traces = [recording.trace() for recording in recordings]
     numbers = [max((s.instruction for s in trace.spans), default=0) for trace in traces]

@@ -19,29 +19,15 @@ Outcome = Literal["done", "failed", "cancelled"]
 
 @dataclass(slots=True)
 class Record:
-    """One instruction as it ran.
+    """One instruction as it ran."""
 
-    Parameters
-    ----------
-    submit_ns : int
-        Host's clock at submission.
-    outcome : str
-        ``done``, ``failed`` or ``cancelled``.
-    event : dpctl.SyclEvent or None
-        Of a device instruction submitted from Python.
-    first_event : dpctl.SyclEvent or None
-        Of a sequence of submissions: the event of the first, with which it begins.
-    device_ns : (int, int) or None
-        Start and finish on the device's clock, of one submitted by the compiled loop.
-    start_ns, finish_ns : int or None
-        Host's clock, of a host instruction.
-    """
-
-    submit_ns: int
-    outcome: Outcome = "done"
-    event: Any = None
-    first_event: Any = None
+    submit_ns: int  # host's clock at submission
+    outcome: Outcome = "done"  # ``done``, ``failed`` or ``cancelled``
+    event: Any = None  # of a device instruction submitted from Python
+    first_event: Any = None  # of a sequence of submissions: the event of the first, with which it begins
+    #: Start and finish on the device's clock, of one submitted by the compiled loop.
     device_ns: tuple[int, int] | None = None
+    #: Host's clock, of a host instruction.
     start_ns: int | None = None
     finish_ns: int | None = None
 
@@ -51,25 +37,14 @@ Nanoseconds = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """The times of a plan whose submissions were all made by the compiled loop: 32 bytes each.
+    """The times of a plan whose submissions were all made by the compiled loop: 32 bytes each."""
 
-    Parameters
-    ----------
-    numbers : ndarray of int64, shape (instructions,)
-        `Instruction.id`.
-    submit_ns : ndarray of int64, shape (instructions,)
-        Host's clock.
-    start_ns, finish_ns : ndarray of int64, shape (instructions,)
-        Device's clock.
-    on_host : Mapping[int, Record]
-        What the host did between them, by instruction number.
-    """
-
-    numbers: Nanoseconds
-    submit_ns: Nanoseconds
+    numbers: Nanoseconds  # `Instruction.id`
+    submit_ns: Nanoseconds  # host's clock
+    #: Device's clock.
     start_ns: Nanoseconds
     finish_ns: Nanoseconds
-    on_host: Mapping[int, Record] = field(default_factory=dict)
+    on_host: Mapping[int, Record] = field(default_factory=dict)  # what the host did between them, by instruction number
 
     def __len__(self) -> int:
         return len(self.numbers) + len(self.on_host)
@@ -121,26 +96,7 @@ def make_trace(
     counts: Counts,
     further: Mapping[int, tuple[int, ...]] = MappingProxyType({}),
 ) -> Trace:
-    """Return the trace of a finished run.
-
-    Parameters
-    ----------
-    plan : Plan
-        What was to be done.
-    records : Mapping[int, Record]
-        By instruction number; without allocations and frees.
-    clocks : Mapping[str, ClockMap]
-        By lane name.
-    counts : Counts
-        Counters.
-    further : Mapping[int, tuple of int], optional
-        What instructions waited for besides what the plan says, for memory; see `Program.waiting_also`.
-
-    Returns
-    -------
-    Trace
-        Times from the first submission, on the host's clock.
-    """
+    """Return the trace of a finished run."""
     origin_ns = min((r.submit_ns for r in records.values()), default=0)
     families = {t.name: t.family for t in plan.tasks}
     clocks = _corrected(plan, records, clocks)

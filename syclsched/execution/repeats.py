@@ -23,21 +23,7 @@ Input = tuple[str | None, np.dtype[Any], tuple[int, ...]]
 def own_commands(
     library: Any, loop: SubmissionLoop, program: Program, commands: CommandList, inputs: Sequence[Input]
 ) -> OwnCommands | None:
-    """Return commands that read inputs where C finds them; None if they are read otherwise than by copies.
-
-    Parameters
-    ----------
-    library : Library
-        The C part.
-    loop : SubmissionLoop
-        Makes them.
-    program : Program
-        What is done.
-    commands : CommandList
-        All of it.
-    inputs : sequence of (str or None, numpy.dtype, tuple of int)
-        All inputs, in the order in which they will be given.
-    """
+    """Return commands that read inputs where C finds them; None if they are read otherwise than by copies."""
     given = GivenArrays([(np.empty(0, dtype).dtype, shape) for _, dtype, shape in inputs])
     if program.segments or program.written_inputs or program.plan.residents or not given.are_seen_in(library):
         return None

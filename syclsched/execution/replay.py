@@ -31,13 +31,7 @@ from syclsched.execution.worker import Worker
 
 
 class BorrowedBuffers:
-    """The buffers of a bound plan as one run sees them: gone when the next one begins.
-
-    Parameters
-    ----------
-    table : BufferTable
-        The bound plan's.
-    """
+    """The buffers of a bound plan as one run sees them: gone when the next one begins."""
 
     def __init__(self, table: BufferTable) -> None:
         self._table: BufferTable | None = table
@@ -64,27 +58,6 @@ class Replay(Followed):
     """Runs a bound plan, once.
 
     `start` submits everything before it returns: afterwards, what has no event was refused or cancelled.
-
-    Parameters
-    ----------
-    program : Program
-        What is done.
-    work : Mapping[int, Work]
-        By instruction number.
-    with_status : Mapping[int, Work]
-        What of it has a status.
-    commands : CommandList
-        All its submissions.
-    loop : SubmissionLoop
-        Theirs.
-    buffers : BufferTable
-        The bound plan's, with the inputs in it.
-    worker : Worker
-        The thread that waits for the devices; where they compute on the host's cores it lends them one.
-    clocks : callable
-        Returns the device clocks' maps by lane name, when a trace is asked for.
-    record : bool
-        Whether to keep what a trace needs.
     """
 
     def __init__(
@@ -163,13 +136,7 @@ class Replay(Followed):
             self._submitted_all.set()
 
     def submit_until(self, count: int) -> None:
-        """Submit what is not yet submitted of the first instructions; with the last the end of the run is awaited.
-
-        Parameters
-        ----------
-        count : int
-            How many of the list's commands; all, if there are not so many.
-        """
+        """Submit what is not yet submitted of the first instructions; with the last the end of the run is awaited."""
         end = self._commands.submissions_of(min(count, len(self._commands.commands)))
         begun_ns, processor_ns = time.perf_counter_ns(), time.thread_time_ns()
         whole = True
@@ -301,15 +268,7 @@ class Replay(Followed):
         return found
 
     def _submit_rest(self, done: int, end: int | None = None) -> None:
-        """Go on after a submission that was refused, without what depends on it; or end what was cancelled.
-
-        Parameters
-        ----------
-        done : int
-            How many were submitted.
-        end : int, optional
-            Go on to this submission; to the last if not given.
-        """
+        """Go on after a submission that was refused, without what depends on it; or end what was cancelled."""
         self.cancelled = self.cancelled or self._loop.stopped
         begun = self._commands.begun_at(done)
         if begun is not None:

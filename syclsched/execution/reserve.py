@@ -22,22 +22,7 @@ Kind = tuple[str, tuple[str, str | None] | None, int]
 def buffers_to_prepare(
     instructions: Iterable[Instruction], peak_bytes: Mapping[str, int], memory: Iterable[ArrayMemory] = ()
 ) -> dict[int, Buffer]:
-    """Return the buffers that need a block of their own; those allocated later fit into blocks that were freed.
-
-    Parameters
-    ----------
-    instructions : iterable of Instruction
-        In global order.
-    peak_bytes : Mapping[str, int]
-        The plan's peak per space: at no time do prepared buffers and those in use take more together.
-    memory : iterable of ArrayMemory, optional
-        Arrays whose memory is not of the usual kind.
-
-    Returns
-    -------
-    dict of int to (str, str)
-        Array and space by number of the ``alloc``, in order; of a buffer that is allocated several times the first.
-    """
+    """Return the buffers that need a block of their own; those allocated later fit into blocks that were freed."""
     kinds = {(chosen.array, chosen.space): (chosen.kind, chosen.context) for chosen in memory}
     idle: Counter[Kind] = Counter()
     in_use: Counter[str] = Counter()

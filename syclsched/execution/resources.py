@@ -39,17 +39,7 @@ class Looker(Protocol):
 
 
 class Resources:
-    """The buffers of a run and, where it opened them, its devices.
-
-    Parameters
-    ----------
-    engine : Engine
-        What does the work.
-    live : LiveDevices
-        The devices it runs on.
-    owns_devices : bool
-        Whether to close them with the run.
-    """
+    """The buffers of a run and, where it opened them, its devices."""
 
     def __init__(self, engine: Engine, live: Any, *, owns_devices: bool) -> None:
         self.engine = engine
@@ -95,13 +85,7 @@ class Resources:
         self.give_up(ExecutionError(what, where=self._where))
 
     def wait_while_it_goes_on(self, limit_s: float | None = None) -> None:
-        """Wait for the end; give the run up if nothing goes on in it any more, or the time is up.
-
-        Parameters
-        ----------
-        limit_s : float, optional
-            Seconds; if not given only a run is given up in which nothing has begun or ended for `patience.HANG_S`.
-        """
+        """Wait for the end; give the run up if nothing goes on in it any more, or the time is up."""
         if self.finished.is_set():
             return
         waits = Waits(self, limit_s)
@@ -109,13 +93,7 @@ class Resources:
             waits.look()
 
     def give_up(self, error: ExecutionError) -> None:
-        """End all waits for the run, although something of it still goes on.
-
-        Parameters
-        ----------
-        error : ExecutionError
-            Why: what waits raise.
-        """
+        """End all waits for the run, although something of it still goes on."""
         with self._lock:
             if self.finished.is_set():
                 return
@@ -164,15 +142,7 @@ class Resources:
 
 
 class Waits:
-    """Somebody who waits for a run, and looks now and then whether it still goes on.
-
-    Parameters
-    ----------
-    resources : Resources
-        The run's.
-    limit_s : float, optional
-        As for `Resources.wait_while_it_goes_on`.
-    """
+    """Somebody who waits for a run, and looks now and then whether it still goes on."""
 
     def __init__(self, resources: Resources, limit_s: float | None = None) -> None:
         self._resources = resources

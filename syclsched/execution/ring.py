@@ -20,21 +20,7 @@ from syclsched.execution.worker import Worker
 
 
 class Ring:
-    """Generations of a plan whose work can be submitted at once: the first runs alone, several run as a stream.
-
-    Parameters
-    ----------
-    prepared : Prepared
-        The plan.
-    executables : Mapping[int, Executable]
-        By instruction number.
-    library : Library
-        The compiled loop.
-    queues : dict of str to dpctl.SyclQueue
-        By lane name; nobody else submits to them.
-    live : LiveDevices
-        Where memory comes from.
-    """
+    """Generations of a plan whose work can be submitted at once: the first runs alone, several run as a stream."""
 
     def __init__(
         self, prepared: Prepared, executables: Mapping[int, Any], library: Any, queues: dict[str, Any], live: Any
@@ -71,13 +57,7 @@ class Ring:
         return self.generations[0].constant_bytes
 
     def grow(self, count: int) -> None:
-        """Have at least so many generations.
-
-        Raises
-        ------
-        MemoryLimitError
-            If memory for them cannot be had.
-        """
+        """Have at least so many generations."""
         while len(self.generations) < count:
             self.generations.append(self._make())
 

@@ -19,23 +19,7 @@ from syclsched.model.plan import Instruction
 
 
 class Room:
-    """The memory side of the dispatcher; used on its thread.
-
-    Parameters
-    ----------
-    program : Program
-        What runs.
-    buffers : BufferTable
-        Where memory comes from.
-    events : EventTable
-        Tells what has completed.
-    pinned : set of (array, space)
-        Buffers that are read after the run, and so outlive their ``free``.
-    freed : callable
-        Called when memory was given back.
-    wake : callable
-        Called, on another thread, when memory may have come free.
-    """
+    """The memory side of the dispatcher; used on its thread."""
 
     def __init__(
         self,
@@ -66,20 +50,7 @@ class Room:
         self._limit.skipped(instruction)
 
     def allocate(self, instruction: Instruction, *, force: bool) -> bool:
-        """Make an allocation; return False if it has to wait until memory is given back.
-
-        Parameters
-        ----------
-        instruction : Instruction
-            An ``alloc``.
-        force : bool
-            Whether to make it even if more is then taken than was planned.
-
-        Raises
-        ------
-        MemoryLimitError
-            If the memory cannot be had.
-        """
+        """Make an allocation; return False if it has to wait until memory is given back."""
         use = instruction.uses[0]
         buffer = (use.array, use.space)
         if not force and not self._fits(instruction, buffer):

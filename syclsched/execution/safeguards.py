@@ -10,30 +10,15 @@ from syclsched.model.units import check_seconds
 
 @dataclass(frozen=True, slots=True)
 class Safeguards:
-    """How a run is watched over.
+    """How a run is watched over."""
 
-    Parameters
-    ----------
-    debug : bool
-        Do one instruction at a time, and check after each that it wrote nothing but what it declares.
-    nan_guard : bool
-        Do one instruction at a time, and let the first task fail that writes a NaN or an infinity.
-    watchdog_s : float or None
-        Seconds after which a task that still runs is warned of; by default a multiple of its prediction, and
-        at least ten seconds. ``math.inf`` for never.
-    deadline_s : float or None
-        Seconds that the whole run may take.
-
-    Raises
-    ------
-    ArgumentError
-        If a number of seconds is not one.
-    """
-
-    debug: bool = False
+    debug: bool = False  # do one instruction at a time, and check after each that it wrote nothing but what it declares
+    #: Do one instruction at a time, and let the first task fail that writes a NaN or an infinity.
     nan_guard: bool = False
+    #: Seconds after which a task that still runs is warned of; by default a multiple of its prediction, and at least
+    #: ten seconds. ``math.inf`` for never.
     watchdog_s: float | None = None
-    deadline_s: float | None = None
+    deadline_s: float | None = None  # seconds that the whole run may take
 
     def __post_init__(self) -> None:
         for name in ("watchdog_s", "deadline_s"):

@@ -43,45 +43,7 @@ def execute(
     safeguards: Safeguards = USUAL,
     recover: bool = False,
 ) -> Run:
-    """Verify a plan, start it, and return at once.
-
-    Parameters
-    ----------
-    plan : Plan
-        From the planner, or read from a file.
-    graph : TaskGraph
-        The graph it was made for: it has the operations and the data. If it was rewritten before it was planned, the
-        plan's recipe is done again; inputs and results have the names of the original all the same.
-    live : LiveDevices
-        The plan's devices, from `syclsched.devices.open_devices`.
-    inputs : Mapping[str, array-like], optional
-        Values of input arrays, before those given with `TaskGraph.array`. NumPy arrays are read in place, and must
-        not be changed while the run goes on; they are never written to. So are dpnp arrays and ``usm_ndarray`` in
-        USM memory of kind ``shared`` or ``host``; those of kind ``device`` are copied to the host first.
-    trace : bool, optional
-        Keep every instruction's event for `Run.trace`.
-    owns_devices : bool, optional
-        Close ``live`` when the run is closed or dropped.
-    safeguards : Safeguards, optional
-        What the run is watched for.
-    recover : bool, optional
-        Go on when a device or its runtime fails: what is left is planned anew, on the devices that are left. Not when
-        it is done step by step, for its safeguards.
-
-    Returns
-    -------
-    Run
-        On its way.
-
-    Raises
-    ------
-    RaceError, IncompletePlanError, MemoryLimitError
-        If the plan must not be run, or is for another graph.
-    UnknownArrayError, ArgumentError
-        If inputs are missing, unknown, or of another shape or dtype.
-    DeviceNotFoundError
-        If the plan uses a device that ``live`` does not have.
-    """
+    """Verify a plan, start it, and return at once."""
     prepared = prepare(plan, graph)
     return start(
         prepared,
@@ -96,27 +58,13 @@ def execute(
 
 @dataclass(frozen=True)
 class Prepared:
-    """A plan that was verified, with the graph's work for its instructions.
+    """A plan that was verified, with the graph's work for its instructions."""
 
-    Parameters
-    ----------
-    plan : Plan
-        What is to be run.
-    graph : TaskGraph
-        The one that was planned: with the plan's recipe done, if it has one.
-    program : Program
-        The plan as it is dispatched.
-    work : dict of int to Work
-        By instruction number.
-    layout : Layout, optional
-        Of its memory, where that is got once for many runs.
-    """
-
-    plan: Plan
-    graph: TaskGraph
-    program: Program
-    work: dict[int, Work]
-    layout: Layout | None = None
+    plan: Plan  # what is to be run
+    graph: TaskGraph  # the one that was planned: with the plan's recipe done, if it has one
+    program: Program  # the plan as it is dispatched
+    work: dict[int, Work]  # by instruction number
+    layout: Layout | None = None  # of its memory, where that is got once for many runs
 
     def laid_out(self) -> Prepared:
         """Return the same with its memory laid out, for work that is submitted all at once."""
@@ -177,18 +125,7 @@ class Prepared:
 
 
 def prepare(plan: Plan, graph: TaskGraph) -> Prepared:
-    """Verify a plan, and find what its instructions do.
-
-    Parameters
-    ----------
-    plan, graph
-        As for `execute`.
-
-    Raises
-    ------
-    RaceError, IncompletePlanError, MemoryLimitError
-        If the plan must not be run, or is for another graph.
-    """
+    """Verify a plan, and find what its instructions do."""
     from syclsched.planning import verify
     from syclsched.rewrites import planned_graph
 
@@ -210,23 +147,7 @@ def start(
     health: Health | None = None,
     executables: Mapping[int, Executable] | None = None,
 ) -> Run:
-    """Start a prepared plan, and return at once.
-
-    Parameters
-    ----------
-    prepared : Prepared
-        From `prepare`.
-    live, trace, owns_devices, safeguards
-        As for `execute`.
-    values : dict of str to numpy.ndarray
-        From `Prepared.values`.
-    recover : bool, optional
-        As for `execute`.
-    health : Health, optional
-        What is known of the devices by whoever runs the plan again and again.
-    executables : Mapping[int, Executable], optional
-        Its work compiled for these devices, if it is; by instruction number.
-    """
+    """Start a prepared plan, and return at once."""
     engine = engine_for(prepared, live, values, record=trace, safeguards=safeguards, executables=executables)
     recovering = None
     if recover and not safeguards.stepped:
@@ -254,15 +175,7 @@ def engine_for(
     safeguards: Safeguards = USUAL,
     executables: Mapping[int, Executable] | None = None,
 ) -> Engine:
-    """Return what will run a prepared plan, not yet started.
-
-    Parameters
-    ----------
-    prepared, live, values, safeguards, executables
-        As for `start`.
-    record : bool
-        Whether to keep what a trace needs.
-    """
+    """Return what will run a prepared plan, not yet started."""
     plan, program = prepared.plan, prepared.program
     queues = queues_of(plan, live)
     buffers = prepared.new_buffers(live, guarded=safeguards.debug)

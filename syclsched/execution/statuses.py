@@ -13,20 +13,7 @@ from syclsched.execution.work import Work
 
 
 def failed_status(work: Work, buffers: Buffers) -> TaskFailedError | None:
-    """Return the error a task's status stands for.
-
-    Parameters
-    ----------
-    work : Work
-        A task whose operation has a status, and which has completed.
-    buffers : Buffers
-        The run's buffers.
-
-    Returns
-    -------
-    TaskFailedError or None
-        None if the status is 0.
-    """
+    """Return the error a task's status stands for."""
     if work.status is None or work.status not in buffers:
         return None
     value = int(read_numpy(buffers[work.status]).reshape(-1)[0])
@@ -39,17 +26,7 @@ def failed_status(work: Work, buffers: Buffers) -> TaskFailedError | None:
 
 
 def statuses_behind(program: Program, work: Mapping[int, Work], array: str) -> list[Work]:
-    """Return the tasks with a status that an array's last value depends on, in the plan's order.
-
-    Parameters
-    ----------
-    program : Program
-        What runs.
-    work : Mapping[int, Work]
-        By instruction number.
-    array : str
-        Any of the plan's.
-    """
+    """Return the tasks with a status that an array's last value depends on, in the plan's order."""
     with_status = {piece.task.name: piece for _, piece in sorted(work.items()) if piece.status is not None}
     if not with_status:
         return []

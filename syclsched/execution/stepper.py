@@ -26,15 +26,7 @@ from syclsched.model.plan import Instruction
 
 
 class Stepper(ProgramEngine):
-    """Runs one program, once, in the plan's order. An `Engine`.
-
-    Parameters
-    ----------
-    program, work, buffers, queues, record
-        As for `ProgramEngine`.
-    inspections : sequence of Inspection
-        What is looked at around each task.
-    """
+    """Runs one program, once, in the plan's order. An `Engine`."""
 
     failing = "a step failed"
 

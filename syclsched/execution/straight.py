@@ -14,17 +14,7 @@ from syclsched.execution.safeguards import Safeguards
 def why_not_replayed(
     library: Any, safeguards: Safeguards, program: Program, executables: Mapping[int, Executable]
 ) -> str | None:
-    """Return why the runs of a plan are not handed to the devices from C, or None if they may be.
-
-    Parameters
-    ----------
-    library : Library or None
-        The compiled loop, if there is one.
-    safeguards : Safeguards
-        What runs are watched for.
-    program, executables
-        As for `why_not_straight`.
-    """
+    """Return why the runs of a plan are not handed to the devices from C, or None if they may be."""
     if library is None:
         return "the package was built without its C parts, or they are switched off"
     if safeguards.stepped:
@@ -33,20 +23,7 @@ def why_not_replayed(
 
 
 def why_not_straight(program: Program, executables: Mapping[int, Executable]) -> str | None:
-    """Return why a plan must be watched over while it runs, or None if it need not be.
-
-    Parameters
-    ----------
-    program : Program
-        The plan.
-    executables : Mapping[int, Executable]
-        What its instructions launch, by instruction number.
-
-    Returns
-    -------
-    str or None
-        In words for the user.
-    """
+    """Return why a plan must be watched over while it runs, or None if it need not be."""
     if len({node.lane for node in program.nodes.values() if node.on_host}) > 1:
         return "there is work on several lanes of the host"
     for node in program.nodes.values():

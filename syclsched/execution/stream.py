@@ -31,28 +31,17 @@ _REMEMBERED = 256
 
 @dataclass(frozen=True, slots=True)
 class StreamStatistics:
-    """How a stream has gone so far.
+    """How a stream has gone so far."""
 
-    Parameters
-    ----------
-    generations, failed : int
-        Handed out, and those of them that failed.
-    in_flight : int
-        On their way at once, at most.
-    interval_s : float or None
-        From one generation's end to the next, over as many as are on their way at once, the median of the last
-        ones; None before the second. Some that end together and a pause count as what they are on average.
-    predicted_interval_s : float or None
-        By simulation; None where generations are dispatched.
-    producer_s, waiting_s, consumer_s : float
-        Where the caller's thread was: it waited for the next input, for the devices, or had the results.
-    """
-
+    #: Handed out, and those of them that failed.
     generations: int
     failed: int
-    in_flight: int
+    in_flight: int  # on their way at once, at most
+    #: From one generation's end to the next, over as many as are on their way at once, the median of the last ones;
+    #: None before the second. Some that end together and a pause count as what they are on average.
     interval_s: float | None
-    predicted_interval_s: float | None
+    predicted_interval_s: float | None  # by simulation; None where generations are dispatched
+    #: Where the caller's thread was: it waited for the next input, for the devices, or had the results.
     producer_s: float
     waiting_s: float
     consumer_s: float
@@ -60,24 +49,12 @@ class StreamStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a stream's generations go.
+    """How a stream's generations go."""
 
-    Parameters
-    ----------
-    flight : Flight
-        Starts generations.
-    check : callable
-        Returns the checked values of an input.
-    in_flight : int
-        Generations on their way at once.
-    predict : callable
-        Returns what simulation says of it, or None.
-    """
-
-    flight: Flight
-    check: Callable[[Inputs], dict[str, NumpyArray]]
-    in_flight: int
-    predict: Callable[[], Forecast | None]
+    flight: Flight  # starts generations
+    check: Callable[[Inputs], dict[str, NumpyArray]]  # returns the checked values of an input
+    in_flight: int  # generations on their way at once
+    predict: Callable[[], Forecast | None]  # returns what simulation says of it, or None
 
 
 class _Pending:

@@ -44,21 +44,7 @@ class Flight(Protocol):
 
 
 class StagedFlight:
-    """Replays over the same lanes; each generation's memory is used again by the one that is ``in_flight`` later.
-
-    Parameters
-    ----------
-    ring : Ring
-        With generations enough.
-    rounds : Rounds
-        The order of submission.
-    in_flight : int
-        How many generations take turns.
-    record : bool
-        As for `Replay`.
-    make_run : callable
-        Makes a run of a replay.
-    """
+    """Replays over the same lanes; each generation's memory is used again by the one that is ``in_flight`` later."""
 
     def __init__(self, ring: Ring, rounds: Rounds, in_flight: int, record: bool, make_run: MakeRun) -> None:
         self._generations = ring.generations[:in_flight]
@@ -139,13 +125,7 @@ class StagedFlight:
 
 
 class DispatchedFlight:
-    """Generations that are watched over, each by a dispatcher of its own.
-
-    Parameters
-    ----------
-    start : callable
-        Starts a run.
-    """
+    """Generations that are watched over, each by a dispatcher of its own."""
 
     def __init__(self, start: Callable[[dict[str, NumpyArray]], Run]) -> None:
         self._start = start
@@ -181,20 +161,7 @@ async def _ended(run: Run) -> None:
 
 
 def most_in_flight(platform: Platform, nbytes: Mapping[str, int]) -> tuple[int | None, str]:
-    """Return how many generations fit in memory, and where it is shortest.
-
-    Parameters
-    ----------
-    platform : Platform
-        Its spaces; the capacity of one is 0 if it is not known.
-    nbytes : Mapping[str, int]
-        What one generation takes, per space.
-
-    Returns
-    -------
-    (int or None, str)
-        None if nothing limits it.
-    """
+    """Return how many generations fit in memory, and where it is shortest."""
     fits = [
         (place.capacity_bytes // nbytes[place.name], place.name)
         for place in platform.spaces
@@ -204,13 +171,7 @@ def most_in_flight(platform: Platform, nbytes: Mapping[str, int]) -> tuple[int |
 
 
 def check_room(platform: Platform, nbytes: Mapping[str, int], in_flight: int, name: str) -> None:
-    """Raise if so many generations do not fit.
-
-    Raises
-    ------
-    MemoryLimitError
-        With the sizes, and how many would fit.
-    """
+    """Raise if so many generations do not fit."""
     most, space = most_in_flight(platform, nbytes)
     if most is not None and in_flight > most:
         raise MemoryLimitError(

@@ -33,19 +33,7 @@ def open_stream(
     in_flight: int | None,
     return_exceptions: bool,
 ) -> Stream:
-    """Return a stream of a runner, with memory for its generations.
-
-    Parameters
-    ----------
-    runner : Runner
-        Starts runs, and keeps what they note.
-    prepared : Prepared
-        Its plan.
-    ring : Ring or None
-        Its generations; None if it does not replay.
-    inputs, names, in_flight, return_exceptions
-        As for `Runner.stream`.
-    """
+    """Return a stream of a runner, with memory for its generations."""
     if in_flight is not None and in_flight < 1:
         raise ArgumentError(f"in_flight is {in_flight}", where="stream", hint="Give at least 1")
     return Stream(

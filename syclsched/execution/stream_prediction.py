@@ -17,23 +17,12 @@ _MORE = 8
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """How a stream will go.
+    """How a stream will go."""
 
-    Parameters
-    ----------
-    rounds : Rounds
-        The order of submission.
-    in_flight : int
-        Generations under way at once.
-    interval_s : float
-        Between the ends of generations, in steady state, by simulation.
-    start_s, finish_s : dict of int to float
-        By instruction number: of the first generation, if it were in steady state, too.
-    """
-
-    rounds: Rounds
-    in_flight: int
-    interval_s: float
+    rounds: Rounds  # the order of submission
+    in_flight: int  # generations under way at once
+    interval_s: float  # between the ends of generations, in steady state, by simulation
+    #: By instruction number: of the first generation, if it were in steady state, too.
     start_s: dict[int, float]
     finish_s: dict[int, float]
 
@@ -46,20 +35,7 @@ class Forecast:
 
 
 def forecast(program: Program, in_flight: int) -> Forecast:
-    """Return the better of generations one after another and interleaved ones, by simulation.
-
-    Parameters
-    ----------
-    program : Program
-        Of a plan with predicted times, all of whose work can be submitted at once.
-    in_flight : int
-        Generations under way at once.
-
-    Returns
-    -------
-    Forecast
-        Interleaved only if that is faster by more than rounding.
-    """
+    """Return the better of generations one after another and interleaved ones, by simulation."""
     plain = _simulated(program, one_by_one(program), in_flight)
     rounds = interleaved(program) if in_flight > 1 else None
     if rounds is None:

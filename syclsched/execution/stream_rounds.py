@@ -21,24 +21,14 @@ from syclsched.scheduling.tables import NOTHING
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """How generations are submitted.
+    """How generations are submitted."""
 
-    Parameters
-    ----------
-    order : tuple of int
-        Instruction numbers in the order in which each generation submits them.
-    stages : int
-        In so many rounds a generation is submitted.
-    pieces : tuple of (int, int)
-        A round: the generation that is at this stage submits what comes before this place in ``order``, then the next
-        piece's goes on.
-    interval_s : float
-        Between generations, by the modulo schedule; of generations one after another, the time one takes.
-    """
-
-    order: tuple[int, ...]
-    stages: int
+    order: tuple[int, ...]  # instruction numbers in the order in which each generation submits them
+    stages: int  # in so many rounds a generation is submitted
+    #: A round: the generation that is at this stage submits what comes before this place in ``order``, then the next
+    #: piece's goes on.
     pieces: tuple[tuple[int, int], ...]
+    #: Between generations, by the modulo schedule; of generations one after another, the time one takes.
     interval_s: float
 
 
@@ -49,18 +39,7 @@ def one_by_one(program: Program) -> Rounds:
 
 
 def interleaved(program: Program) -> Rounds | None:
-    """Return the rounds of the modulo schedule with the shortest interval that is found.
-
-    Parameters
-    ----------
-    program : Program
-        Of a plan with predicted times.
-
-    Returns
-    -------
-    Rounds or None
-        None if there is nothing to interleave, the plan is too large, or no interval shorter than one generation fits.
-    """
+    """Return the rounds of the modulo schedule with the shortest interval that is found."""
     nodes = _work(program)
     found = shortest_cycle([_step(node) for node in nodes])
     if found is None:
@@ -73,18 +52,6 @@ def of_first_level(rounds: Rounds, level_of: Mapping[int, int]) -> Rounds:
     """Return the rounds of a plan with steps of the host's: of what waits for none of them.
 
     What does wait is submitted as functions return.
-
-    Parameters
-    ----------
-    rounds : Rounds
-        Of all instructions, the host's included.
-    level_of : Mapping[int, int]
-        By device instruction: how many of the host's steps it waits for.
-
-    Returns
-    -------
-    Rounds
-        Its order goes on with the others, level by level.
     """
     first = [level_of.get(n) == 0 for n in rounds.order]
     before = [0, *accumulate(first)]

@@ -40,15 +40,7 @@ class Alarm:
         return self._fd
 
     def sleep(self, begun_s: float, rings: bool) -> None:
-        """Sleep until it rings, or for a slice of time.
-
-        Parameters
-        ----------
-        begun_s : float
-            When the waiting began: naps get longer.
-        rings : bool
-            Whether it will ring; if not, it is a short nap.
-        """
+        """Sleep until it rings, or for a slice of time."""
         if rings and self._fd is not None:
             waiting = select.poll()  # select.select takes no descriptor above 1,023
             waiting.register(self._fd, select.POLLIN)

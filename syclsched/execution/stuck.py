@@ -16,38 +16,20 @@ _MOST_LANES = 4
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What a lane is at.
+    """What a lane is at."""
 
-    Parameters
-    ----------
-    lane, device : str
-        Which lane.
-    number : int
-        The engine's number of what it is at.
-    name : str
-        ``task 'gemm'``.
-    task : str or None
-        The task's name.
-    place, of : int
-        The how-many-th of the lane's it is, and how many there are.
-    waits_for : str or None
-        ``task 'load' on host:0``; None if nothing that is known holds it up.
-    begun : bool
-        Whether it was handed on: to the device's queue or the host's thread.
-    predicted_s : float
-        How long it was to take.
-    """
-
+    #: Which lane.
     lane: str
     device: str
-    number: int
-    name: str
-    task: str | None
+    number: int  # the engine's number of what it is at
+    name: str  # ``task 'gemm'``
+    task: str | None  # the task's name
+    #: The how-many-th of the lane's it is, and how many there are.
     place: int
     of: int
-    waits_for: str | None
-    begun: bool
-    predicted_s: float
+    waits_for: str | None  # ``task 'load' on host:0``; None if nothing that is known holds it up
+    begun: bool  # whether it was handed on: to the device's queue or the host's thread
+    predicted_s: float  # how long it was to take
 
     @property
     def runs(self) -> bool:
@@ -60,17 +42,7 @@ class Position:
 
 
 class Positions:
-    """Follows the lanes of a program, which complete in order, with few looks at each.
-
-    Parameters
-    ----------
-    program : Program
-        What runs.
-    is_complete : callable
-        Whether an instruction, by number, has completed or will never run; on any thread.
-    passed : callable
-        Whether an instruction has been handed on.
-    """
+    """Follows the lanes of a program, which complete in order, with few looks at each."""
 
     def __init__(self, program: Program, is_complete: Callable[[int], bool], passed: Callable[[int], bool]) -> None:
         self._program = program
@@ -130,18 +102,7 @@ class Positions:
 
 
 def what_is_left(positions: Iterable[Position]) -> str:
-    """Return for every lane what is done on it, or is to be done next, and what that waits for.
-
-    Parameters
-    ----------
-    positions : iterable of Position
-        Of the lanes that are not done.
-
-    Returns
-    -------
-    str
-        ``lane cpu:0 is at task 'gemm' (3 of 8), which waits for task 'load' on host:0``; of a few lanes.
-    """
+    """Return for every lane what is done on it, or is to be done next, and what that waits for."""
     found = [str(position) for position in positions]
     more = [f"{len(found) - _MOST_LANES} more lanes are not done"] if len(found) > _MOST_LANES else []
     return "; ".join(found[:_MOST_LANES] + more) or "everything is done but the end"

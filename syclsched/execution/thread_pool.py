@@ -27,13 +27,7 @@ _GRACE_S: Final = 5.0
 
 
 class Lease:
-    """A thread for as long as one function takes; from `ThreadPool.start`.
-
-    Parameters
-    ----------
-    thread : threading.Thread
-        Which.
-    """
+    """A thread for as long as one function takes; from `ThreadPool.start`."""
 
     def __init__(self, thread: threading.Thread) -> None:
         self._thread = thread
@@ -45,13 +39,7 @@ class Lease:
         return self._thread is threading.current_thread() and not self._ended.is_set()
 
     def join(self, timeout_s: float | None = None) -> None:
-        """Wait until the function has returned, and the thread holds nothing of it any more.
-
-        Parameters
-        ----------
-        timeout_s : float, optional
-            Seconds; no limit if not given.
-        """
+        """Wait until the function has returned, and the thread holds nothing of it any more."""
         self._ended.wait(timeout_s)
 
     def end(self) -> None:
@@ -70,20 +58,7 @@ class ThreadPool:
         self._stopped = False
 
     def start(self, target: Target, name: str) -> Lease:
-        """Have a function called on a thread that has nothing else to do: the one that was busy last, or a new one.
-
-        Parameters
-        ----------
-        target : callable
-            Reports for itself. If it raises, the thread ends as any thread would.
-        name : str
-            Of the thread meanwhile.
-
-        Returns
-        -------
-        Lease
-            To wait for it.
-        """
+        """Have a function called on a thread that has nothing else to do: the one that was busy last, or a new one."""
         try:
             servant = self._idle.pop()
         except IndexError:
@@ -110,13 +85,7 @@ class ThreadPool:
 
 
 class _Servant:
-    """One thread of the pool.
-
-    Parameters
-    ----------
-    rest : callable
-        Asked whether to go on, each time it has nothing to do.
-    """
+    """One thread of the pool."""
 
     def __init__(self, rest: Callable[[_Servant], bool]) -> None:
         self._rest = rest

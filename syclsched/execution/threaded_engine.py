@@ -15,17 +15,7 @@ from syclsched.execution.waiting import wait_flag
 
 
 class ThreadedEngine(ABC):
-    """Does something once, on a thread of its own.
-
-    Parameters
-    ----------
-    name : str
-        Of the thread.
-    place : str
-        What errors say of where it is: ``plan 'cholesky'``.
-    record : bool
-        Whether to keep what a trace needs.
-    """
+    """Does something once, on a thread of its own."""
 
     #: What is said of an error that is none of syclsched's.
     failing: ClassVar[str]
@@ -66,20 +56,7 @@ class ThreadedEngine(ABC):
         """Return whether something, by its number, has been submitted, completed or cancelled."""
 
     def wait_submitted(self, number: int, timeout_s: float | None) -> bool:
-        """Wait until something has passed, or the run has ended.
-
-        Parameters
-        ----------
-        number : int
-            Of an instruction or a task, as `passed` takes it.
-        timeout_s : float or None
-            Seconds; None for no limit.
-
-        Returns
-        -------
-        bool
-            False if the time was up first.
-        """
+        """Wait until something has passed, or the run has ended."""
         if self.passed(number) or self.finished.is_set():
             return True
         flag = self._watched.setdefault(number, threading.Event())

@@ -15,17 +15,6 @@ def in_turn(spans: Iterable[Span]) -> list[Span]:
 
     A lane is an in-order queue. But of calls of libraries only all together are known to have ended: they share the
     time since they could have begun, and a generation alone does not know that the one before was still on the lane.
-
-    Parameters
-    ----------
-    spans : iterable of Span
-        On one clock.
-
-    Returns
-    -------
-    list of Span
-        What one generation submits at a time to a lane begins when what was submitted before has ended, and ends
-        when it did: its times are drawn together. What does not overlap is as it was.
     """
     lanes: dict[str, list[Span]] = {}
     for span in spans:

@@ -49,18 +49,7 @@ class Flag:
             self._hand_on()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is set.
-
-        Parameters
-        ----------
-        timeout : float, optional
-            Seconds; no limit if not given.
-
-        Returns
-        -------
-        bool
-            Whether it is.
-        """
+        """Wait until it is set."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._is_set:
             # In slices: who was interrupted between the two lines may not have handed the lock on.
@@ -82,20 +71,7 @@ def after(timeout_s: float | None) -> str:
 
 
 def wait_flag(flag: Waitable, timeout_s: float | None) -> bool:
-    """Wait for a flag.
-
-    Parameters
-    ----------
-    flag : Waitable
-        What to wait for.
-    timeout_s : float or None
-        Seconds; None for no limit.
-
-    Returns
-    -------
-    bool
-        Whether it is set.
-    """
+    """Wait for a flag."""
     if timeout_s is None:
         while not flag.wait(SLICE_S):
             pass

@@ -31,17 +31,7 @@ _IDLE_LOOKS = 8
 
 
 class Watch:
-    """What is known of one run from earlier looks. Told the time; reads no clock.
-
-    Parameters
-    ----------
-    resources : Resources
-        The run's.
-    safeguards : Safeguards
-        What it is watched for.
-    deadlines_s : Mapping[int, float]
-        Of its tasks, by the engine's number.
-    """
+    """What is known of one run from earlier looks. Told the time; reads no clock."""
 
     def __init__(self, resources: Resources, safeguards: Safeguards, deadlines_s: Mapping[int, float]) -> None:
         self._resources = resources

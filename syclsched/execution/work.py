@@ -21,30 +21,15 @@ from syclsched.model.task import Task
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one ``launch`` or ``host`` instruction does.
+    """What one ``launch`` or ``host`` instruction does."""
 
-    Parameters
-    ----------
-    task : Task
-        From the graph.
-    operation : Operation
-        Its operation.
-    implementation : Implementation
-        The one the plan chose.
-    signature : Signature
-        The task's.
-    buffers : dict of str to (array, space)
-        Buffer by parameter name; for rows of an array their name, ``a[0:100]``, in place of the array's.
-    writes_nothing : bool
-        Whether all it writes is empty: libraries and drivers lose the order of empty work.
-    """
-
-    task: Task
-    operation: Operation
-    implementation: Implementation
-    signature: Signature
+    task: Task  # from the graph
+    operation: Operation  # its operation
+    implementation: Implementation  # the one the plan chose
+    signature: Signature  # the task's
+    #: Buffer by parameter name; for rows of an array their name, ``a[0:100]``, in place of the array's.
     buffers: dict[str, Buffer]
-    writes_nothing: bool
+    writes_nothing: bool  # whether all it writes is empty: libraries and drivers lose the order of empty work
 
     @property
     def arrays(self) -> tuple[Parameter, ...]:
@@ -57,17 +42,7 @@ class Work:
         return {name: self.signature.shapes[name] for name in self.task.reshaped}
 
     def bound(self, lane: int, queue: Any, buffer: Callable[[Buffer], Any]) -> dict[str, Any]:
-        """Return the arrays it is passed on a lane, by parameter name.
-
-        Parameters
-        ----------
-        lane : int
-            Index of the lane.
-        queue : dpctl.SyclQueue
-            The lane's.
-        buffer : callable
-            Returns the `LiveBuffer` of a buffer.
-        """
+        """Return the arrays it is passed on a lane, by parameter name."""
         if not self.task.reshaped:
             return {name: buffer(each).bound(lane, queue) for name, each in self.buffers.items()}
         shapes = self.shapes
@@ -86,27 +61,7 @@ class Work:
 
 
 def resolve_work(program: Program, graph: TaskGraph) -> dict[int, Work]:
-    """Return the work of every ``launch`` and ``host`` instruction.
-
-    Parameters
-    ----------
-    program : Program
-        The plan.
-    graph : TaskGraph
-        The graph it was made for.
-
-    Returns
-    -------
-    dict of int to Work
-        By instruction number.
-
-    Raises
-    ------
-    IncompletePlanError
-        If an instruction names an implementation its operation does not have, or of the wrong kind.
-    PlanError
-        If a task has costs instead of code.
-    """
+    """Return the work of every ``launch`` and ``host`` instruction."""
     return {
         instruction.id: _work(program, lane, instruction, graph)
         for lane in program.plan.lanes
@@ -116,13 +71,7 @@ def resolve_work(program: Program, graph: TaskGraph) -> dict[int, Work]:
 
 
 def argument_rows(graph: TaskGraph) -> dict[str, PlannedRows]:
-    """Return the rows of arrays that tasks are passed, by their names.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        Any.
-    """
+    """Return the rows of arrays that tasks are passed, by their names."""
     return {
         rows_name(task.arguments[parameter], rows): PlannedRows(task.arguments[parameter], *rows)
         for task in graph.tasks
@@ -163,31 +112,7 @@ def _work(program: Program, lane: Lane, instruction: Instruction, graph: TaskGra
 def compile_work(
     program: Program, work: dict[int, Work], queues: dict[str, Any], uploads: Uploads
 ) -> dict[int, Executable]:
-    """Compile everything a plan launches, each distinct piece once, and put its constants where it runs.
-
-    Parameters
-    ----------
-    program : Program
-        The plan.
-    work : dict of int to Work
-        From `resolve_work`.
-    queues : dict of str to dpctl.SyclQueue
-        By lane name; host lanes have none.
-    uploads : Uploads
-        The open devices'.
-
-    Returns
-    -------
-    dict of int to Executable
-        By instruction number.
-
-    Raises
-    ------
-    CapabilityError, ExecutionError
-        From the compiler, naming operation, implementation and device.
-    MemoryLimitError
-        If there is no memory for constants.
-    """
+    """Compile everything a plan launches, each distinct piece once, and put its constants where it runs."""
     compiling = Compiling()
     keys: dict[int, Hashable] = {}
     for lane in program.plan.lanes:

@@ -20,11 +20,6 @@ class Worker:
 
     Jobs report for themselves. One that raises all the same is told of as threads are that end so
     (``threading.excepthook``), and those behind it are done: somebody waits for them.
-
-    Parameters
-    ----------
-    name : str
-        Of the thread.
     """
 
     def __init__(self, name: str) -> None:

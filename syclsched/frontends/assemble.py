@@ -24,48 +24,26 @@ _NAMED = 12
 
 @dataclass(frozen=True, slots=True)
 class ListedTask:
-    """A task as a file lists it.
+    """A task as a file lists it."""
 
-    Parameters
-    ----------
-    name : str
-        Unique in the file.
-    cost : StatedCost
-        What it takes.
-    where : str
-        File and place, for errors.
-    family : str, optional
-        What kind of work it is.
-    priority : int, optional
-        Larger runs earlier among equals.
-    reads, writes : sequence of str, optional
-        Names of data; what is in both is updated.
-    """
-
-    name: str
-    cost: StatedCost
-    where: str
-    family: str = "task"
-    priority: int = 0
+    name: str  # unique in the file
+    cost: StatedCost  # what it takes
+    where: str  # file and place, for errors
+    family: str = "task"  # what kind of work it is
+    priority: int = 0  # larger runs earlier among equals
+    #: Names of data; what is in both is updated.
     reads: Sequence[str] = ()
     writes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ListedEdge:
-    """An edge as a file lists it.
+    """An edge as a file lists it."""
 
-    Parameters
-    ----------
-    before, after : str
-        Names of listed tasks.
-    nbytes : int
-        What flows; 0 for pure order.
-    """
-
+    #: Names of listed tasks.
     before: str
     after: str
-    nbytes: int = 0
+    nbytes: int = 0  # what flows; 0 for pure order
 
 
 def shown(name: str) -> str:
@@ -74,13 +52,7 @@ def shown(name: str) -> str:
 
 
 def check_name(name: str, where: str) -> str:
-    """Return a name that can stand in a plan.
-
-    Raises
-    ------
-    FormatError
-        If it is empty or too long.
-    """
+    """Return a name that can stand in a plan."""
     if not name:
         raise FormatError("the name is empty, expected some text", where=where)
     if len(name) > MAX_NAME:
@@ -91,13 +63,7 @@ def check_name(name: str, where: str) -> str:
 
 
 def check_bytes(nbytes: float, where: str) -> int:
-    """Return a number of bytes.
-
-    Raises
-    ------
-    FormatError
-        If it is negative, not a number, or too large.
-    """
+    """Return a number of bytes."""
     if not 0 <= nbytes <= MAX_BYTES:
         raise FormatError(f"{nbytes!r} bytes, expected a number from 0 to {MAX_BYTES}", where=where)
     return round(nbytes)
@@ -106,31 +72,7 @@ def check_bytes(nbytes: float, where: str) -> int:
 def graph_of_edges(
     name: str, tasks: Iterable[ListedTask], edges: Sequence[ListedEdge], where: str, places: Callable[[int], str]
 ) -> TaskGraph:
-    """Return the graph of tasks with edges; each edge with bytes becomes an array of its own.
-
-    Parameters
-    ----------
-    name : str
-        The graph's.
-    tasks : iterable of ListedTask
-        With neither ``reads`` nor ``writes``.
-    edges : sequence of ListedEdge
-        Between them.
-    where : str
-        The file, for errors.
-    places : Callable[[int], str]
-        File and place of an edge by its position, for errors.
-
-    Returns
-    -------
-    TaskGraph
-        Its tasks in a topological order, as listed where free.
-
-    Raises
-    ------
-    FormatError
-        If a name comes twice or is unknown, a cost is none, or the edges close a cycle.
-    """
+    """Return the graph of tasks with edges; each edge with bytes becomes an array of its own."""
     listed = _by_name(tasks)
     reads: dict[str, list[str]] = defaultdict(list)
     writes: dict[str, list[str]] = defaultdict(list)
@@ -166,33 +108,7 @@ def graph_of_files(
     edges: Sequence[tuple[str, str]],
     where: str,
 ) -> TaskGraph:
-    """Return the graph of tasks that read and write files; each file becomes one array.
-
-    Parameters
-    ----------
-    name : str
-        The graph's.
-    tasks : iterable of ListedTask
-        With what they read and write.
-    sizes : Mapping[str, int]
-        Bytes of each file.
-    edges : sequence of (str, str)
-        Further dependencies between names of tasks.
-    where : str
-        The file, for errors.
-
-    Returns
-    -------
-    TaskGraph
-        Its tasks in a topological order, as listed where free. Who reads a file that one task writes comes after it;
-        the order of several tasks that write one file is that of ``edges``. A file that is written and read is
-        temporary: nobody asks for it in the end.
-
-    Raises
-    ------
-    FormatError
-        If a name comes twice, a cost is none, or the dependencies close a cycle.
-    """
+    """Return the graph of tasks that read and write files; each file becomes one array."""
     listed = _by_name(tasks)
     writers: dict[str, list[str]] = defaultdict(list)
     readers: set[str] = set()

@@ -31,14 +31,9 @@ _NOT_FINITE = frozenset({"nan", "+nan", "-nan", "inf", "+inf", "-inf", "infinity
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Which attributes say something here: those that are known, in any case of letters, or those the user names.
+    """Which attributes say something here: those that are known, in any case of letters, or those the user names."""
 
-    Parameters
-    ----------
-    task_cost, edge_cost : str or None
-        See `Units`.
-    """
-
+    #: See `Units`.
     task_cost: str | None = None
     edge_cost: str | None = None
 
@@ -65,13 +60,7 @@ class Names:
 
 
 def number(text: str, what: str, where: str) -> float:
-    """Return a finite number of zero or more.
-
-    Raises
-    ------
-    FormatError
-        If the text is none.
-    """
+    """Return a finite number of zero or more."""
     if not _NUMBER.fullmatch(text.strip()) and text.strip().lower() not in _NOT_FINITE:
         raise FormatError(f"{what} is {shown(text)}, expected a number", where=where)
     value = float(text)
@@ -81,29 +70,7 @@ def number(text: str, what: str, where: str) -> float:
 
 
 def listed_task(name: str, attributes: Mapping[str, str], units: Units, where: str) -> ListedTask:
-    """Return a node as a task.
-
-    Parameters
-    ----------
-    name : str
-        The node's.
-    attributes : Mapping[str, str]
-        Text by attribute.
-    units : Units
-        What ``cost`` and ``weight`` mean.
-    where : str
-        File and place, for errors.
-
-    Returns
-    -------
-    ListedTask
-        With its cost.
-
-    Raises
-    ------
-    FormatError
-        If no cost is given, or a number is none.
-    """
+    """Return a node as a task."""
     on: dict[str, float] = {}
     seconds: float | None = None
     # What comes later in this order comes first in meaning.
@@ -133,13 +100,7 @@ def listed_task(name: str, attributes: Mapping[str, str], units: Units, where: s
 
 
 def edge_bytes(attributes: Mapping[str, str], units: Units, where: str) -> int:
-    """Return the bytes that flow along an edge; 0 if it says nothing of them.
-
-    Raises
-    ------
-    FormatError
-        If a number is none.
-    """
+    """Return the bytes that flow along an edge; 0 if it says nothing of them."""
     if "bytes" in attributes:
         return check_bytes(number(attributes["bytes"], "bytes", where), where)
     for key in ("cost", "weight"):

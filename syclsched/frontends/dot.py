@@ -52,31 +52,7 @@ class _Scope:
 
 
 def parse_dot(text: str, *, name: str, where: str, limits: Limits, units: Units) -> TaskGraph:
-    """Return the graph of a DOT file: nodes are tasks, edges with bytes are arrays, other edges are order.
-
-    Parameters
-    ----------
-    text : str
-        The file; one ``digraph``.
-    name : str
-        The graph's, if the file gives none.
-    where : str
-        The file's name, for errors.
-    limits : Limits
-        What is too large.
-    units : Units
-        What ``cost`` and ``weight`` mean.
-
-    Returns
-    -------
-    TaskGraph
-        Of cost-only tasks.
-
-    Raises
-    ------
-    FormatError
-        Names file, line and expectation.
-    """
+    """Return the graph of a DOT file: nodes are tasks, edges with bytes are arrays, other edges are order."""
     lexer = Lexer(text, where)
     parser = _Parser(lexer, limits, Names.of(units))
     title = parser.parse()

@@ -28,36 +28,16 @@ def skip(text: str, position: int) -> int:
 
 
 class Token(NamedTuple):
-    """One word, mark, or the end.
+    """One word, mark, or the end."""
 
-    Parameters
-    ----------
-    kind : str
-        ``id``, ``mark`` or ``end``.
-    text : str
-        An identifier without its quotes.
-    position : int
-        Where it begins.
-    quoted : bool
-        Whether it was quoted, and so is no keyword.
-    """
-
-    kind: Literal["id", "mark", "end"]
-    text: str
-    position: int
-    quoted: bool = False
+    kind: Literal["id", "mark", "end"]  # ``id``, ``mark`` or ``end``
+    text: str  # an identifier without its quotes
+    position: int  # where it begins
+    quoted: bool = False  # whether it was quoted, and so is no keyword
 
 
 class Lexer:
-    """Reads a DOT file token by token, with one token of foresight.
-
-    Parameters
-    ----------
-    text : str
-        The file.
-    name : str
-        Its name, for errors.
-    """
+    """Reads a DOT file token by token, with one token of foresight."""
 
     def __init__(self, text: str, name: str) -> None:
         self._text = text

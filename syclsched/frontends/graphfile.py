@@ -62,37 +62,20 @@ class FiledAccess:
 
 @dataclass(frozen=True, slots=True)
 class FiledTask:
-    """A task of a graph file; see `StatedCost` for ``seconds``, ``seconds_on`` and ``cores``.
-
-    Parameters
-    ----------
-    name : str
-        Unique in the file.
-    kind : str
-        ``task``, or ``barrier``, which has nothing but its name and ``after``.
-    family : str
-        What kind of work it is.
-    seconds, seconds_on, cores
-        What it takes.
-    priority : int
-        Larger runs earlier among equals.
-    accesses : tuple of FiledAccess
-        The arrays it touches.
-    after : tuple of str
-        Tasks it comes after, besides those that follow from accesses.
-    """
+    """A task of a graph file; see `StatedCost` for ``seconds``, ``seconds_on`` and ``cores``."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
-    name: Name
-    kind: Literal["task", "barrier"] = "task"
-    family: Name = "task"
+    name: Name  # unique in the file
+    kind: Literal["task", "barrier"] = "task"  # ``task``, or ``barrier``, which has nothing but its name and ``after``
+    family: Name = "task"  # what kind of work it is
+    #: What it takes.
     seconds: _Seconds | None = None
     seconds_on: dict[Name, _Seconds] = field(default_factory=dict)
     cores: Annotated[float, Ge(1)] = 1.0
-    priority: Annotated[int, Ge(-(1 << 31)), Le((1 << 31) - 1)] = 0
-    accesses: tuple[FiledAccess, ...] = ()
-    after: tuple[Name, ...] = ()
+    priority: Annotated[int, Ge(-(1 << 31)), Le((1 << 31) - 1)] = 0  # larger runs earlier among equals
+    accesses: tuple[FiledAccess, ...] = ()  # the arrays it touches
+    after: tuple[Name, ...] = ()  # tasks it comes after, besides those that follow from accesses
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,31 +92,7 @@ class GraphFile:
 
 
 def parse_graph_file(text: bytes, *, name: str, where: str, limits: Limits, units: Units) -> TaskGraph:
-    """Return the graph of one of the project's own files.
-
-    Parameters
-    ----------
-    text : bytes
-        JSON.
-    name : str
-        The graph's, if the file gives none.
-    where : str
-        The file's name, for errors.
-    limits : Limits
-        What is too large.
-    units : Units
-        Whether costs are scaled to devices.
-
-    Returns
-    -------
-    TaskGraph
-        Of cost-only tasks and barriers.
-
-    Raises
-    ------
-    FormatError
-        Names file, place in the JSON and expectation.
-    """
+    """Return the graph of one of the project's own files."""
     document = from_json(GraphFile, text, where=where)
     limits.check_tasks(len(document.tasks), where)
     limits.check_edges(sum(len(t.accesses) + len(t.after) for t in document.tasks), where)
@@ -157,23 +116,7 @@ def parse_graph_file(text: bytes, *, name: str, where: str, limits: Limits, unit
 
 
 def graph_text(graph: TaskGraph) -> str:
-    """Return a graph of cost-only tasks as the text of a graph file; `parse_graph_file` reads it back.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        Of cost-only tasks and barriers.
-
-    Returns
-    -------
-    str
-        JSON.
-
-    Raises
-    ------
-    GraphError
-        If a task has code: a file of data cannot hold it.
-    """
+    """Return a graph of cost-only tasks as the text of a graph file; `parse_graph_file` reads it back."""
     after: dict[str, list[str]] = {}
     for before, later in dict.fromkeys(graph.edges):
         after.setdefault(later, []).append(before)

@@ -45,31 +45,7 @@ class _Key:
 
 
 def parse_graphml(data: bytes, *, name: str, where: str, limits: Limits, units: Units) -> TaskGraph:
-    """Return the graph of a GraphML file: nodes are tasks, edges with bytes are arrays, other edges are order.
-
-    Parameters
-    ----------
-    data : bytes
-        The file; one directed graph.
-    name : str
-        The graph's, if the file gives none.
-    where : str
-        The file's name, for errors.
-    limits : Limits
-        What is too large.
-    units : Units
-        What ``cost`` and ``weight`` mean.
-
-    Returns
-    -------
-    TaskGraph
-        Of cost-only tasks.
-
-    Raises
-    ------
-    FormatError
-        Names file, line and expectation.
-    """
+    """Return the graph of a GraphML file: nodes are tasks, edges with bytes are arrays, other edges are order."""
     reader = _Reader(where, limits, Names.of(units))
     reader.read(data)
     tasks = [

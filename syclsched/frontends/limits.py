@@ -11,21 +11,11 @@ from syclsched.errors import FormatError, StorageError
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is refused as too large; the defaults keep a hostile file from filling the memory of a small machine.
+    """What is refused as too large; the defaults keep a hostile file from filling the memory of a small machine."""
 
-    Parameters
-    ----------
-    file_bytes : int, optional
-        Size of the file.
-    tasks : int, optional
-        Tasks in it.
-    edges : int, optional
-        Edges, or mentions of files and arrays by tasks.
-    """
-
-    file_bytes: int = 128 << 20
-    tasks: int = 200_000
-    edges: int = 1_000_000
+    file_bytes: int = 128 << 20  # size of the file
+    tasks: int = 200_000  # tasks in it
+    edges: int = 1_000_000  # edges, or mentions of files and arrays by tasks
 
     def check_tasks(self, count: int, where: str) -> None:
         """Raise `FormatError` if there are too many tasks."""
@@ -43,27 +33,7 @@ class Limits:
 
 
 def read_bytes(path: Path, limits: Limits) -> bytes:
-    """Return what is in a file.
-
-    Parameters
-    ----------
-    path : Path
-        Which.
-    limits : Limits
-        How large it may be.
-
-    Returns
-    -------
-    bytes
-        All of it.
-
-    Raises
-    ------
-    StorageError
-        If it cannot be read.
-    FormatError
-        If it is too large.
-    """
+    """Return what is in a file."""
     try:
         with open(path, "rb") as file:
             # A pipe has no size to look at: one byte more than allowed is enough to know.
@@ -81,13 +51,7 @@ def read_bytes(path: Path, limits: Limits) -> bytes:
 
 
 def decode(data: bytes, where: str) -> str:
-    """Return UTF-8 text, with or without a byte-order mark.
-
-    Raises
-    ------
-    FormatError
-        If it is not UTF-8; names the line.
-    """
+    """Return UTF-8 text, with or without a byte-order mark."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

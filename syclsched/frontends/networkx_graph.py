@@ -57,20 +57,7 @@ class ArraySpec(TypedDict, total=False):
 
 
 def to_networkx(graph: TaskGraph) -> nx.DiGraph:
-    """Return a task graph as a digraph.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        Any; one with a cycle becomes a digraph with a cycle.
-
-    Returns
-    -------
-    networkx.DiGraph
-        Nodes are task names with the attributes of this module's docstring and ``family``. Edges have ``kind`` and
-        ``array`` of the first dependency between two tasks, and all of them as (kind, array) pairs in
-        ``dependencies``.
-    """
+    """Return a task graph as a digraph."""
     import networkx as nx
 
     data = graph.data
@@ -101,33 +88,7 @@ def from_networkx(
     arrays: Mapping[str, Any] | None = None,
     name: str | None = None,
 ) -> TaskGraph:
-    """Return a digraph as a task graph.
-
-    Parameters
-    ----------
-    digraph : networkx.DiGraph
-        See the module's docstring for the attributes. Nodes that are not strings are named by ``str``.
-    operations : Mapping[node, Operation or callable], optional
-        Instead of, or over, the nodes' ``operation``.
-    arrays : Mapping[str, ArraySpec, LogicalArray or array-like], optional
-        Instead of, or besides, the digraph's ``arrays``.
-    name : str, optional
-        The graph's name; by default the digraph's.
-
-    Returns
-    -------
-    TaskGraph
-        Validated.
-
-    Raises
-    ------
-    CycleError
-        If the digraph has a cycle; lists its nodes.
-    GraphError
-        If it is undirected or a multigraph, an attribute is missing or of the wrong kind, or two nodes have one name.
-    ArgumentError, UnknownArrayError
-        As `TaskGraph.kernel` and `TaskGraph.array`.
-    """
+    """Return a digraph as a task graph."""
     _check_kind(digraph)
     names = _node_names(digraph)
     edges = [(names[before], names[after]) for before, after in digraph.edges]

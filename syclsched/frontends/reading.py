@@ -45,32 +45,7 @@ class GraphDocument:
 def read_graph(
     path: str | Path, *, format: GraphFormat | None = None, limits: Limits | None = None, units: Units | None = None
 ) -> TaskGraph:
-    """Read a task graph from a file, as data: nothing in it is executed.
-
-    Parameters
-    ----------
-    path : str or Path
-        Which file.
-    format : str, optional
-        ``json`` (the project's own), ``wfformat``, ``stg``, ``dot`` or ``graphml``; by default what the name ends in
-        says (``.json``, ``.stg``, ``.dot``, ``.gv``, ``.graphml``), else what is in it.
-    limits : Limits, optional
-        What is too large.
-    units : Units, optional
-        What numbers without a unit mean, and whether costs are scaled to devices.
-
-    Returns
-    -------
-    TaskGraph
-        Of tasks with costs instead of code: it can be planned and simulated, not run.
-
-    Raises
-    ------
-    StorageError
-        If the file cannot be read.
-    FormatError
-        If it is malformed or too large; names file, place and expectation.
-    """
+    """Read a task graph from a file, as data: nothing in it is executed."""
     limits = limits or Limits()
     return parse_graph(read_bytes(Path(path), limits), where=str(path), format=format, limits=limits, units=units)
 
@@ -83,27 +58,7 @@ def parse_graph(
     limits: Limits | None = None,
     units: Units | None = None,
 ) -> TaskGraph:
-    """Return the task graph of a file's content; see `read_graph`.
-
-    Parameters
-    ----------
-    data : bytes
-        The content.
-    where : str
-        The file's name, for errors, and for the graph's name and the format if nothing else says them.
-    format, limits, units
-        See `read_graph`.
-
-    Returns
-    -------
-    TaskGraph
-        Of cost-only tasks.
-
-    Raises
-    ------
-    FormatError
-        Names file, place and expectation.
-    """
+    """Return the task graph of a file's content; see `read_graph`."""
     limits, units = limits or Limits(), units or Units()
     name = Path(where).stem[:512] or "graph"
     if format is not None and format not in get_args(GraphFormat):
@@ -140,22 +95,7 @@ def parse_graph(
 
 
 def write_graph(graph: TaskGraph, path: str | Path) -> None:
-    """Write a graph of cost-only tasks to a file that `read_graph` reads.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        Of tasks with costs instead of code.
-    path : str or Path
-        Where to; ``.json``.
-
-    Raises
-    ------
-    GraphError
-        If a task has code.
-    StorageError
-        If the file cannot be written.
-    """
+    """Write a graph of cost-only tasks to a file that `read_graph` reads."""
     text = graph_text(graph)
     try:
         Path(path).write_text(text, encoding="utf-8")

@@ -56,31 +56,7 @@ class _Reader:
 
 
 def parse_stg(text: str, *, name: str, where: str, limits: Limits, units: Units) -> TaskGraph:
-    """Return the graph of an STG file; tasks are called ``T0``, ``T1``, ... as the set's own pages do.
-
-    Parameters
-    ----------
-    text : str
-        The file.
-    name : str
-        The graph's.
-    where : str
-        The file's name, for errors.
-    limits : Limits
-        What is too large.
-    units : Units
-        What a unit of time and of communication means.
-
-    Returns
-    -------
-    TaskGraph
-        Of cost-only tasks; an edge with a communication cost carries an array.
-
-    Raises
-    ------
-    FormatError
-        Names file, line and expectation.
-    """
+    """Return the graph of an STG file; tasks are called ``T0``, ``T1``, ... as the set's own pages do."""
     reader = _Reader(_number_lines(text), where)
     header = reader.required("the count of tasks")
     count = reader.integer(header[0], "the count of tasks")

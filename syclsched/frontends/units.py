@@ -16,25 +16,16 @@ TIME_UNIT_S = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """What numbers without a unit mean, and whether costs are scaled to devices.
+    """What numbers without a unit mean, and whether costs are scaled to devices."""
 
-    Parameters
-    ----------
-    time_s : float, optional
-        Seconds of one unit of time (``cost`` or ``weight`` of a node, the numbers of STG).
-    communication_bytes : float or None, optional
-        Bytes of one unit of communication (``cost`` or ``weight`` of an edge); by default what the reference link
-        moves in one unit of time.
-    same_speed : bool, optional
-        Take costs without a device as they are on every device, instead of scaling them from the reference core.
-    task_cost, edge_cost : str or None, optional
-        In DOT and GraphML: the attribute that holds the cost of a task, or what flows along an edge, in these units,
-        instead of those that are looked for.
-    """
-
-    time_s: float = TIME_UNIT_S
+    time_s: float = TIME_UNIT_S  # seconds of one unit of time (``cost`` or ``weight`` of a node, the numbers of STG)
+    #: Bytes of one unit of communication (``cost`` or ``weight`` of an edge); by default what the reference link moves
+    #: in one unit of time.
     communication_bytes: float | None = None
+    #: Take costs without a device as they are on every device, instead of scaling them from the reference core.
     same_speed: bool = False
+    #: In DOT and GraphML: the attribute that holds the cost of a task, or what flows along an edge, in these units,
+    #: instead of those that are looked for.
     task_cost: str | None = None
     edge_cost: str | None = None
 

@@ -172,33 +172,7 @@ class _Found:
 
 
 def parse_wfformat(text: bytes, version: str, *, name: str, where: str, limits: Limits, units: Units) -> TaskGraph:
-    """Return the graph of a workflow in WfFormat; each file is one array, whoever reads it.
-
-    Parameters
-    ----------
-    text : bytes
-        JSON.
-    version : str
-        Its ``schemaVersion``.
-    name : str
-        The graph's, if the file gives none.
-    where : str
-        The file's name, for errors.
-    limits : Limits
-        What is too large.
-    units : Units
-        Whether costs are scaled to devices.
-
-    Returns
-    -------
-    TaskGraph
-        Of cost-only tasks.
-
-    Raises
-    ------
-    FormatError
-        Names file, place in the JSON and expectation.
-    """
+    """Return the graph of a workflow in WfFormat; each file is one array, whoever reads it."""
     document: WfFormat14 | WfFormat15
     if version == "1.5":
         document = from_json(WfFormat15, text, where=where, strict=False)

@@ -11,18 +11,7 @@ from pathlib import Path
 
 
 def find_built(stem: str, folder: Path, *, installed: bool) -> str | None:
-    """Return the path of a built shared object, or None where the package was built without a C compiler.
-
-    Parameters
-    ----------
-    stem : str
-        Its name up to the suffix that Python's build adds. One made by another Python is used as well: there is nothing
-        of Python in it.
-    folder : pathlib.Path
-        Where to look first.
-    installed : bool
-        Whether to look in installations of the package, too.
-    """
+    """Return the path of a built shared object, or None where the package was built without a C compiler."""
     suffix = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
     candidates = [folder / f"{stem}{suffix}", *sorted(folder.glob(f"{stem}*.so"))]
     elsewhere = _installed(stem) if installed else ()
@@ -30,13 +19,7 @@ def find_built(stem: str, folder: Path, *, installed: bool) -> str | None:
 
 
 def find_submission_loop(folder: Path | None = None) -> str | None:
-    """Return where the build put the submission loop (``_submit*.c``), or None where there was no C compiler.
-
-    Parameters
-    ----------
-    folder : pathlib.Path, optional
-        Where to look; by default where the build puts it, then in installations of the package.
-    """
+    """Return where the build put the submission loop (``_submit*.c``), or None where there was no C compiler."""
     home = Path(__file__).parents[1] / "devices"
     return find_built("_submit", home if folder is None else folder, installed=folder is None)
 

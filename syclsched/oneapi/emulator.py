@@ -53,24 +53,7 @@ def switched_off(environ: Mapping[str, str]) -> bool:
 def prepare(
     source: str | None, version: str | None, environ: Mapping[str, str], folder: Path | None = None
 ) -> Emulator:
-    """Return the emulator's library, making its folder where it is not there yet.
-
-    Parameters
-    ----------
-    source : str or None
-        Path of the CPU runtime's library (``libintelocl.so``).
-    version : str or None
-        Version of the distribution it belongs to, None for one that no distribution lists.
-    environ : mapping
-        Environment; ``SYCLSCHED_FPGA_EMULATOR=0`` switches the emulator off.
-    folder : pathlib.Path, optional
-        Folder for emulators; by default in the user's cache folder.
-
-    Returns
-    -------
-    Emulator
-        Never raises for a full disk or a read-only folder: the emulator is a device one can do without.
-    """
+    """Return the emulator's library, making its folder where it is not there yet."""
     if switched_off(environ):
         return Emulator(None, f"the FPGA emulator is switched off ({SWITCH_VARIABLE})")
     if source is None:

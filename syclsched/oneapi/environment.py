@@ -65,15 +65,7 @@ def _record(environ: Mapping[str, str]) -> dict[str, tuple[str, str | None]]:
 
 
 def decide(own: Mapping[str, str], wishes: Wishes) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the variables to set and notes on those left as the user has them.
-
-    Parameters
-    ----------
-    own : mapping
-        The user's environment, as `users_own` gives it.
-    wishes : Wishes
-        What would be set if the user had set nothing.
-    """
+    """Return the variables to set and notes on those left as the user has them."""
     values: dict[str, str] = {}
     notes: list[str] = []
     if ICD_VARIABLE in own:

@@ -110,15 +110,7 @@ class Facts:
 
 
 def gather(probe: Probe, environ: Mapping[str, str] = os.environ) -> Facts:
-    """Look at the machine, this Python and the installed packages.
-
-    Parameters
-    ----------
-    probe : Probe
-        What another process saw of the devices.
-    environ : mapping
-        The environment to judge.
-    """
+    """Look at the machine, this Python and the installed packages."""
     own = environment.users_own(environ)
     places = libraries.sources(own)
     needed = libraries.needed_sycl_library(libraries.dpctl_folder())

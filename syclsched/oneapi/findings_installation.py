@@ -211,17 +211,7 @@ def judge_emulator(facts: Facts) -> Iterator[Finding]:
 def explain_import_failure(
     message: str, versions: Mapping[str, str], libraries: Iterable[LibraryFound]
 ) -> tuple[str, str]:
-    """Say why dpctl could not be imported, and return that with the command that mends it.
-
-    Parameters
-    ----------
-    message : str
-        The text of the ImportError.
-    versions : mapping of str to str
-        Installed distributions.
-    libraries : iterable of LibraryFound
-        What came of loading the stack's libraries.
-    """
+    """Say why dpctl could not be imported, and return that with the command that mends it."""
     if "dpctl" not in versions and "No module named 'dpctl'" in message:
         return "dpctl is not installed", install_command()
     found = re.search(r"(lib[\w+.-]+\.so[.\d]*)", message)

@@ -25,18 +25,7 @@ def watch() -> None:
 
 
 def check_not_forked(where: str) -> None:
-    """Refuse to go on in a process that was forked after the runtime had been loaded.
-
-    Parameters
-    ----------
-    where : str
-        What was asked for.
-
-    Raises
-    ------
-    ForkedError
-        If it was.
-    """
+    """Refuse to go on in a process that was forked after the runtime had been loaded."""
     if _forked:
         raise ForkedError(
             "this process was forked from one that had loaded the SYCL runtime, whose threads did not come along",
@@ -51,13 +40,7 @@ def is_forked() -> bool:
 
 
 class LockUnlessForked:
-    """A reentrant lock, refused in a process that was forked: a thread that held it then did not come along.
-
-    Parameters
-    ----------
-    where : str
-        What is asked for with it.
-    """
+    """A reentrant lock, refused in a process that was forked: a thread that held it then did not come along."""
 
     def __init__(self, where: str) -> None:
         self._where = where

@@ -12,14 +12,7 @@ _STEM = "_il_layer"
 
 
 def find_layer(folder: Path | None = None) -> str | None:
-    """Return the path of the built layer, or None where the package was built without a C compiler.
-
-    Parameters
-    ----------
-    folder : pathlib.Path, optional
-        Where to look; by default where the build puts it, then in installations of the package. A library built by
-        another Python is used as well: it has nothing of Python in it.
-    """
+    """Return the path of the built layer, or None where the package was built without a C compiler."""
     return find_built(_STEM, Path(__file__).parent if folder is None else folder, installed=folder is None)
 
 

@@ -150,13 +150,7 @@ def _usual_folders(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def locate(group: LibraryGroup, places: Iterable[Source]) -> tuple[tuple[str, tuple[str, str] | None], ...]:
-    """Choose a group's libraries: all from the first place that has them all, else each from the first that has it.
-
-    Returns
-    -------
-    tuple of (pattern, (path, label) or None)
-        In loading order.
-    """
+    """Choose a group's libraries: all from the first place that has them all, else each from the first that has it."""
     known = tuple(places)
     for place in known:
         found = tuple((pattern, place.find(pattern)) for pattern in group.patterns)

@@ -20,36 +20,16 @@ OPENCL_DISTRIBUTION = "intel-opencl-rt"
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """The SYCL stack as it was found and loaded.
+    """The SYCL stack as it was found and loaded."""
 
-    Attributes
-    ----------
-    versions : dict of str to str
-        Installed distributions of the stack and their versions.
-    libraries : tuple of LibraryFound
-        Every library looked for, where it came from, or why it could not be loaded.
-    icd_files : tuple of str
-        OpenCL drivers named to the loader.
-    layer : str or None
-        The OpenCL layer in use.
-    emulator : str or None
-        The FPGA emulator's library.
-    target_arch : str or None
-        Instruction set the CPU runtime compiles for; None where it decides itself.
-    boot_environment : dict of str to str
-        Variables that change generated code or the devices' behaviour.
-    notes : tuple of str
-        What was left out or left as the user had it, and why.
-    """
-
-    versions: dict[str, str]
-    libraries: tuple[LibraryFound, ...]
-    icd_files: tuple[str, ...]
-    layer: str | None
-    emulator: str | None
-    target_arch: str | None
-    boot_environment: dict[str, str]
-    notes: tuple[str, ...]
+    versions: dict[str, str]  # installed distributions of the stack and their versions
+    libraries: tuple[LibraryFound, ...]  # every library looked for, where it came from, or why it could not be loaded
+    icd_files: tuple[str, ...]  # openCL drivers named to the loader
+    layer: str | None  # the OpenCL layer in use
+    emulator: str | None  # the FPGA emulator's library
+    target_arch: str | None  # instruction set the CPU runtime compiles for; None where it decides itself
+    boot_environment: dict[str, str]  # variables that change generated code or the devices' behaviour
+    notes: tuple[str, ...]  # what was left out or left as the user had it, and why
 
 
 _lock = threading.Lock()
@@ -62,20 +42,7 @@ def is_loaded() -> bool:
 
 
 def load() -> Runtime:
-    """Prepare the process for SYCL and import dpctl; safe to call from any thread, any number of times.
-
-    Returns
-    -------
-    Runtime
-        What was found. The same object at every call.
-
-    Raises
-    ------
-    RuntimeMissingError
-        If dpctl cannot be imported; the message says what is missing and the command that mends it.
-    ForkedError
-        If it was loaded before this process was forked from another.
-    """
+    """Prepare the process for SYCL and import dpctl; safe to call from any thread, any number of times."""
     global _runtime
     forked.check_not_forked("load()")
     with _lock:

@@ -90,12 +90,6 @@ def shipped_by(library: str) -> str | None:
 
 
 def install_command(names: Iterable[str] = TOP_LEVEL) -> str:
-    """Return the pip command that installs the named distributions at their pinned versions.
-
-    Parameters
-    ----------
-    names : iterable of str
-        Keys of `PINS`; names without a pin are given as they are.
-    """
+    """Return the pip command that installs the named distributions at their pinned versions."""
     wanted = [f"{name}=={PINS[name]}" if name in PINS else name for name in names]
     return "python -m pip install " + " ".join(f'"{each}"' for each in (*wanted, NUMPY_REQUIREMENT))

@@ -27,18 +27,7 @@ KNOWN_ARCHITECTURES = (*(name for name, _ in _REQUIRED_FLAGS), "corei7", "icelak
 
 
 def target_arch(flags: frozenset[str]) -> str | None:
-    """Name the best instruction set that both the processor and the runtime know.
-
-    Parameters
-    ----------
-    flags : frozenset of str
-        Feature flags as Linux names them in ``/proc/cpuinfo``.
-
-    Returns
-    -------
-    str or None
-        A value for ``CL_CONFIG_CPU_TARGET_ARCH``, or None where the processor has none of the known sets.
-    """
+    """Name the best instruction set that both the processor and the runtime know."""
     return next((name for name, required in _REQUIRED_FLAGS if required <= flags), None)
 
 

@@ -17,17 +17,7 @@ from syclsched.onnx.specialised import Array
 
 
 class Again:
-    """Calls of a model with arrays of known shapes; made by `again_for`.
-
-    Parameters
-    ----------
-    bound : Bound
-        What is bound for these shapes. Nobody is told that it is used: until it is closed that does no harm.
-    names : tuple of str
-        Of the model's inputs.
-    repeat : callable
-        Given their values, returns the graph's results, or None if it has done nothing.
-    """
+    """Calls of a model with arrays of known shapes; made by `again_for`."""
 
     def __init__(self, bound: Bound, names: tuple[str, ...], repeat: Any) -> None:
         #: What is used.
@@ -38,13 +28,7 @@ class Again:
         self._results = bound.specialised.results
 
     def __call__(self, given: tuple[Any, ...]) -> dict[str, Array] | None:
-        """Return the model's outputs; None, and nothing is done, if these are other inputs or something is unusual.
-
-        Parameters
-        ----------
-        given : tuple
-            What the model was called with: taken if it is arrays as they are needed, or a dict of such.
-        """
+        """Return the model's outputs; None, and nothing is done, if these are other inputs or something is unusual."""
         if len(given) == 1 and type(given[0]) is dict:
             by_name = given[0]
             if len(by_name) != self._count:
@@ -55,15 +39,7 @@ class Again:
 
 
 def again_for(bound: Bound, dtypes: Mapping[str, np.dtype[Any]]) -> Again | None:
-    """Return how to call again what was called; None where it cannot be, or more has to be looked at, such as indices.
-
-    Parameters
-    ----------
-    bound
-        As for `Again`.
-    dtypes : Mapping[str, numpy.dtype]
-        Of the model's inputs.
-    """
+    """Return how to call again what was called; None where it cannot be, or more has to be looked at, such as indices."""
     specialised = bound.specialised
     inputs = [(specialised.inputs.get(name), dtype, specialised.shapes[name]) for name, dtype in dtypes.items()]
     repeat = None if specialised.picked else bound.runner.repeat(inputs, specialised.fetched)

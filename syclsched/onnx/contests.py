@@ -38,21 +38,11 @@ Run = Callable[[], object]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is known of two plans, one with kernels for some of the library's tasks and one without.
+    """What is known of two plans, one with kernels for some of the library's tasks and one without."""
 
-    Parameters
-    ----------
-    ratio : float
-        Of their times: below 1 that with kernels is faster.
-    error : float
-        Standard error of that.
-    samples : int
-        There are of each.
-    """
-
-    ratio: float
-    error: float
-    samples: int
+    ratio: float  # of their times: below 1 that with kernels is faster
+    error: float  # standard error of that
+    samples: int  # there are of each
 
     @property
     def is_faster(self) -> bool:
@@ -71,13 +61,7 @@ class Verdict:
 
 
 def verdict(without: Quantity, with_kernels: Quantity) -> Verdict | None:
-    """Return what the times of two plans say; None if they say nothing.
-
-    Parameters
-    ----------
-    without, with_kernels : Quantity
-        Of their runs.
-    """
+    """Return what the times of two plans say; None if they say nothing."""
     if not without.value or not with_kernels.value:
         return None
     ratio = with_kernels.value / without.value
@@ -89,13 +73,6 @@ def in_turns(runs: Sequence[Run], clock: Callable[[], float] = time.perf_counter
     """Return the seconds that runs of two plans take, in turns, once each has run once.
 
     It ends as soon as it is clear which is faster.
-
-    Parameters
-    ----------
-    runs : sequence of callable
-        Without kernels, and with.
-    clock : callable, optional
-        Seconds since some moment.
     """
     for run in runs:
         run()
@@ -114,13 +91,7 @@ def in_turns(runs: Sequence[Run], clock: Callable[[], float] = time.perf_counter
 
 
 def contest(graph: TaskGraph) -> str:
-    """Return what tells a graph with kernels for some tasks from others with other kernels, or with older ones.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        Each of its tasks with the implementations that may do it.
-    """
+    """Return what tells a graph with kernels for some tasks from others with other kernels, or with older ones."""
     offered = [
         (task.name, [(each.name, each.revision) for each in task.operation.implementations])
         for task in graph.tasks
@@ -130,29 +101,13 @@ def contest(graph: TaskGraph) -> str:
 
 
 def known(device: Device, history: RecordingHistory, mixed: str) -> Verdict | None:
-    """Return what earlier races of a plan with kernels and the one without have told; None if there were none.
-
-    Parameters
-    ----------
-    device : Device
-        Where.
-    history : RecordingHistory
-        Remembers it.
-    mixed : str
-        `contest` of the graph with kernels.
-    """
+    """Return what earlier races of a plan with kernels and the one without have told; None if there were none."""
     without, with_kernels = (history.lookup(key) for key in _keys_of_both(device, mixed))
     return None if without is None or with_kernels is None else verdict(without, with_kernels)
 
 
 def is_known_faster(device: Device, history: RecordingHistory, mixed: str) -> bool | None:
-    """Return whether a plan with kernels is clearly faster than the one without; None if that is not known for sure.
-
-    Parameters
-    ----------
-    device, history, mixed
-        As for `known`.
-    """
+    """Return whether a plan with kernels is clearly faster than the one without; None if that is not known for sure."""
     found = known(device, history, mixed)
     return found.is_faster if found is not None and found.is_certain else None
 
@@ -160,15 +115,7 @@ def is_known_faster(device: Device, history: RecordingHistory, mixed: str) -> bo
 def is_found_faster(
     device: Device, history: RecordingHistory, mixed: str, measure: Callable[[], Sequence[Sequence[float]]]
 ) -> bool:
-    """Measure and remember what `known` tells; False, and forgotten, if others use the machine meanwhile.
-
-    Parameters
-    ----------
-    device, history, mixed
-        As there.
-    measure : callable
-        Returns the seconds of runs without and with kernels.
-    """
+    """Measure and remember what `known` tells; False, and forgotten, if others use the machine meanwhile."""
     before = read_times()
     found = measure()
     if is_disturbed(before):
@@ -181,13 +128,7 @@ def is_found_faster(
 
 
 def is_disturbed(before: CpuTimes | None) -> bool:
-    """Return whether others have used the machine since.
-
-    Parameters
-    ----------
-    before : CpuTimes or None
-        Read then.
-    """
+    """Return whether others have used the machine since."""
     share = others_share(before, read_times())
     return share is not None and share > BUSY_SHARE
 

@@ -14,18 +14,6 @@ def without_room(graph: TaskGraph, platform: Platform) -> frozenset[str]:
     A task needs all it touches at once, and its constants stay for as long as the plan is bound. So what alone is too
     large is left out first; of the rest, tasks are taken, those with the least constants first, for as long as there is
     room for their constants beside the largest of them.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        Of a model.
-    platform : Platform
-        Where it is to run; a capacity of 0 means that it is not known, and is taken for enough.
-
-    Returns
-    -------
-    frozenset of str
-        Names of tasks.
     """
     homes = {device.space for device in platform.compute_devices}
     capacities = [space.capacity_bytes for space in platform.spaces if space.name in homes]

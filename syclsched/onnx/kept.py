@@ -20,31 +20,15 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, slots=True)
 class Bound:
-    """A model for known shapes, planned and bound.
+    """A model for known shapes, planned and bound."""
 
-    Parameters
-    ----------
-    specialised : Specialised
-        Its graph.
-    plan : Plan
-        For that.
-    runner : Runner
-        Of that.
-    """
-
-    specialised: Specialised
-    plan: Plan
-    runner: Runner
+    specialised: Specialised  # its graph
+    plan: Plan  # for that
+    runner: Runner  # of that
 
 
 class Kept:
-    """The last few things used, each made once, by whoever needs it first, and closed when nobody uses it any more.
-
-    Parameters
-    ----------
-    count : int
-        How many.
-    """
+    """The last few things used, each made once, by whoever needs it first, and closed when nobody uses it any more."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -78,22 +62,7 @@ class Kept:
 
     @contextmanager
     def using(self, key: Hashable, make: Callable[[], Bound], *, awaited: bool = True) -> Iterator[Bound]:
-        """Yield what belongs to a key; made first, if there is nothing yet.
-
-        Parameters
-        ----------
-        key : hashable
-            What it is kept under.
-        make : callable
-            Makes it.
-        awaited : bool, optional
-            Whether `close` waits until it is given back; not for what may be left lying, such as a stream.
-
-        Raises
-        ------
-        ExecutionError
-            If it is closed: what were made now would be closed by nobody.
-        """
+        """Yield what belongs to a key; made first, if there is nothing yet."""
         slot, dropped = self._take(key, awaited)
         try:
             for each in dropped:

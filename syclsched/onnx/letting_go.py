@@ -25,11 +25,6 @@ class LetGo:
     """Constants that were computed while a model became tasks, and whose values can be computed again.
 
     Whoever asks for the value of one, such as another device, gets it, and all of them are held again.
-
-    Parameters
-    ----------
-    again : callable
-        Makes values again.
     """
 
     def __init__(self, again: Again) -> None:
@@ -38,13 +33,7 @@ class LetGo:
         self._lock = threading.Lock()
 
     def let_go(self, constants: Iterable[Constant]) -> None:
-        """Hold the values of large constants no more.
-
-        Parameters
-        ----------
-        constants : iterable of Constant
-            Of the model's tasks; what was read, not computed, is let alone.
-        """
+        """Hold the values of large constants no more."""
         with self._lock:
             for each in constants:
                 if each.is_held and each.was_hashed and each.nbytes >= LEAST_BYTES:

@@ -38,11 +38,6 @@ def usual_platform(devices: str | None = None) -> Platform:
 
     Emulators are left out where there is anything else: they compute on the cores that the CPU device uses, and never
     gain anything.
-
-    Parameters
-    ----------
-    devices : str, optional
-        These, emulators or not; as for `syclsched.discover`.
     """
     from syclsched.api import discover
 
@@ -60,17 +55,7 @@ def _emulated(device: Device) -> bool:
 
 
 class Maker:
-    """Makes models ready for input shapes, on devices that are opened once.
-
-    Parameters
-    ----------
-    model : OnnxModel
-        Which.
-    platform : Platform
-        Where.
-    policy, minimize, rewrite, subject_to, memory_limit, autotune, without, progress, trace
-        As for `syclsched.onnx.compile`.
-    """
+    """Makes models ready for input shapes, on devices that are opened once."""
 
     def __init__(
         self,
@@ -103,15 +88,7 @@ class Maker:
         self._lock = threading.Lock()
 
     def make(self, shapes: Shapes, values: Mapping[str, Array]) -> Bound:
-        """Return the model for shapes of its inputs, ready to run.
-
-        Parameters
-        ----------
-        shapes : Mapping[str, tuple of int]
-            Of every input.
-        values : Mapping[str, numpy.ndarray]
-            Of those that shapes follow from.
-        """
+        """Return the model for shapes of its inputs, ready to run."""
         from syclsched.profiling import HistoryStore
 
         self._tell("making tasks of the model")

@@ -42,17 +42,7 @@ ROUNDS: Final = 3
 
 
 def is_worth_mixing(platform: Platform, *, minimize: str, rewrite: str, is_limited: bool) -> bool:
-    """Return whether kernels are considered at all: where one lane of one CPU does everything, in the least time.
-
-    Parameters
-    ----------
-    platform : Platform
-        Where.
-    minimize, rewrite : str
-        As for `syclsched.plan`. What is rewritten has other tasks.
-    is_limited : bool
-        Whether memory is; it has no room for two plans then.
-    """
+    """Return whether kernels are considered at all: where one lane of one CPU does everything, in the least time."""
     devices = platform.compute_devices
     is_one = len(devices) == 1 and devices[0].kind == "cpu" and devices[0].lanes == 1
     return is_one and minimize in ("makespan", "latency") and rewrite == "none" and not is_limited
@@ -73,20 +63,6 @@ def kernels_worth(
     """Return which tasks kernels should do, so that all of them and all changes take the least time together.
 
     A shortest path through two states (the Viterbi algorithm), in time proportional to the number of tasks.
-
-    Parameters
-    ----------
-    order : iterable of str
-        Tasks of a lane as they follow each other.
-    library_s, kernel_s : Mapping[str, float]
-        Seconds they take, by those that can be done so. What is in neither is left out.
-    switch_s : float, optional
-        Seconds of a change from one to the other.
-
-    Returns
-    -------
-    frozenset of str
-        Of two ways that take the same, the library's.
     """
     reached = (0.0, 0.0)
     steps: list[tuple[str, tuple[int, int]]] = []
@@ -113,15 +89,7 @@ def saved_share(
     kernels: Collection[str],
     switch_s: float = SWITCH_S,
 ) -> float:
-    """Return which share of the time it saves that kernels do some tasks, beside the library doing all it can.
-
-    Parameters
-    ----------
-    order, library_s, kernel_s, switch_s
-        As for `kernels_worth`.
-    kernels : collection of str
-        What they do of that which the library could.
-    """
+    """Return which share of the time it saves that kernels do some tasks, beside the library doing all it can."""
     by_library = with_kernels = 0.0
     sides: list[tuple[bool, bool]] = []
     for task in order:
@@ -142,21 +110,7 @@ def saved_share(
 def seconds_of(
     graph: TaskGraph, device: Device, costs: CostModel, history: RecordingHistory, *, by_library: bool
 ) -> dict[str, float]:
-    """Return what tasks take the library, or the best kernel for each: in a run, if that is known.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        With all implementations.
-    device : Device
-        Where.
-    costs : CostModel
-        Says what kernels take of which no run is known, measured alone or guessed.
-    history : RecordingHistory
-        Knows the runs.
-    by_library : bool
-        Which. What takes the library is only what runs have told.
-    """
+    """Return what tasks take the library, or the best kernel for each: in a run, if that is known."""
     found = {}
     for task in graph.tasks:
         seconds = []
@@ -190,28 +144,7 @@ def learn(
     history: RecordingHistory,
     traced: Callable[[], Sequence[OperatorTime]],
 ) -> bool:
-    """Remember what tasks take in a run. Alone they take less or more: weights are in caches, or a thread is asleep.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        What is run.
-    tasks : collection of str
-        Which of its tasks.
-    device : Device
-        Where.
-    history : RecordingHistory
-        Remembers it.
-    traced : callable
-        Runs the graph some times, and returns what its tasks took each time. The least counts: where two threads share
-        a core for a while, a task takes twice as long.
-
-    Returns
-    -------
-    bool
-        False, and nothing is remembered, if others use the machine, by which kernels and the library lose unequally
-        much.
-    """
+    """Remember what tasks take in a run. Alone they take less or more: weights are in caches, or a thread is asleep."""
     tasks = frozenset(tasks)
     before = read_times()
     times = traced()

@@ -33,15 +33,6 @@ def on_devices(graph: TaskGraph, platform: Platform, kernels: Collection[str] = 
 
     Under a limit on memory there may be tasks that no device has room for (`without_room`). The host does these, too.
     Where there are only CPUs, the library does whatever it can but for some tasks.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        Of a model.
-    platform : Platform
-        Where it is to run.
-    kernels : collection of str, optional
-        Tasks that kernels do instead of the library, where there are only CPUs.
     """
     costs = CostModel(platform)
 
@@ -82,20 +73,7 @@ def on_devices(graph: TaskGraph, platform: Platform, kernels: Collection[str] = 
 
 
 def check_names(names: Collection[str], where: str = "without") -> None:
-    """Refuse names that no implementation of a model's operation has.
-
-    Parameters
-    ----------
-    names : collection of str
-        Of implementations.
-    where : str, optional
-        Where they were given, for the error.
-
-    Raises
-    ------
-    ArgumentError
-        Naming those there are.
-    """
+    """Refuse names that no implementation of a model's operation has."""
     for name in sorted(set(names).difference(IMPLEMENTATIONS)):
         close = get_close_matches(name, IMPLEMENTATIONS, n=1)
         raise ArgumentError(
@@ -106,13 +84,5 @@ def check_names(names: Collection[str], where: str = "without") -> None:
 
 
 def without_implementations(graph: TaskGraph, names: Collection[str]) -> TaskGraph:
-    """Return a graph of which no task is done by an implementation of these names, if it has any other.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        Of a model.
-    names : collection of str
-        Of implementations, or of a step's if an operation has several.
-    """
+    """Return a graph of which no task is done by an implementation of these names, if it has any other."""
     return graph.with_implementations(lambda _, each: not any(name in names for name in (each.name, *each.parts)))

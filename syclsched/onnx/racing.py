@@ -43,29 +43,15 @@ _LOGGER = logging.getLogger("syclsched")
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """Where plans of a model are made and run.
+    """Where plans of a model are made and run."""
 
-    Parameters
-    ----------
-    platform : Platform
-        With one compute device.
-    history : HistoryStore
-        Remembers what runs told, and who won.
-    make : callable
-        Returns what is planned and bound of a graph.
-    again : callable
-        Returns another runner of a plan, which keeps times of so many runs, or of some exactly.
-    tell : callable, optional
-        Told what comes next.
-    keeps_traces : bool, optional
-        Whether runners of what is made keep times of their runs, so that those of a race must not be among them.
-    """
-
-    platform: Platform
-    history: HistoryStore
-    make: Callable[[TaskGraph], Bound]
+    platform: Platform  # with one compute device
+    history: HistoryStore  # remembers what runs told, and who won
+    make: Callable[[TaskGraph], Bound]  # returns what is planned and bound of a graph
+    #: Returns another runner of a plan, which keeps times of so many runs, or of some exactly.
     again: Callable[[Bound, int | Literal["exact"]], Runner]
-    tell: Callable[[str], None] = lambda what: None
+    tell: Callable[[str], None] = lambda what: None  # told what comes next
+    #: Whether runners of what is made keep times of their runs, so that those of a race must not be among them.
     keeps_traces: bool = False
 
 
@@ -74,17 +60,6 @@ def faster_of_both(bound: Bound, graph: TaskGraph, values: Mapping[str, Any], tr
 
     What another plan is refused for, or fails of, is no failure of this: it is out. Whatever else was bound is closed,
     and all of it if this is interrupted.
-
-    Parameters
-    ----------
-    bound : Bound
-        By the library alone.
-    graph : TaskGraph
-        The model's, with all implementations.
-    values : Mapping[str, numpy.ndarray]
-        Of inputs that shapes follow from, or of all.
-    track : Track
-        Where plans are made and run.
     """
     made, best = [bound], None
 

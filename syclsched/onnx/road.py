@@ -30,21 +30,7 @@ def specialise(
     rewrites: bool | tuple[str, ...],
     shared: MutableMapping[str, Constant],
 ) -> Specialised:
-    """Return a model's tasks for shapes of its inputs.
-
-    Parameters
-    ----------
-    model : Model
-        From `read`.
-    shapes : Mapping[str, tuple of int]
-        Of every input.
-    values : Mapping[str, numpy.ndarray]
-        Of inputs that shapes follow from.
-    rewrites : bool or tuple of str
-        Which there are to be.
-    shared : MutableMapping[str, Constant]
-        Constants of the model for other shapes; see `syclsched.frontends.onnx.lowering.lower`.
-    """
+    """Return a model's tasks for shapes of its inputs."""
     from syclsched.frontends.onnx.lowering import lower
     from syclsched.frontends.onnx.picking import picked
 
@@ -64,25 +50,7 @@ def specialise(
 def values_again(
     model: Model, shapes: Shapes, rewrites: bool | tuple[str, ...], digests: Collection[str]
 ) -> dict[str, Array]:
-    """Return values of constants of a model's tasks, made again.
-
-    Parameters
-    ----------
-    model, shapes, rewrites
-        As for `specialise`, which was given no ``values``.
-    digests : collection of str
-        Of the constants.
-
-    Returns
-    -------
-    dict of str to numpy.ndarray
-        By digest; C-contiguous, in memory of their own.
-
-    Raises
-    ------
-    StorageError
-        If the model's file was changed since it was read.
-    """
+    """Return values of constants of a model's tasks, made again."""
     from syclsched.frontends.onnx.stored import place_of
     from syclsched.model.constant import digest_of
 

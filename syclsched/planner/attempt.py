@@ -24,46 +24,22 @@ from syclsched.scheduling.registry import AUTO
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked for, whatever graph it is tried with.
+    """What is asked for, whatever graph it is tried with."""
 
-    Parameters
-    ----------
-    platform : Platform
-        Live or described.
-    costs : CostModel
-        Of the platform.
-    policy : str
-        A registered one, or ``auto``.
-    aim : Aim
-        As typed.
-    """
-
-    platform: Platform
-    costs: CostModel
-    policy: str
-    aim: Aim
+    platform: Platform  # live or described
+    costs: CostModel  # of the platform
+    policy: str  # A registered one, or ``auto``
+    aim: Aim  # as typed
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The best plan of one graph, with what is needed to compare it with that of another, and to finish it.
+    """The best plan of one graph, with what is needed to compare it with that of another, and to finish it."""
 
-    Parameters
-    ----------
-    builder : Builder
-        Of the graph.
-    aim : Aim
-        On this platform.
-    plan : Plan
-        Simulated; within the constraints.
-    metrics : Metrics
-        Measured on it.
-    """
-
-    builder: Builder
-    aim: Aim
-    plan: Plan
-    metrics: Metrics
+    builder: Builder  # of the graph
+    aim: Aim  # on this platform
+    plan: Plan  # simulated; within the constraints
+    metrics: Metrics  # measured on it
 
     def better_than(self, other: Attempt) -> bool:
         """Return whether this is better by the aim; of equals that of fewer tasks: not all that a task costs is known.
@@ -96,27 +72,7 @@ class Attempt:
 
 
 def attempt(graph: TaskGraph, request: Request, budget: Budget) -> Attempt:
-    """Plan a graph as it is.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        Valid.
-    request : Request
-        What is asked for.
-    budget : Budget
-        What the search may use.
-
-    Returns
-    -------
-    Attempt
-        With the best plan that was found.
-
-    Raises
-    ------
-    CapabilityError, PolicyError, PlanError
-        As `syclsched.planner.plan_graph` does.
-    """
+    """Plan a graph as it is."""
     builder = Builder(graph, request.platform, request.costs)
     aim = resolve(builder.problem(), request.aim)
     check_working_sets(builder.problem(), aim.constraints)

@@ -19,13 +19,7 @@ from syclsched.scheduling.registry import AUTO
 
 
 def end_of(budget_s: float | None, clock: Clock | None) -> float | None:
-    """Return the time on a clock at which a budget of seconds ends; None if there is no budget.
-
-    Raises
-    ------
-    PolicyError
-        If the budget is negative or not a number, or there is no clock to count it by.
-    """
+    """Return the time on a clock at which a budget of seconds ends; None if there is no budget."""
     if budget_s is None:
         return None
     if clock is None or not budget_s >= 0.0:

@@ -93,17 +93,7 @@ class Builder:
 
 
 def with_metrics(plan: Plan, metrics: Metrics, bound_s: float) -> Plan:
-    """Return a plan that carries its metrics and the lower bound.
-
-    Parameters
-    ----------
-    plan : Plan
-        Simulated.
-    metrics : Metrics
-        Measured on it.
-    bound_s : float
-        No schedule of the problem is shorter.
-    """
+    """Return a plan that carries its metrics and the lower bound."""
     return replace(
         plan,
         # No plan is shorter, but for rounding; were it otherwise, the bound would be wrong, and better none than that.

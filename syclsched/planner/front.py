@@ -120,21 +120,11 @@ def _plans(
 
 @dataclass(frozen=True, slots=True)
 class FrontPlan:
-    """A plan of a Pareto front, or beside it.
+    """A plan of a Pareto front, or beside it."""
 
-    Parameters
-    ----------
-    plan : Plan
-        With predicted times.
-    values : tuple of float
-        Its metrics, in the order asked for.
-    dominated : bool
-        Whether another plan is better in one metric and worse in none.
-    """
-
-    plan: Plan
-    values: tuple[float, ...]
-    dominated: bool
+    plan: Plan  # with predicted times
+    values: tuple[float, ...]  # its metrics, in the order asked for
+    dominated: bool  # whether another plan is better in one metric and worse in none
 
 
 def _ranked(made: Sequence[tuple[Plan, tuple[float, ...]]]) -> tuple[FrontPlan, ...]:

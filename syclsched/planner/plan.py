@@ -43,52 +43,6 @@ def plan_graph(
     Where tasks are so small that submitting them takes longer than doing them, or so large that other devices would
     wait, ``auto`` plans the graph rewritten (`syclsched.rewrites.rewrite`), too, and keeps the better plan. Such a plan
     carries its recipe and runs with the original graph.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        What to run.
-    platform : Platform
-        Live or described.
-    policy : str, optional
-        A registered policy (``heft``), ``single:DEVICE``, or ``auto``.
-    history : History, optional
-        Measured task times; without it, or where it has none, the profile's roofline is used.
-    steps : int, optional
-        For ``auto``: moves that the search may try, 0 for no search; by the number of tasks if not given. The plan for
-        a number of steps is always the same.
-    budget_s : float, optional
-        For ``auto``: seconds, by ``clock``, after which the search ends.
-    clock : callable, optional
-        Returns seconds, as `time.perf_counter`; needed with ``budget_s``.
-    seed : int, optional
-        Of the search's random numbers.
-    minimize : str, optional
-        What ``auto`` makes as small as it can: ``makespan``, ``throughput`` (the interval between runs), ``energy`` or
-        ``memory``; a named policy has its own mind, and its plan is only held to the constraints.
-    subject_to : sequence of str or Constraint, optional
-        What the plan must keep to, such as ``memory[gpu] <= 1GiB``. Limits of memory are limits for planning, too:
-        what does not fit is evicted and brought back.
-    rewrite : str, optional
-        ``none`` plans the graph as it is; ``coarsen`` merges tiny tasks first, ``split`` cuts large ones, ``both`` does
-        both, where there is anything to gain by the rewrites' own rules. ``auto`` plans as it is and with both, and
-        keeps the better plan by what is minimised, of equals that of fewer tasks; with a named policy it is ``none``.
-
-    Returns
-    -------
-    Plan
-        Verified, with predicted times.
-
-    Raises
-    ------
-    CapabilityError
-        If some task cannot run on any device; names what each device lacks.
-    PolicyError
-        If there is no such policy, metric or rewrite.
-    PlanError
-        If every candidate was refused, for instance for lack of memory.
-    InfeasibleError, MemoryLimitError
-        If no plan that keeps to the constraints was found; names those that bind.
     """
     check_rewrite(rewrite)
     request = Request(platform, CostModel(platform, history), policy, aim_at(minimize).subject_to(*subject_to))

@@ -40,24 +40,7 @@ def check_rewrite(name: str) -> str:
 
 
 def plan_rewritten(graph: TaskGraph, request: Request, budget: Budget, how: str) -> Plan:
-    """Plan a graph as it is, rewritten, or both ways to keep the better one.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        Valid.
-    request : Request
-        What is asked for.
-    budget : Budget
-        Of all searches together.
-    how : str
-        One of `REWRITES`.
-
-    Returns
-    -------
-    Plan
-        Finished; with its recipe, if the graph was rewritten.
-    """
+    """Plan a graph as it is, rewritten, or both ways to keep the better one."""
     if not _wanted(how, request.policy):
         return attempt(graph, request, budget).finished()
     if how != AUTO:
@@ -75,24 +58,7 @@ def plan_rewritten(graph: TaskGraph, request: Request, budget: Budget, how: str)
 
 
 def ways(graph: TaskGraph, platform: Platform, costs: CostModel, how: str) -> tuple[Rewrite, ...]:
-    """Return what is to be planned: the graph as it is, rewritten, or with ``auto`` both if they differ.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        Valid.
-    platform : Platform
-        Where.
-    costs : CostModel
-        Of the platform.
-    how : str
-        One of `REWRITES`.
-
-    Returns
-    -------
-    tuple of Rewrite
-        One or two.
-    """
+    """Return what is to be planned: the graph as it is, rewritten, or with ``auto`` both if they differ."""
     whole = unchanged(graph)
     if how == NONE:
         return (whole,)
@@ -111,27 +77,6 @@ def graph_to_time(
     """Return the graph with the chunks that planning would look at, so that these can be timed, too.
 
     Tasks that are merged need no timing of their own: they take what their steps take.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        What is to be planned; its own tasks should be timed first, for chunk sizes depend on that.
-    platform : Platform
-        Where.
-    policy, rewrite : str, optional
-        As they will be given to `plan_graph`.
-    history : History, optional
-        Measured task times.
-
-    Returns
-    -------
-    TaskGraph or None
-        None if nothing would be cut.
-
-    Raises
-    ------
-    PolicyError
-        If there is no such rewrite.
     """
     if not _wanted(check_rewrite(rewrite), policy) or rewrite == "coarsen":
         return None

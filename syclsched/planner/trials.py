@@ -39,41 +39,12 @@ LOOP_POLICIES: tuple[str, ...] = (*(policy.name for policy in DYNAMIC_POLICIES),
 
 
 def decides_in_the_loop(name: str) -> bool:
-    """Return whether a name is that of a policy that decides while tasks run.
-
-    Parameters
-    ----------
-    name : str
-        As users type it.
-
-    Returns
-    -------
-    bool
-        True for those of `LOOP_POLICIES` and ``hybrid:POLICY``.
-    """
+    """Return whether a name is that of a policy that decides while tasks run."""
     return name in LOOP_POLICIES or name.startswith(f"{HYBRID}:")
 
 
 def loop_policy(name: str, problem: Problem) -> DynamicPolicy:
-    """Return a policy that decides while tasks run.
-
-    Parameters
-    ----------
-    name : str
-        One of `LOOP_POLICIES`, or ``hybrid:POLICY`` for a hybrid that follows another policy than HEFT.
-    problem : Problem
-        What is to be run; its times are the estimates.
-
-    Returns
-    -------
-    DynamicPolicy
-        For this problem.
-
-    Raises
-    ------
-    PolicyError
-        If there is none of that name.
-    """
+    """Return a policy that decides while tasks run."""
     for policy in DYNAMIC_POLICIES:
         if policy.name == name:
             return policy
@@ -92,37 +63,7 @@ def try_in_the_loop(
     seeds: Iterable[int] = (0,),
     history: History | None = None,
 ) -> tuple[Plan, Trials | None]:
-    """Run a graph under a policy that decides while tasks run.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        What is run.
-    platform : Platform
-        Where.
-    policy : str
-        See `loop_policy`.
-    disturbance : Disturbance, optional
-        What goes differently than the policy believes.
-    seeds : iterable of int, optional
-        Of the disturbed runs.
-    history : History, optional
-        Measured task times.
-
-    Returns
-    -------
-    Plan
-        What the policy does when everything goes as it believes, simulated and verified.
-    Trials or None
-        The disturbed runs; None without a disturbance.
-
-    Raises
-    ------
-    PolicyError
-        If there is no such policy, or the data of a task cannot be brought to where it can run.
-    CapabilityError, PlanError
-        If a task can run nowhere, or no plan can be made of what the policy did.
-    """
+    """Run a graph under a policy that decides while tasks run."""
     graph.validate()
     builder = Builder(graph, platform, CostModel(platform, history))
     problem = builder.problem()

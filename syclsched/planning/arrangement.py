@@ -38,52 +38,23 @@ _ALLOC, _FREE = len(KINDS), len(KINDS) + 1
 
 @dataclass(frozen=True)
 class Arrangement:
-    """A schedule made executable.
+    """A schedule made executable."""
 
-    Parameters
-    ----------
-    known : GraphRecord
-        The graph.
-    name : str
-        Its name.
-    platform : Platform
-        Where.
-    schedule : Schedule
-        Which task on which lane with which implementation.
-    draft : Draft
-        The steps.
-    rows : Rows
-        One per instruction, in global order, which gives their numbers.
-    lanes : tuple of LaneKey
-        The lanes in use, in the plan's order.
-    lane : ndarray of int64
-        Lane of each row, by place in ``lanes``.
-    wait_starts, waits : ndarray of int64
-        Ragged: what each row waits for.
-    peak_bytes : dict of str to int
-        Per space.
-    counters : Counters
-        What synchronisation it needs.
-    constant_bytes : dict of str to int
-        What constants take, per space.
-    in_place : InPlace
-        What is used where it lies.
-    """
-
-    known: GraphRecord
-    name: str
-    platform: Platform
-    schedule: Schedule
-    draft: Draft
-    rows: Rows
-    lanes: tuple[LaneKey, ...]
-    lane: Ints
+    known: GraphRecord  # the graph
+    name: str  # its name
+    platform: Platform  # where
+    schedule: Schedule  # which task on which lane with which implementation
+    draft: Draft  # the steps
+    rows: Rows  # one per instruction, in global order, which gives their numbers
+    lanes: tuple[LaneKey, ...]  # the lanes in use, in the plan's order
+    lane: Ints  # lane of each row, by place in ``lanes``
+    #: Ragged: what each row waits for.
     wait_starts: Ints
     waits: Ints
-    peak_bytes: dict[str, int]
-    counters: Counters
-    constant_bytes: dict[str, int]
-    in_place: InPlace
+    peak_bytes: dict[str, int]  # per space
+    counters: Counters  # what synchronisation it needs
+    constant_bytes: dict[str, int]  # what constants take, per space
+    in_place: InPlace  # what is used where it lies
 
     @cached_property
     def _by_lane(self) -> Ints:
@@ -132,18 +103,7 @@ class Arrangement:
     # --- objects ----------------------------------------------------------------------------------
 
     def plan(self, options: tuple[Option, ...] = ()) -> Plan:
-        """Return the plan; its instructions are made when they are first looked at.
-
-        Parameters
-        ----------
-        options : tuple of Option, optional
-            What tasks would cost elsewhere, for `Plan.explain`.
-
-        Returns
-        -------
-        Plan
-            Without predicted times; `syclsched.simulation.predict` knows it already.
-        """
+        """Return the plan; its instructions are made when they are first looked at."""
         made = Plan(
             name=self.name,
             fingerprint=self.known.fingerprint,

@@ -46,55 +46,12 @@ def build_plan(
 
     A plan that would not fit into a memory space is made again with arrays evicted to the host's memory and brought
     back as needed; or given up, and their tasks done again when they are needed, where that is faster.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        What to run.
-    platform : Platform
-        Where.
-    schedule : Schedule
-        Which task on which lane with which implementation.
-    durations_s : Mapping[str, float]
-        Predicted seconds of each task where the schedule puts it.
-    options : sequence of Option, optional
-        What tasks would cost elsewhere, for `Plan.explain`.
-
-    Returns
-    -------
-    Plan
-        Without predicted times of instructions; `syclsched.simulation.predict` adds them.
-
-    Raises
-    ------
-    CycleError
-        If the graph has a cycle.
-    IncompletePlanError
-        If the schedule does not assign every task exactly once.
-    MemoryLimitError
-        If a single task needs more memory than a space has, or the host's memory is too small for the rest.
     """
     return arrange(graph, platform, schedule, durations_s).plan(tuple(options))
 
 
 def arrange(graph: TaskGraph, platform: Platform, schedule: Schedule, durations_s: Mapping[str, float]) -> Arrangement:
-    """Make a schedule executable, as `build_plan` does, and stop short of the plan's many objects.
-
-    Parameters
-    ----------
-    graph, platform, schedule, durations_s
-        As in `build_plan`.
-
-    Returns
-    -------
-    Arrangement
-        It can be simulated; its plan is made when asked for.
-
-    Raises
-    ------
-    CycleError, IncompletePlanError, MemoryLimitError
-        As `build_plan`.
-    """
+    """Make a schedule executable, as `build_plan` does, and stop short of the plan's many objects."""
     with paused_collection():
         given = asked(graph, platform, schedule, durations_s)
         draft = drafted(given)

@@ -16,21 +16,6 @@ def transitive_reduction(graph: TaskGraph) -> tuple[tuple[str, str], ...]:
 
     Of an acyclic graph there is exactly one such set, and it is the smallest with the same order (Aho, Garey and
     Ullman 1972).
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        The graph.
-
-    Returns
-    -------
-    tuple of (str, str)
-        Pairs of tasks, the earlier one first, by place of the later one in the graph's order.
-
-    Raises
-    ------
-    CycleError
-        If the graph has a cycle.
     """
     known = record(graph)
     names = list(known.place)
@@ -45,18 +30,6 @@ def reduced_edges(count: int, before: Ints, after: Ints) -> tuple[Ints, Ints]:
     implied. The sources of the other edges are followed through the graph 64 at a time, a bit of a word each (as
     in bit-parallel transitive closure), from the first of them to the last node one of their edges leads to. On graphs
     whose edges are short in topological order that is near linear; it never takes more than V/64 passes over the edges.
-
-    Parameters
-    ----------
-    count : int
-        Number of nodes.
-    before, after : ndarray of int64
-        Both ends of each edge, ``before < after``; repetitions are allowed.
-
-    Returns
-    -------
-    before, after : ndarray of int64
-        The edges left, without repetitions, sorted by ``after``, then ``before``.
     """
     edges = np.unique(after * np.int64(max(count, 1)) + before)
     after, before = edges // max(count, 1), edges % max(count, 1)

@@ -16,22 +16,7 @@ from syclsched.model.units import format_exact_bytes
 def constant_bytes(
     constants: Mapping[str, tuple[Constant, ...]], where: Iterable[tuple[str, str]], platform: Platform
 ) -> dict[str, int]:
-    """Return the bytes of the constants that each space needs, as they are: an implementation may want another form.
-
-    Parameters
-    ----------
-    constants : Mapping[str, tuple of Constant]
-        By task; see `GraphRecord`.
-    where : iterable of (str, str)
-        Tasks, and the devices they run on.
-    platform : Platform
-        Its devices.
-
-    Returns
-    -------
-    dict of str to int
-        By space, for those that need some. Functions of the host read the caller's own memory.
-    """
+    """Return the bytes of the constants that each space needs, as they are: an implementation may want another form."""
     if not constants:
         return {}
     devices = {device.name: device for device in platform.devices}
@@ -54,20 +39,7 @@ def launched(plan: Plan) -> list[tuple[str, str]]:
 
 
 def room_beside(platform: Platform, taken: Mapping[str, int]) -> Platform:
-    """Return a platform with the memory that constants leave for arrays.
-
-    Parameters
-    ----------
-    platform : Platform
-        Its capacities; 0 means unknown, and stays so.
-    taken : Mapping[str, int]
-        Bytes of constants by space.
-
-    Raises
-    ------
-    MemoryLimitError
-        If constants alone need more than a space has.
-    """
+    """Return a platform with the memory that constants leave for arrays."""
     spaces = []
     for space in platform.spaces:
         needed, capacity = taken.get(space.name, 0), space.capacity_bytes

@@ -25,53 +25,25 @@ _GROWTH = (0.0, 1e-3, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.55, 0.
 
 @dataclass(frozen=True, slots=True)
 class CyclicStep:
-    """Something that is done once in each generation.
+    """Something that is done once in each generation."""
 
-    Parameters
-    ----------
-    number, lane : int
-        What it is, and where it is done: after those before it in the sequence that are there, too.
-    seconds : float
-        How long it takes.
-    before : tuple of int
-        Numbers of what it waits for; those that are not among the steps are passed over.
-    """
-
+    #: What it is, and where it is done: after those before it in the sequence that are there, too.
     number: int
     lane: int
-    seconds: float
-    before: tuple[int, ...]
+    seconds: float  # how long it takes
+    before: tuple[int, ...]  # numbers of what it waits for; those that are not among the steps are passed over
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cycle:
-    """A modulo schedule.
+    """A modulo schedule."""
 
-    Parameters
-    ----------
-    interval_s : float
-        Between generations.
-    begin_s : ndarray of float64, shape (steps,)
-        When each step begins in its generation.
-    """
-
-    interval_s: float
-    begin_s: Floats
+    interval_s: float  # between generations
+    begin_s: Floats  # when each step begins in its generation
 
 
 def shortest_cycle(steps: Sequence[CyclicStep]) -> Cycle | None:
-    """Return the modulo schedule with the shortest interval that is found.
-
-    Parameters
-    ----------
-    steps : sequence of CyclicStep
-        Each after all that it waits for.
-
-    Returns
-    -------
-    Cycle or None
-        None if they are on fewer than two lanes, too many, take no time, or no interval fits that is tried.
-    """
+    """Return the modulo schedule with the shortest interval that is found."""
     if len({step.lane for step in steps}) < 2 or len(steps) > MOST_INSTRUCTIONS:
         return None
     ops, loads = _operations(steps)
@@ -87,18 +59,7 @@ def shortest_cycle(steps: Sequence[CyclicStep]) -> Cycle | None:
 
 
 def stream_interval_s(plan: Plan) -> float:
-    """Return how often a plan's generations can follow each other as streams interleave them.
-
-    Parameters
-    ----------
-    plan : Plan
-        With predicted times.
-
-    Returns
-    -------
-    float
-        No less than what the busiest lane does in one, which `Plan.interval_s` is; no more than the makespan.
-    """
+    """Return how often a plan's generations can follow each other as streams interleave them."""
     lane_of = {i.id: number for number, lane in enumerate(plan.lanes) for i in lane.instructions}
     steps = [CyclicStep(i.id, lane_of[i.id], seconds_of(i), i.waits) for _, i in plan.instructions()]
     found = shortest_cycle(steps)

@@ -58,17 +58,6 @@ class EvictingPass:
 
     Copies are made by the rules of `syclsched.planning.transfers`; arrays that would be in the way are evicted: see
     `Residency`.
-
-    Parameters
-    ----------
-    graph : GraphRecord
-        The graph.
-    platform : Platform
-        Its spaces and links.
-    durations_s : Mapping[str, float]
-        Predicted seconds of each task where it is assigned.
-    remaking : bool, optional
-        Whether values may be given up and made again instead of evicted: see `Remaking`.
     """
 
     def __init__(
@@ -101,23 +90,7 @@ class EvictingPass:
         self._valid: dict[str, list[str]] = {a.name: [HOST] if a.is_input else [] for a in graph.arrays}
 
     def run(self, assignments: Sequence[Assignment]) -> Draft:
-        """Return the steps.
-
-        Parameters
-        ----------
-        assignments : sequence of Assignment
-            In an order that respects all dependencies.
-
-        Returns
-        -------
-        Draft
-            Copies stand before the task they are made for.
-
-        Raises
-        ------
-        MemoryLimitError
-            If a task does not fit.
-        """
+        """Return the steps."""
         self._upcoming = Upcoming(assignments, self._tasks, self._devices)
         self._memory = Residency(self._graph, self._platform, self._upcoming, self._valid)
         self._remaking = self._make_remaking() if self._may_remake else None

@@ -30,24 +30,6 @@ def count_fences(
     On OpenCL a kernel on an in-order queue cannot be trusted to wait for events of other queues, so it goes behind a
     fence; elsewhere only one that waits for many does. A barrier, and what writes no bytes, is itself a fence. Host
     functions, and work of devices in another memory space (another SYCL context), are waited for by the host instead.
-
-    Parameters
-    ----------
-    draft : Draft
-        All steps.
-    rows : Rows
-        With allocations.
-    wait_starts, waits : ndarray of int64
-        Ragged: what each row waits for.
-    platform : Platform
-        Its devices.
-    nbytes : ndarray of int64
-        Size of each of the graph's arrays.
-
-    Returns
-    -------
-    int
-        At least as many as a run counts, and as many if every wait finds its event unfinished.
     """
     steps, devices = draft.steps, {d.name: d for d in platform.devices}
     spaces = {name: n for n, name in enumerate({d.space for d in platform.devices})}

@@ -11,17 +11,7 @@ from syclsched.planning.steps import Draft, Ints
 
 
 class Footprint:
-    """Memory held by steps in some order, from its first use to its last.
-
-    Parameters
-    ----------
-    draft : Draft
-        The steps, without allocations.
-    touched : Touches
-        What they touch.
-    platform : Platform
-        Capacities of its spaces; 0 means unknown and is not checked.
-    """
+    """Memory held by steps in some order, from its first use to its last."""
 
     def __init__(self, draft: Draft, touched: Touches, platform: Platform) -> None:
         self._starts, self._touched = touched.starts, draft.memory_of[touched.blocks]
@@ -34,25 +24,13 @@ class Footprint:
         self._capacity = {s.name: s.capacity_bytes for s in platform.spaces if s.capacity_bytes}
 
     def fits(self, order: Ints | None = None) -> bool:
-        """Return whether there is enough memory.
-
-        Parameters
-        ----------
-        order : ndarray of int64, optional
-            The steps in their order; as they are in the draft if not given.
-        """
+        """Return whether there is enough memory."""
         if not self._capacity:
             return True
         return all(peak <= self._capacity.get(space, peak) for space, peak in self.peak_bytes(order).items())
 
     def peak_bytes(self, order: Ints | None = None) -> dict[str, int]:
-        """Return the most memory held at once per space in which anything is allocated.
-
-        Parameters
-        ----------
-        order : ndarray of int64, optional
-            See `fits`.
-        """
+        """Return the most memory held at once per space in which anything is allocated."""
         position = np.empty(self._count, np.int64)
         position[slice(None) if order is None else order] = np.arange(self._count)
         when = np.repeat(position, np.diff(self._starts))

@@ -22,22 +22,6 @@ def hazards(
     free comes after every use. Tasks ordered explicitly or by a barrier keep that order. An allocation is work of the
     host at submission, which nothing on a device precedes; if the same array was in the same space before, it comes
     after that block's free.
-
-    Parameters
-    ----------
-    rows : Rows
-        The draft's, in global order.
-    draft : Draft
-        Steps and blocks.
-    after : Mapping[int, sequence of int]
-        Explicit and barrier dependencies: task to the tasks before it, as indices of the graph's tasks.
-    by_buffer : bool, optional
-        Whether all blocks of one array in one space count as one, for rows without allocations; see `_buffers`.
-
-    Returns
-    -------
-    starts, before : ndarray of int64
-        Ragged: the positions of earlier rows, without duplicates.
     """
     starts, blocks, writes = rows.touched
     count = len(draft.memory_of)
@@ -103,24 +87,7 @@ def _extra(rows: Rows, draft: Draft, after: Mapping[int, Sequence[int]]) -> tupl
 def hazard_edges(
     starts: Ints, touched: Ints, writes: Flags, skip: Flags, block_count: int, extra_starts: Ints, extra: Ints
 ) -> tuple[Ints, Ints]:
-    """Return ragged rows of the earlier steps each step depends on.
-
-    Parameters
-    ----------
-    starts, touched, writes
-        Ragged: the blocks each step touches, and whether it writes them.
-    skip : ndarray of bool
-        Steps whose touches do not count.
-    block_count : int
-        Number of blocks.
-    extra_starts, extra
-        Ragged: further earlier steps.
-
-    Returns
-    -------
-    starts, before : ndarray of int64
-        Without duplicates.
-    """
+    """Return ragged rows of the earlier steps each step depends on."""
     count = len(skip)
     writer = np.full(block_count, -1, np.int64)
     # Readers since the last write, as linked lists: the newest touch of each block, and the one before each touch.

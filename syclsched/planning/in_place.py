@@ -35,24 +35,14 @@ _WRITE: Final = MODES.index(AccessMode.WRITE)
 
 @dataclass(frozen=True, slots=True)
 class InPlace:
-    """What a plan uses in place.
+    """What a plan uses in place."""
 
-    Parameters
-    ----------
-    resident : Mapping[str, str]
-        The space in which the value of an input lies when a run begins, by array; the host's for those not listed.
-    reached : Mapping[str, str]
-        The space whose devices use an array in the host's memory, by array.
-    extra_s : Mapping[str, float]
-        What that adds to the time of a task.
-    chosen : tuple of ArrayMemory
-        The memory this needs.
-    """
-
+    #: The space in which the value of an input lies when a run begins, by array; the host's for those not listed.
     resident: Mapping[str, str] = field(default_factory=dict)
+    #: The space whose devices use an array in the host's memory, by array.
     reached: Mapping[str, str] = field(default_factory=dict)
-    extra_s: Mapping[str, float] = field(default_factory=dict)
-    chosen: tuple[ArrayMemory, ...] = ()
+    extra_s: Mapping[str, float] = field(default_factory=dict)  # what that adds to the time of a task
+    chosen: tuple[ArrayMemory, ...] = ()  # the memory this needs
 
     def resident_bytes(self, known: GraphRecord) -> dict[str, int]:
         """Return what inputs take of each space."""
@@ -69,28 +59,7 @@ NOWHERE: Final = InPlace()
 
 
 def asked_for(graph: TaskGraph, known: GraphRecord, platform: Platform, assignments: Sequence[Assignment]) -> InPlace:
-    """Return what is to be used in place because the user says so: of an array, or with the value that was given.
-
-    Parameters
-    ----------
-    graph, known : TaskGraph, GraphRecord
-        The graph.
-    platform : Platform
-        Where.
-    assignments : sequence of Assignment
-        In global order.
-
-    Returns
-    -------
-    InPlace
-        Inputs that no task writes lie where the first device that takes them reaches them. Of kind ``host`` on a
-        device with memory of its own that is the host's memory.
-
-    Raises
-    ------
-    PlanError
-        If a device does not have the kind of memory that was asked for.
-    """
+    """Return what is to be used in place because the user says so: of an array, or with the value that was given."""
     wanted: dict[str, UsmKind] = {a.name: a.usm for a in known.arrays if a.usm is not None and a.rows is None}
     given = {name: kind for name, kind in kinds_given(graph) if name not in wanted}
     if not wanted and not given:
@@ -129,20 +98,7 @@ def asked_for(graph: TaskGraph, known: GraphRecord, platform: Platform, assignme
 def worthwhile(
     graph: TaskGraph, known: GraphRecord, platform: Platform, assignments: Sequence[Assignment], besides: InPlace
 ) -> InPlace | None:
-    """Return what is used in place because that costs less than a copy, besides what is anyhow; None if nothing is.
-
-    Parameters
-    ----------
-    graph, known, platform, assignments
-        As for `asked_for`.
-    besides : InPlace
-        From there.
-
-    Returns
-    -------
-    InPlace or None
-        By cost alone: that copies can be made while other work goes on, only simulation knows.
-    """
+    """Return what is used in place because that costs less than a copy, besides what is anyhow; None if nothing is."""
     able = {d.name: d for d in platform.compute_devices if _reaches_host(d, platform)}
     used = {each.device for each in assignments} if able else set()
     if HOST not in used or used.isdisjoint(able):

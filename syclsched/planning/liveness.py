@@ -20,18 +20,6 @@ def add_allocations(draft: Draft, touched: Touches) -> Rows:
     """Return the steps with an ``alloc`` before the first use of each memory and a ``free`` after its last.
 
     The user's own is neither allocated nor freed; what is kept is not freed.
-
-    Parameters
-    ----------
-    draft : Draft
-        Steps in global order.
-    touched : Touches
-        What they touch.
-
-    Returns
-    -------
-    Rows
-        In global order.
     """
     count, uses, memories = len(draft.steps), len(touched.blocks), len(draft.memory_nbytes)
     used = draft.memory_of[touched.blocks]
@@ -64,18 +52,6 @@ def peak_bytes(numbers: Numbers, spaces: Sequence[str]) -> dict[str, int]:
     """Return the most memory held at once per space, walking the global order.
 
     The engine holds an allocation back until earlier frees have taken effect, so this peak is kept.
-
-    Parameters
-    ----------
-    numbers : Numbers
-        A plan; the structure of its instructions has been checked.
-    spaces : sequence of str
-        Names of its platform's spaces.
-
-    Returns
-    -------
-    dict of str to int
-        Bytes by space, for those in which anything is allocated.
     """
     rows = np.flatnonzero((numbers.kind == plan_numbers.ALLOC) | (numbers.kind == plan_numbers.FREE))
     gets = numbers.kind[rows] == plan_numbers.ALLOC
@@ -90,20 +66,7 @@ def over_capacity(peak: Mapping[str, int], platform: Platform) -> list[str]:
 
 
 def check_capacity(peak: Mapping[str, int], platform: Platform) -> None:
-    """Refuse a plan that needs more memory than a space has.
-
-    Parameters
-    ----------
-    peak : Mapping[str, int]
-        Bytes by space.
-    platform : Platform
-        Capacities; 0 means unknown and is not checked.
-
-    Raises
-    ------
-    MemoryLimitError
-        With both sizes.
-    """
+    """Refuse a plan that needs more memory than a space has."""
     for space in over_capacity(peak, platform):
         capacity, needed = platform.space(space).capacity_bytes, peak[space]
         raise MemoryLimitError(

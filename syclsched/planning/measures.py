@@ -15,21 +15,7 @@ from syclsched.scheduling.objectives.power import busy_seconds, weigh
 
 
 def measure(plan: Plan, platform: Platform) -> Metrics:
-    """Return a plan's measures.
-
-    Parameters
-    ----------
-    plan : Plan
-        With predicted times.
-    platform : Platform
-        What it was made for, with profiles: they have the power of devices.
-
-    Returns
-    -------
-    Metrics
-        The makespan is the simulated one; the interval is what the busiest lane does in one run; the memory is the
-        plan's own peak, in which evictions and reloads count.
-    """
+    """Return a plan's measures."""
     names = [device.name for device in platform.devices]
     spans = [(names.index(lane.device), i) for lane in plan.lanes for i in lane.instructions if _computes(i)]
     busy_s = busy_seconds(

@@ -48,26 +48,7 @@ class _Users:
 def choose_kinds(
     known: GraphRecord, platform: Platform, draft: Draft, rows: Rows, in_place: InPlace
 ) -> tuple[ArrayMemory, ...]:
-    """Return the memory of arrays that is not what is usual in its space.
-
-    Parameters
-    ----------
-    known : GraphRecord
-        The graph.
-    platform : Platform
-        Where, with profiles.
-    draft : Draft
-        The steps.
-    rows : Rows
-        When memory comes and goes.
-    in_place : InPlace
-        What was decided before.
-
-    Returns
-    -------
-    tuple of ArrayMemory
-        First what was decided before.
-    """
+    """Return the memory of arrays that is not what is usual in its space."""
     usual: list[MemoryKind] = [usual_kind(space, platform) for space in platform.spaces]
     rates = {n: _faster(platform, space.name) for n, space in enumerate(platform.spaces) if space.name != HOST}
     faster = {n: found for n, found in rates.items() if found}
@@ -111,18 +92,6 @@ def kinds_without_plan(graph: TaskGraph, known: GraphRecord, platform: Platform)
 
     Who touches an array where is not known then, so it is as the user asks where the host reaches it: ``device`` is for
     plans. Inputs that no task writes are read in place in the first memory that the host shares with a device.
-
-    Parameters
-    ----------
-    graph, known : TaskGraph, GraphRecord
-        The graph.
-    platform : Platform
-        Where.
-
-    Raises
-    ------
-    PlanError
-        If a device does not have the kind of memory that was asked for.
     """
     asked = {array.name: array.usm for array in known.arrays if array.usm is not None and array.rows is None}
     wanted = {**dict(kinds_given(graph)), **asked}

@@ -35,50 +35,34 @@ _ARRAY, _SPACE, _MODE = map(attrgetter, ("array", "space", "mode"))
 
 
 class Numbers(NamedTuple):
-    """Instructions by number, tasks by order of submission; -1 for a task or array that the plan does not know.
+    """Instructions by number, tasks by order of submission; -1 for a task or array that the plan does not know."""
 
-    Parameters
-    ----------
-    lane_count, array_count : int
-        How many there are.
-    kind, lane, position, task, nbytes, again : ndarray of int64
-        Of each instruction; its position in its lane.
-    wait_starts, waits : ndarray of int64
-        Ragged: what each instruction waits for, by place in this order.
-    use_starts, use_array, use_space, use_mode, use_buffer : ndarray of int64
-        Ragged: what each instruction touches; the buffer stands for array and space.
-    buffer_array : ndarray of int64
-        Array of each buffer.
-    is_input : ndarray of bool
-        Whether a buffer is the user's.
-    repeatable : ndarray of bool
-        Whether each task may be done more than once.
-    after_starts, after : ndarray of int64
-        Ragged: explicit and barrier dependencies of each task.
-    access_starts, access_array, access_mode : ndarray of int64
-        Ragged: what each task declares.
-    """
-
+    #: How many there are.
     lane_count: int
     array_count: int
+    #: Of each instruction; its position in its lane.
     kind: Ints
     lane: Ints
     position: Ints
     task: Ints
     nbytes: Ints
     again: Ints
+    #: Ragged: what each instruction waits for, by place in this order.
     wait_starts: Ints
     waits: Ints
+    #: Ragged: what each instruction touches; the buffer stands for array and space.
     use_starts: Ints
     use_array: Ints
     use_space: Ints
     use_mode: Ints
     use_buffer: Ints
-    buffer_array: Ints
-    is_input: Flags
-    repeatable: Flags
+    buffer_array: Ints  # array of each buffer
+    is_input: Flags  # whether a buffer is the user's
+    repeatable: Flags  # whether each task may be done more than once
+    #: Ragged: explicit and barrier dependencies of each task.
     after_starts: Ints
     after: Ints
+    #: Ragged: what each task declares.
     access_starts: Ints
     access_array: Ints
     access_mode: Ints
@@ -99,27 +83,7 @@ class ReadPlan:
 
 
 def read_plan(plan: Plan) -> ReadPlan:
-    """Return a plan as numbers.
-
-    Parameters
-    ----------
-    plan : Plan
-        Any plan.
-
-    Returns
-    -------
-    ReadPlan
-        Its numbers.
-
-    Raises
-    ------
-    IncompletePlanError
-        If two arrays, tasks, spaces or devices have one name, or a space or device is not known; or if an instruction
-        number is used twice or out of order, or a wait names no earlier instruction: then lanes might wait for each
-        other in a circle.
-    PlanError
-        If an array or task that a task names is not known.
-    """
+    """Return a plan as numbers."""
     arrays = _by_name(plan, "arrays", [a.name for a in plan.arrays])
     tasks = _by_name(plan, "tasks", [t.name for t in plan.tasks])
     spaces = _by_name(plan, "memory spaces", [s.name for s in plan.platform.spaces])

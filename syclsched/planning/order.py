@@ -13,25 +13,7 @@ from syclsched.planning.record import GraphRecord
 
 
 def global_order(graph: GraphRecord, schedule: Schedule) -> list[Assignment]:
-    """Return the assignments by start time, adjusted so that every dependency points forward.
-
-    Parameters
-    ----------
-    graph : GraphRecord
-        The graph.
-    schedule : Schedule
-        Its schedule.
-
-    Returns
-    -------
-    list of Assignment
-        One per task.
-
-    Raises
-    ------
-    IncompletePlanError
-        If a task is missing, unknown or assigned twice.
-    """
+    """Return the assignments by start time, adjusted so that every dependency points forward."""
     by_task = {a.task: a for a in schedule.assignments}
     if len(by_task) != len(schedule.assignments) or by_task.keys() != graph.place.keys():
         odd = sorted(by_task.keys() ^ graph.place.keys())

@@ -29,97 +29,46 @@ _WRITE = next(code for code, mode in enumerate(MODES) if mode.writes and not mod
 
 
 class Setting(NamedTuple):
-    """What is given: tasks in global order, devices, spaces, links, arrays.
+    """What is given: tasks in global order, devices, spaces, links, arrays."""
 
-    Parameters
-    ----------
-    task, device, lane : ndarray of int64, shape (T,)
-        By position in the global order; the lane is its number on the device.
-    duration_s : ndarray of float64, shape (T,)
-        By position, too.
-    barrier : ndarray of bool, shape (T,)
-        By task.
-    access_starts, access_array, access_mode
-        See `GraphRecord`.
-    home, copy_lane, on_host
-        Of each device: its space, whether it has a copy lane, whether it is the host.
-    reach_starts, reach : ndarray of int64
-        Ragged: the spaces each device reaches.
-    tenant : ndarray of int64, shape (S,)
-        The first device that computes in each space, or `NOTHING`.
-    way : ndarray of int64, shape (S, S)
-        `NO_WAY`, `DIRECT` or `BY_HOST`.
-    latency_s, bytes_per_s : ndarray of float64, shape (S, S)
-        Of links.
-    host : int
-        The host's memory.
-    nbytes : ndarray of int64, shape (A,)
-        Size of each array.
-    whole, first_row, end_row : ndarray of int64, shape (A,)
-        The array that each is a segment of, and its rows there; itself if it is none.
-    in_parts : ndarray of bool, shape (A,)
-        Whether an array is a segment of another.
-    lanes : int
-        More than there are numbers of lanes on any device.
-    reached : ndarray of int64, shape (A,)
-        The space whose devices use an array in the host's memory, or `NOTHING`.
-    """
-
+    #: By position in the global order; the lane is its number on the device.
     task: Ints
     device: Ints
     lane: Ints
-    duration_s: Floats
-    barrier: Flags
+    duration_s: Floats  # by position, too
+    barrier: Flags  # by task
+    #: See `GraphRecord`.
     access_starts: Ints
     access_array: Ints
     access_mode: Codes
+    #: Of each device: its space, whether it has a copy lane, whether it is the host.
     home: Ints
     copy_lane: Flags
     on_host: Flags
+    #: Ragged: the spaces each device reaches.
     reach_starts: Ints
     reach: Ints
-    tenant: Ints
-    way: Ints
+    tenant: Ints  # the first device that computes in each space, or `NOTHING`
+    way: Ints  # `NO_WAY`, `DIRECT` or `BY_HOST`
+    #: Of links.
     latency_s: Floats
     bytes_per_s: Floats
-    host: int
-    nbytes: Ints
+    host: int  # the host's memory
+    nbytes: Ints  # size of each array
+    #: The array that each is a segment of, and its rows there; itself if it is none.
     whole: Ints
     first_row: Ints
     end_row: Ints
-    in_parts: Flags
-    lanes: int
-    reached: Ints
+    in_parts: Flags  # whether an array is a segment of another
+    lanes: int  # more than there are numbers of lanes on any device
+    reached: Ints  # the space whose devices use an array in the host's memory, or `NOTHING`
 
 
 class Made(NamedTuple):
-    """What is made, with room for as much as there can be.
+    """What is made, with room for as much as there can be."""
 
-    Parameters
-    ----------
-    kind, lane, task, nbytes, way, duration_s, ends
-        Of each step; a lane is ``device * lanes + number``, the last number standing for the copy lane; where what it
-        touches ends.
-    block, mode
-        What steps touch, and how.
-    block_array, block_space, block_next, since
-        Of each block: what it is of, the next of the same array, and since when it holds a value.
-    block_memory
-        The memory of each block.
-    memory_array, memory_space, memory_next
-        Of each memory, as of blocks.
-    first_block, first_memory : ndarray of int64, shape (A,)
-        Of each array; `NOTHING` for none.
-    written : ndarray of int64, shape (A,)
-        Since when the present value is; 0 for one that was there from the start.
-    next_touch : ndarray of int64, shape (A,)
-        The first of the touches of each array to come.
-    chosen : ndarray of int64
-        The space of each array that a task touches.
-    counts : ndarray of int64
-        How much there is: `STEPS` and so on.
-    """
-
+    #: Of each step; a lane is ``device * lanes + number``, the last number standing for the copy lane; where what it
+    #: touches ends.
     kind: Ints
     lane: Ints
     task: Ints
@@ -127,22 +76,26 @@ class Made(NamedTuple):
     way: Ints
     duration_s: Floats
     ends: Ints
+    #: What steps touch, and how.
     block: Ints
     mode: Codes
+    #: Of each block: what it is of, the next of the same array, and since when it holds a value.
     block_array: Ints
     block_space: Ints
     block_next: Ints
     since: Ints
-    block_memory: Ints
+    block_memory: Ints  # the memory of each block
+    #: Of each memory, as of blocks.
     memory_array: Ints
     memory_space: Ints
     memory_next: Ints
+    #: Of each array; `NOTHING` for none.
     first_block: Ints
     first_memory: Ints
-    written: Ints
-    next_touch: Ints
-    chosen: Ints
-    counts: Ints
+    written: Ints  # since when the present value is; 0 for one that was there from the start
+    next_touch: Ints  # the first of the touches of each array to come
+    chosen: Ints  # the space of each array that a task touches
+    counts: Ints  # how much there is: `STEPS` and so on
 
 
 class Touching(NamedTuple):
@@ -156,15 +109,7 @@ class Touching(NamedTuple):
 
 @compiled
 def touches_by_array(s: Setting, arrays: int) -> Touching:
-    """Return who touches each array, in global order.
-
-    Parameters
-    ----------
-    s : Setting
-        What is given.
-    arrays : int
-        How many there are.
-    """
+    """Return who touches each array, in global order."""
     count = len(s.access_array)
     starts = np.zeros(arrays + 1, np.int64)
     for array in s.access_array:
@@ -187,18 +132,7 @@ def touches_by_array(s: Setting, arrays: int) -> Touching:
 
 @compiled
 def place_tasks(s: Setting, m: Made, t: Touching) -> tuple[int, int]:
-    """Make the steps of all tasks.
-
-    Parameters
-    ----------
-    s, m, t : Setting, Made, Touching
-        What is given; what is made, with the blocks of inputs.
-
-    Returns
-    -------
-    (int, int)
-        Two spaces between which there is no way, or `NOTHING` twice.
-    """
+    """Make the steps of all tasks."""
     for position in range(len(s.task)):
         task, device = s.task[position], s.device[position]
         begin, end = s.access_starts[task], s.access_starts[task + 1]

@@ -38,24 +38,6 @@ def issue_early(
     """Return an order of steps in which copies on copy lanes come as early as they can.
 
     No step is added: where memory has no room for data that comes early, nothing is evicted for it, it comes later.
-
-    Parameters
-    ----------
-    draft : Draft
-        Steps in global order, copies right before their use, without allocations.
-    touched : Touches
-        What they touch.
-    after : Mapping[int, sequence of int]
-        Explicit and barrier dependencies: task to the tasks before it.
-    footprint : Footprint
-        Their memory.
-    platform : Platform
-        Where they are.
-
-    Returns
-    -------
-    ndarray of int64 or None
-        The steps' places in the order; None if memory allows no other than that given, or nothing is gained.
     """
     on_copy_lane = np.array([lane.kind == "copy" for lane in draft.lanes], np.bool_)
     if not on_copy_lane.any() or (early := on_copy_lane[draft.steps.lane]).sum() < 2:
@@ -107,28 +89,7 @@ def _pop(heap: Ints, size: int) -> int:
 def start_times(
     lane: Ints, early: Flags, starts: Ints, before: Ints, duration: Floats, lane_count: int, window: int
 ) -> Floats:
-    """Return when each step would start if copies are taken by due date and all else in order.
-
-    Parameters
-    ----------
-    lane : ndarray of int64
-        Lane of each step, in global order.
-    early : ndarray of bool
-        Steps that need not keep their order on their lane, which is theirs alone.
-    starts, before : ndarray of int64
-        Ragged: the earlier steps each depends on.
-    duration : ndarray of float64
-        Seconds of each.
-    lane_count : int
-        Number of lanes.
-    window : int
-        How many places of the global order an early step may be ahead of the first other step not started.
-
-    Returns
-    -------
-    ndarray of float64
-        Seconds; no step starts before those it depends on have finished.
-    """
+    """Return when each step would start if copies are taken by due date and all else in order."""
     count = len(lane)
     waiting = starts[1:] - starts[:-1]
     previous = np.full(lane_count, -1, np.int64)
@@ -204,21 +165,6 @@ def sequence(
 
     A step's memory counts as free behind it in the order. Data that is brought while a kernel runs must not be taken to
     lie where that kernel's inputs are: it would wait for the kernel. So it comes before the kernel.
-
-    Parameters
-    ----------
-    start_s, duration : ndarray of float64
-        When each step starts, and how long it takes, in seconds.
-    early, lane, starts, before
-        As for `start_times`.
-    brings : ndarray of bool
-        Those of the early steps that bring data to a device's memory.
-
-    Returns
-    -------
-    ndarray of int64
-        By start, what starts at once as before; but what brings data, before all that still runs when it starts. No
-        step comes before one that it depends on, or that is before it on its lane.
     """
     order = np.argsort(start_s, kind="mergesort")  # stable
     place = np.empty(len(order))

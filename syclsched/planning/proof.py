@@ -30,38 +30,19 @@ _WRITING = WRITING
 
 
 class Finding(NamedTuple):
-    """How a walk ended.
+    """How a walk ended."""
 
-    Parameters
-    ----------
-    code : int
-        What is wrong; `NOTHING` if all is well.
-    instruction, other : int
-        Where, and the earlier instruction (or, for `TASK_ORDER`, the task; for `VALUE`, the task whose value is
-        there) it concerns.
-    use : int
-        Which use of all.
-    done : ndarray of int64
-        Instruction that ran each task first; -1 if none did.
-    value : ndarray of int64
-        The task that wrote what each buffer holds at the end, or `INPUT` or `NOBODY`.
-    live : ndarray of bool
-        Whether each buffer has memory at the end.
-    expected : ndarray of int64
-        The task whose value each access of each task is to read.
-    last : ndarray of int64
-        The task that writes each array last; `INPUT` if none does.
-    """
-
-    code: int
+    code: int  # what is wrong; `NOTHING` if all is well
+    #: Where, and the earlier instruction (or, for `TASK_ORDER`, the task; for `VALUE`, the task whose value is there)
+    #: it concerns.
     instruction: int
     other: int
-    use: int
-    done: Ints
-    value: Ints
-    live: Flags
-    expected: Ints
-    last: Ints
+    use: int  # which use of all
+    done: Ints  # instruction that ran each task first; -1 if none did
+    value: Ints  # the task that wrote what each buffer holds at the end, or `INPUT` or `NOBODY`
+    live: Flags  # whether each buffer has memory at the end
+    expected: Ints  # the task whose value each access of each task is to read
+    last: Ints  # the task that writes each array last; `INPUT` if none does
 
 
 class _Buffers(NamedTuple):
@@ -110,21 +91,7 @@ def _conflict(buffers: _Buffers, buffer: int, writes: bool, me: int, clock: Ints
 
 @compiled
 def walk(numbers: Numbers, shared: Flags) -> Finding:
-    """Walk through a plan's instructions and stop at the first thing that is wrong.
-
-    Parameters
-    ----------
-    numbers : Numbers
-        The plan; its structure has been checked.
-    shared : ndarray of bool
-        Buffers that lie with others in one memory. Who gets it runs on one lane and others use it, too: the engine
-        holds them until it is there, and nothing but their numbers need say so.
-
-    Returns
-    -------
-    Finding
-        What was found.
-    """
+    """Walk through a plan's instructions and stop at the first thing that is wrong."""
     lane, position, lanes = numbers.lane, numbers.position, numbers.lane_count
     count, buffer_count, uses = len(lane), len(numbers.buffer_array), len(numbers.use_array)
     tasks = len(numbers.access_starts) - 1

@@ -22,51 +22,27 @@ _WRITES = np.array([mode.writes for mode in MODES])
 
 @dataclass(frozen=True, slots=True)
 class GraphRecord:
-    """What planning needs of a graph, worked out once for all plans of it.
+    """What planning needs of a graph, worked out once for all plans of it."""
 
-    Parameters
-    ----------
-    fingerprint : str
-        `TaskGraph.fingerprint`.
-    arrays : tuple of PlannedArray
-        Those that some task touches, in order of declaration; each followed by those of its segments that some task
-        touches, if it has segments.
-    tasks : tuple of PlannedTask
-        In order of submission, with explicit and barrier dependencies; those from accesses follow from the order.
-    statuses : frozenset of str
-        Arrays, or segments, in which tasks report their status; read when a run ends.
-    dependencies : int
-        How many there are, of all kinds.
-    place : Mapping[str, int]
-        Position of each task in a topological order.
-    before, after : ndarray of int64
-        The dependencies' two ends, as such positions.
-    pieces : Mapping[str, tuple of str]
-        The segments of each array that has some, in order.
-    access_starts, access_array : ndarray of int64
-        Ragged: the arrays that each task touches, by index into ``arrays``.
-    access_mode : ndarray of uint8
-        How: index into `MODES`.
-    nbytes : ndarray of int64
-        Size of each array.
-    constants : Mapping[str, tuple of Constant]
-        Those each task is given, for tasks that are given some.
-    """
-
-    fingerprint: str
+    fingerprint: str  # `TaskGraph.fingerprint`
+    #: Those that some task touches, in order of declaration; each followed by those of its segments that some task
+    #: touches, if it has segments.
     arrays: tuple[PlannedArray, ...]
+    #: In order of submission, with explicit and barrier dependencies; those from accesses follow from the order.
     tasks: tuple[PlannedTask, ...]
-    statuses: frozenset[str]
-    dependencies: int
-    place: Mapping[str, int]
+    statuses: frozenset[str]  # arrays, or segments, in which tasks report their status; read when a run ends
+    dependencies: int  # how many there are, of all kinds
+    place: Mapping[str, int]  # position of each task in a topological order
+    #: The dependencies' two ends, as such positions.
     before: Ints
     after: Ints
-    pieces: Mapping[str, tuple[str, ...]]
+    pieces: Mapping[str, tuple[str, ...]]  # the segments of each array that has some, in order
+    #: Ragged: the arrays that each task touches, by index into ``arrays``.
     access_starts: Ints
     access_array: Ints
-    access_mode: Codes
-    nbytes: Ints
-    constants: Mapping[str, tuple[Constant, ...]]
+    access_mode: Codes  # how: index into `MODES`
+    nbytes: Ints  # size of each array
+    constants: Mapping[str, tuple[Constant, ...]]  # those each task is given, for tasks that are given some
 
     def whole(self) -> dict[str, str]:
         """Return the array each segment belongs to."""
@@ -98,23 +74,7 @@ _known: WeakKeyDictionary[TaskGraph, tuple[_State, GraphRecord]] = WeakKeyDictio
 
 
 def record(graph: TaskGraph) -> GraphRecord:
-    """Return a graph as data; remembered for as long as the graph lives and does not change.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        The graph.
-
-    Returns
-    -------
-    GraphRecord
-        Its record.
-
-    Raises
-    ------
-    CycleError
-        If the graph has a cycle.
-    """
+    """Return a graph as data; remembered for as long as the graph lives and does not change."""
     state = _State(graph.dependencies(), graph.arrays)
     known = _known.get(graph)
     if known is not None and known[0].dependencies is state.dependencies and known[0].arrays == state.arrays:

@@ -17,23 +17,6 @@ def reduce_waits(lanes: Ints, starts: Ints, before: Ints, holds_lane: Flags, lan
     last position known to be done (Mattern 1989). Walking predecessors from the latest to the earliest,
     one that the clock already covers is implied. This is the transitive reduction with respect to the chains, in
     O(E x lanes).
-
-    Parameters
-    ----------
-    lanes : ndarray of int64
-        Lane index of each step, in global order.
-    starts, before : ndarray of int64
-        Ragged: the earlier steps each depends on.
-    holds_lane : ndarray of bool
-        False for steps whose waiting does not hold up their lane (``alloc`` and ``free``): later steps on the lane
-        may not rely on what these wait for.
-    lane_count : int
-        Number of lanes.
-
-    Returns
-    -------
-    starts, waits : ndarray of int64
-        Ragged: the cross-lane predecessors each step must wait for explicitly, in ascending order.
     """
     count = len(lanes)
     # Only what another lane may wait for needs its clock kept.

@@ -44,25 +44,7 @@ class _Estimate:
 
 
 class Remaking:
-    """Values that are given up, and who makes them again.
-
-    Parameters
-    ----------
-    graph : GraphRecord
-        The graph.
-    devices : Mapping[str, Device]
-        By name.
-    durations_s : Mapping[str, float]
-        Predicted seconds of each task where it is assigned.
-    upcoming : Upcoming
-        What is still to come; reads by tasks that are done again are added to it.
-    memory : Residency
-        What lies where.
-    valid : Mapping[str, sequence of str]
-        Per array the spaces that hold its current value; kept up to date by the caller.
-    seconds : callable
-        Returns the seconds of a copy, given both spaces and the array.
-    """
+    """Values that are given up, and who makes them again."""
 
     def __init__(
         self,
@@ -100,18 +82,7 @@ class Remaking:
         return self._estimate(array, space) is not None
 
     def gives_up(self, array: str, space: str) -> bool:
-        """Give the value of an array up, if making it again is cheaper than saving it, or if it cannot be saved.
-
-        Parameters
-        ----------
-        array, space : str
-            The array, and the only space that holds its value, from which it is about to go.
-
-        Returns
-        -------
-        bool
-            Whether it is given up.
-        """
+        """Give the value of an array up, if making it again is cheaper than saving it, or if it cannot be saved."""
         found = self._estimate(array, space)
         if found is None:
             return False
@@ -227,19 +198,7 @@ def _reads(task: PlannedTask) -> list[str]:
 def pays(
     graph: GraphRecord, platform: Platform, assignments: Sequence[Assignment], durations_s: Mapping[str, float]
 ) -> bool:
-    """Return whether there is any temporary that takes less time to make again than to copy out and back.
-
-    Parameters
-    ----------
-    graph : GraphRecord
-        The graph.
-    platform : Platform
-        Its links.
-    assignments : sequence of Assignment
-        Where each task runs.
-    durations_s : Mapping[str, float]
-        Predicted seconds of each there.
-    """
+    """Return whether there is any temporary that takes less time to make again than to copy out and back."""
     temporary = {a.name: a.nbytes for a in graph.arrays if a.temporary and a.rows is None}
     tasks = {t.name: t for t in graph.tasks if t.repeatable}
     links = {

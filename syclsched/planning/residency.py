@@ -30,17 +30,6 @@ class Residency:
 
     A block ends when it is dropped, and if the array comes back to the space it gets another. The segments of an array
     have blocks of their own, and come and go together: memory is the whole array's.
-
-    Parameters
-    ----------
-    graph : GraphRecord
-        Its arrays.
-    platform : Platform
-        Capacities of its spaces; 0 means unknown and is no limit.
-    upcoming : Upcoming
-        What is still to come; kept up to date by the caller.
-    valid : Mapping[str, sequence of str]
-        Per array the spaces that hold its current value; kept up to date by the caller.
     """
 
     def __init__(
@@ -96,13 +85,7 @@ class Residency:
     # --- one task ---------------------------------------------------------------------------------
 
     def begin(self, task: PlannedTask, device: Device) -> None:
-        """Begin with a task: what it uses from now on cannot go.
-
-        Raises
-        ------
-        MemoryLimitError
-            If the task alone needs more than there is.
-        """
+        """Begin with a task: what it uses from now on cannot go."""
         self._in_use.clear()
         capacity = self._capacity.get(device.space)
         if capacity is not None and len(device.reaches) == 1:
@@ -111,25 +94,7 @@ class Residency:
                 self._refuse(task, device.space, needed)
 
     def admit(self, array: str, space: str, task: PlannedTask) -> str | None:
-        """Give an array room in a space, or name the one that has to go first.
-
-        Parameters
-        ----------
-        array, space : str
-            Which; for a segment the whole gets room.
-        task : PlannedTask
-            For whose sake.
-
-        Returns
-        -------
-        str or None
-            An array that must leave the space; then ask again. None once there is room.
-
-        Raises
-        ------
-        MemoryLimitError
-            If everything there is in use by the task.
-        """
+        """Give an array room in a space, or name the one that has to go first."""
         whole = self._whole.get(array, array)
         buffer = (whole, space)
         if buffer not in self._memory:

@@ -24,58 +24,26 @@ class Touches(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """One row per instruction, in global order.
+    """One row per instruction, in global order."""
 
-    Parameters
-    ----------
-    phase : ndarray of int64
-        `ALLOC`, `WORK` or `FREE`.
-    step : ndarray of int64
-        The step it is, or stands beside.
-    memory : ndarray of int64
-        The memory of an allocation or a free: index into `Draft.memory`; -1 for a step.
-    touched : Touches
-        What it touches.
-    """
-
-    phase: Ints
-    step: Ints
-    memory: Ints
-    touched: Touches
+    phase: Ints  # `ALLOC`, `WORK` or `FREE`
+    step: Ints  # the step it is, or stands beside
+    memory: Ints  # the memory of an allocation or a free: index into `Draft.memory`; -1 for a step
+    touched: Touches  # what it touches
 
 
 def touches(steps: Steps) -> Touches:
-    """Return what steps touch.
-
-    Parameters
-    ----------
-    steps : Steps
-        In any order.
-    """
+    """Return what steps touch."""
     return Touches(steps.starts, steps.blocks, _WRITES[steps.modes])
 
 
 def gather(touched: Touches, order: Ints) -> Touches:
-    """Return the rows of `Touches` in another order.
-
-    Parameters
-    ----------
-    touched : Touches
-        Rows.
-    order : ndarray of int64
-        Which of them, in which order.
-    """
+    """Return the rows of `Touches` in another order."""
     starts, places = gather_places(touched.starts, order)
     return Touches(starts, touched.blocks[places], touched.writes[places])
 
 
 def without_memory(touched: Touches) -> Rows:
-    """Return rows of steps only.
-
-    Parameters
-    ----------
-    touched : Touches
-        What the steps touch.
-    """
+    """Return rows of steps only."""
     count = len(touched.starts) - 1
     return Rows(np.full(count, WORK), np.arange(count), np.full(count, -1), touched)

@@ -34,18 +34,7 @@ class SegmentTable(NamedTuple):
 
 
 def segment_table(plan: Plan) -> SegmentTable | None:
-    """Return the segments of a plan's arrays; None if it has none.
-
-    Parameters
-    ----------
-    plan : Plan
-        Any.
-
-    Raises
-    ------
-    IncompletePlanError
-        If a segment is none of the array it names, or two of them overlap.
-    """
+    """Return the segments of a plan's arrays; None if it has none."""
     if all(array.rows is None for array in plan.arrays):
         return None
     number = {array.name: n for n, array in enumerate(plan.arrays)}
@@ -87,20 +76,7 @@ def _is_part(array: PlannedArray, rows: PlannedRows, whole: PlannedArray) -> boo
 
 
 def check_segment_uses(read: ReadPlan, table: SegmentTable) -> None:
-    """Refuse memory for segments, work on wholes that have segments, and a task whose rows lie in several spaces.
-
-    Parameters
-    ----------
-    read : ReadPlan
-        A plan.
-    table : SegmentTable
-        Its segments.
-
-    Raises
-    ------
-    IncompletePlanError
-        Names the instruction and the array.
-    """
+    """Refuse memory for segments, work on wholes that have segments, and a task whose rows lie in several spaces."""
     numbers, plan = read.numbers, read.plan
     instruction = np.repeat(np.arange(len(numbers.kind)), np.diff(numbers.use_starts))
     whole = table.whole[numbers.use_array]
@@ -125,17 +101,7 @@ def check_segment_uses(read: ReadPlan, table: SegmentTable) -> None:
 
 
 def follow_each_other(numbers: Numbers, table: SegmentTable | None, first: Ints, second: Ints) -> Flags:
-    """Return which uses are of segments of one array of which the second begins where the first ends.
-
-    Parameters
-    ----------
-    numbers : Numbers
-        A plan.
-    table : SegmentTable or None
-        Its segments.
-    first, second : ndarray of int64
-        Places of uses.
-    """
+    """Return which uses are of segments of one array of which the second begins where the first ends."""
     if table is None:
         return np.zeros(len(first), np.bool_)
     one, other = numbers.use_array[first], numbers.use_array[second]
@@ -145,15 +111,7 @@ def follow_each_other(numbers: Numbers, table: SegmentTable | None, first: Ints,
 
 
 def shared_buffers(numbers: Numbers, table: SegmentTable | None) -> Flags:
-    """Return which buffers are those of segments.
-
-    Parameters
-    ----------
-    numbers : Numbers
-        A plan.
-    table : SegmentTable or None
-        Its segments.
-    """
+    """Return which buffers are those of segments."""
     shared = np.zeros(len(numbers.buffer_array), np.bool_)
     if table is not None:
         shared[:] = (numbers.buffer_array >= 0) & (table.whole[numbers.buffer_array] != NONE)
@@ -161,20 +119,7 @@ def shared_buffers(numbers: Numbers, table: SegmentTable | None) -> Flags:
 
 
 def by_segment(read: ReadPlan, table: SegmentTable | None) -> ReadPlan:
-    """Return a plan in which memory that is got and given back is that of the segments in it.
-
-    Parameters
-    ----------
-    read : ReadPlan
-        A plan.
-    table : SegmentTable or None
-        Its segments.
-
-    Returns
-    -------
-    ReadPlan
-        The same instructions; the numbers of an ``alloc`` or a ``free`` of an array with segments have a use for each.
-    """
+    """Return a plan in which memory that is got and given back is that of the segments in it."""
     if table is None:
         return read
     numbers = read.numbers

@@ -41,41 +41,21 @@ class LaneKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Instructions before they have numbers and wait, in global order.
+    """Instructions before they have numbers and wait, in global order."""
 
-    Parameters
-    ----------
-    kind : ndarray of int64
-        Index into `KINDS`.
-    lane : ndarray of int64
-        Index into `Draft.lanes`.
-    task : ndarray of int64
-        Index into the graph's tasks; of a copy, the task for whose sake it is there.
-    duration_s : ndarray of float64
-        Predicted, alone on the machine.
-    nbytes : ndarray of int64
-        What a copy moves; 0 for all others.
-    again : ndarray of int64
-        How many times the task has been done before.
-    way : ndarray of int64
-        For a copy, the spaces it leads from and to: the first's number times how many there are, plus the second's; -1
-        for all others.
-    starts, blocks : ndarray of int64
-        Ragged: the blocks of memory each step touches, by index into `Draft.blocks`.
-    modes : ndarray of uint8
-        How: index into `MODES`. A copy reads every other block and writes the one after it.
-    """
-
-    kind: Ints
-    lane: Ints
-    task: Ints
-    duration_s: Floats
-    nbytes: Ints
-    again: Ints
+    kind: Ints  # index into `KINDS`
+    lane: Ints  # index into `Draft.lanes`
+    task: Ints  # index into the graph's tasks; of a copy, the task for whose sake it is there
+    duration_s: Floats  # predicted, alone on the machine
+    nbytes: Ints  # what a copy moves; 0 for all others
+    again: Ints  # how many times the task has been done before
+    #: For a copy, the spaces it leads from and to: the first's number times how many there are, plus the second's; -1
+    #: for all others.
     way: Ints
+    #: Ragged: the blocks of memory each step touches, by index into `Draft.blocks`.
     starts: Ints
     blocks: Ints
-    modes: Codes
+    modes: Codes  # how: index into `MODES`. A copy reads every other block and writes the one after it.
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -112,41 +92,20 @@ class Buffers(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Steps in global order, and the memory they touch.
+    """Steps in global order, and the memory they touch."""
 
-    Parameters
-    ----------
-    steps : Steps
-        In global order.
-    lanes : tuple of LaneKey
-        By lane index.
-    implementations : tuple of (str or None)
-        By index of the graph's tasks.
-    blocks : Buffers
-        By block index. A block is one stay of an array in a space, from its allocation until it is freed; a
-        buffer that was evicted and comes back is another block of the same array and space. Segments of an array have
-        blocks of their own.
-    memory : Buffers
-        By memory index: that of a block, or for the blocks of an array's segments that of the whole.
-    memory_of : ndarray of int64
-        The memory of each block.
-    memory_nbytes : ndarray of int64
-        Size of each memory.
-    foreign : ndarray of int64
-        Memory that is the user's own: neither allocated nor freed.
-    kept : ndarray of int64
-        Memory that is not freed: it holds values someone may ask for.
-    """
-
-    steps: Steps
-    lanes: tuple[LaneKey, ...]
-    implementations: tuple[str | None, ...]
+    steps: Steps  # in global order
+    lanes: tuple[LaneKey, ...]  # by lane index
+    implementations: tuple[str | None, ...]  # by index of the graph's tasks
+    #: By block index. A block is one stay of an array in a space, from its allocation until it is freed; a buffer that
+    #: was evicted and comes back is another block of the same array and space. Segments of an array have blocks of
+    #: their own.
     blocks: Buffers
-    memory: Buffers
-    memory_of: Ints
-    memory_nbytes: Ints
-    foreign: Ints
-    kept: Ints
+    memory: Buffers  # by memory index: that of a block, or for the blocks of an array's segments that of the whole
+    memory_of: Ints  # the memory of each block
+    memory_nbytes: Ints  # size of each memory
+    foreign: Ints  # memory that is the user's own: neither allocated nor freed
+    kept: Ints  # memory that is not freed: it holds values someone may ask for
 
 
 #: More objects than this are not looked through at once, and after so many of those all are.
@@ -189,39 +148,13 @@ def ragged_starts(rows: Sequence[Sized]) -> Ints:
 
 
 def ragged(rows: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
-    """Return rows of different lengths as two arrays.
-
-    Parameters
-    ----------
-    rows : sequence of sequence of int
-        The rows.
-
-    Returns
-    -------
-    starts : ndarray of int64, shape (len(rows) + 1,)
-        Row ``i`` is ``values[starts[i]:starts[i + 1]]``.
-    values : ndarray of int64
-        All rows, one after another.
-    """
+    """Return rows of different lengths as two arrays."""
     starts = ragged_starts(rows)
     return starts, np.fromiter(chain.from_iterable(rows), np.int64, int(starts[-1]))
 
 
 def gather_ragged(starts: Ints, values: NDArray[Any], order: Ints) -> tuple[Ints, NDArray[Any]]:
-    """Return ragged rows in another order.
-
-    Parameters
-    ----------
-    starts, values : ndarray
-        As `ragged` returns them.
-    order : ndarray of int64
-        Which of the rows, in which order.
-
-    Returns
-    -------
-    starts, values : ndarray
-        Of the rows in that order.
-    """
+    """Return ragged rows in another order."""
     ordered, places = gather_places(starts, order)
     return ordered, values[places]
 

@@ -16,18 +16,7 @@ from syclsched.planning.steps import Flags
 
 
 def check_structure(read: ReadPlan) -> None:
-    """Refuse instructions that stand on the wrong lane, or touch what they cannot.
-
-    Parameters
-    ----------
-    read : ReadPlan
-        A plan.
-
-    Raises
-    ------
-    IncompletePlanError
-        Names the first instruction of the kind that is wrong.
-    """
+    """Refuse instructions that stand on the wrong lane, or touch what they cannot."""
     _lanes(read)
     _uses(read)
     if read.plan.memory:

@@ -48,31 +48,7 @@ def transfers(
     assignments: Sequence[Assignment],
     in_place: InPlace = NOWHERE,
 ) -> Draft:
-    """Turn assignments into steps, with a copy wherever data is needed elsewhere.
-
-    Parameters
-    ----------
-    graph : GraphRecord
-        The graph.
-    platform : Platform
-        Its spaces and links; capacities are not looked at.
-    durations_s : Mapping[str, float]
-        Predicted seconds of each task where it is assigned.
-    assignments : sequence of Assignment
-        In an order that respects all dependencies.
-    in_place : InPlace, optional
-        What is used where it lies.
-
-    Returns
-    -------
-    Draft
-        Copies stand before the task they are made for.
-
-    Raises
-    ------
-    PlatformError
-        If there is no way from where an array is to where it is needed.
-    """
+    """Turn assignments into steps, with a copy wherever data is needed elsewhere."""
     setting = _setting(graph, platform, durations_s, assignments, in_place)
     touching = touches_by_array(setting, len(graph.arrays))
     made = _room(setting, touching)

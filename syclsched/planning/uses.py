@@ -30,17 +30,7 @@ class Touch(NamedTuple):
 
 
 class Upcoming:
-    """Per array, the accesses that are still to come.
-
-    Parameters
-    ----------
-    assignments : sequence of Assignment
-        In global order.
-    tasks : Mapping[str, PlannedTask]
-        By name.
-    devices : Mapping[str, Device]
-        By name.
-    """
+    """Per array, the accesses that are still to come."""
 
     def __init__(
         self, assignments: Sequence[Assignment], tasks: Mapping[str, PlannedTask], devices: Mapping[str, Device]

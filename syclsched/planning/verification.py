@@ -31,25 +31,7 @@ from syclsched.rewrites import planned_graph
 
 
 def verify(plan: Plan, graph: TaskGraph | None = None) -> None:
-    """Prove that a plan computes what its graph says, in every execution its lanes and waits allow.
-
-    Parameters
-    ----------
-    plan : Plan
-        From the planner, or read from a file.
-    graph : TaskGraph, optional
-        The graph it is for, before it was rewritten or after; without it the plan's own record of it is believed.
-
-    Raises
-    ------
-    RaceError
-        If two conflicting accesses are not ordered; names both tasks and the array.
-    IncompletePlanError
-        If work is missing, repeated or misplaced, waits for later work, or reads the wrong data; with a graph also if
-        a task's operation does not have the implementation that is named, or not for where it is to run.
-    MemoryLimitError
-        If a space is too small, or the peaks written in the plan are not its real ones.
-    """
+    """Prove that a plan computes what its graph says, in every execution its lanes and waits allow."""
     planned = None if graph is None else _same_graph(plan, graph)
     with paused_collection():
         read = read_plan(plan)

@@ -12,25 +12,7 @@ from syclsched.profiling.store import ProfileStore
 
 
 def attach(platform: Platform, store: ProfileStore | None = None) -> Platform:
-    """Return the platform with what is stored about its devices.
-
-    Parameters
-    ----------
-    platform : Platform
-        From `syclsched.devices.discovery.discover`.
-    store : ProfileStore, optional
-        The user's by default.
-
-    Returns
-    -------
-    Platform
-        Unchanged where nothing is stored: links and interferences that were assumed stay assumed.
-
-    Raises
-    ------
-    FormatError
-        If a stored profile is damaged.
-    """
+    """Return the platform with what is stored about its devices."""
     store = store if store is not None else ProfileStore()
     devices = platform.compute_devices
     profiles = {d.key: p for d in devices if (p := store.load(d.key)) is not None}
@@ -44,22 +26,7 @@ def attach(platform: Platform, store: ProfileStore | None = None) -> Platform:
 
 
 def with_profiles(platform: Platform, profiles: Mapping[str, DeviceProfile], pairs: Iterable[PairProfile]) -> Platform:
-    """Return the platform with these profiles; `attach` without a store.
-
-    Parameters
-    ----------
-    platform : Platform
-        Any.
-    profiles : Mapping[str, DeviceProfile]
-        By device key; devices that are not in it stay as they are.
-    pairs : iterable of PairProfile
-        Of devices of the platform, by device key; others are ignored.
-
-    Returns
-    -------
-    Platform
-        With profiles.
-    """
+    """Return the platform with these profiles; `attach` without a store."""
     devices = tuple(_with_profile(d, profiles.get(d.key)) for d in platform.devices)
     by_keys = {(p.first, p.second): p for p in pairs}
     known = [d.profile for d in devices if d.profile is not None]

@@ -31,13 +31,7 @@ _SUFFIXES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def last_level_cache_bytes(folder: Path = _CPU_CACHES) -> int:
-    """Return the size of the largest cache Linux reports for the first core; 0 if it reports none.
-
-    Parameters
-    ----------
-    folder : Path, optional
-        Replaced in tests.
-    """
+    """Return the size of the largest cache Linux reports for the first core; 0 if it reports none."""
     sizes = [0]
     for file in folder.glob("index*/size"):
         try:
@@ -49,15 +43,7 @@ def last_level_cache_bytes(folder: Path = _CPU_CACHES) -> int:
 
 
 def triad_bytes(device: Device, cache_bytes: int) -> int:
-    """Return the working set of the triad: beyond the caches, within an eighth of the memory.
-
-    Parameters
-    ----------
-    device : Device
-        Its memory size counts.
-    cache_bytes : int
-        Largest cache.
-    """
+    """Return the working set of the triad: beyond the caches, within an eighth of the memory."""
     wanted = max(MIN_TRIAD_BYTES, CACHE_MULTIPLE * cache_bytes)
     limits = [MAX_TRIAD_BYTES]
     if device.global_memory_bytes:
@@ -73,31 +59,7 @@ def triad_dtype(device: Device) -> str:
 def triad(
     bench: Bench, working_set_bytes: int, kind: UsmKind = "device", written: UsmKind | None = None
 ) -> tuple[Callable[[], float], int]:
-    """Set up a triad and check its result once.
-
-    Parameters
-    ----------
-    bench : Bench
-        The device.
-    working_set_bytes : int
-        Of its three arrays together, rounded down to whole elements.
-    kind : str, optional
-        Kind of USM memory.
-    written : str, optional
-        Of the array that is written, if that is another.
-
-    Returns
-    -------
-    sampler : callable
-        Device seconds of one launch.
-    moved_bytes : int
-        Bytes a launch counts as moving: two reads and a write per element, no write-allocate, as STREAM counts.
-
-    Raises
-    ------
-    MeasurementError
-        If the kernel gives a wrong result.
-    """
+    """Set up a triad and check its result once."""
     dtype = np.dtype(triad_dtype(bench.device))
     count = max(working_set_bytes // (3 * dtype.itemsize), 1)
     b, c = (np.arange(count) % 1000).astype(dtype), (np.arange(count) % 7).astype(dtype)
@@ -119,60 +81,19 @@ def triad(
 
 
 def measure_triad(bench: Bench, budget: Budget, *, working_set_bytes: int, kind: UsmKind = "device") -> Quantity:
-    """Measure the triad's bandwidth over one working set.
-
-    Parameters
-    ----------
-    bench : Bench
-        The device.
-    budget : Budget
-        Time limits.
-    working_set_bytes : int
-        Of the three arrays.
-    kind : str, optional
-        Kind of USM memory.
-
-    Returns
-    -------
-    Quantity
-        Bytes a second.
-    """
+    """Measure the triad's bandwidth over one working set."""
     sample, moved = triad(bench, working_set_bytes, kind)
     return rate(bench.sampler.sample_until(sample, budget.number_s), moved)
 
 
 def measure_reading(bench: Bench, budget: Budget, *, working_set_bytes: int, kind: UsmKind) -> Quantity:
-    """Measure how fast a kernel reads memory of a kind: a triad that writes to memory of kind ``device``.
-
-    Parameters
-    ----------
-    bench, budget, working_set_bytes, kind
-        As for `measure_triad`.
-
-    Returns
-    -------
-    Quantity
-        Bytes a second, of the two arrays that are read.
-    """
+    """Measure how fast a kernel reads memory of a kind: a triad that writes to memory of kind ``device``."""
     sample, moved = triad(bench, working_set_bytes, kind, "device")
     return rate(bench.sampler.sample_until(sample, budget.number_s), moved * 2 // 3)
 
 
 def measure_curve(bench: Bench, budget: Budget) -> tuple[tuple[int, float], ...]:
-    """Measure the triad's bandwidth over working sets.
-
-    Parameters
-    ----------
-    bench : Bench
-        The device.
-    budget : Budget
-        Working sets and time limits.
-
-    Returns
-    -------
-    tuple of (int, float)
-        Working set in bytes, bytes a second, by rising working set; none beyond an eighth of the memory.
-    """
+    """Measure the triad's bandwidth over working sets."""
     points = []
     for size in sorted(budget.curve_bytes):
         if bench.device.global_memory_bytes and size > bench.device.global_memory_bytes // 8:

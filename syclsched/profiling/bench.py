@@ -37,15 +37,6 @@ class Bench:
 
     A context manager: at the end, or when an exception leaves it, its queues are waited for before any array
     is given back.
-
-    Parameters
-    ----------
-    live : LiveDevices
-        Open devices.
-    device : Device
-        The one to measure.
-    sampler : Sampler
-        How samples are taken.
     """
 
     def __init__(self, live: Queues, device: Device, sampler: Sampler) -> None:

@@ -10,45 +10,19 @@ KIB, MIB = 1 << 10, 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits of a profiling session.
+    """Limits of a profiling session."""
 
-    Parameters
-    ----------
-    name : str
-        ``quick`` or ``default``.
-    total_s : float
-        After so long, one sample of every number that is left has to do.
-    number_s : float
-        Longest time spent sampling one number.
-    point_s : float
-        The same for one point of a curve or fit.
-    relative : float
-        Confidence interval of the median to reach, each side, relative to the median.
-    kernel_s : float
-        What a throughput kernel is made to take.
-    first_launches : int
-        Kernels compiled from nothing.
-    curve_bytes : tuple of int
-        Working sets of the bandwidth curve.
-    transfer_bytes : tuple of int
-        Sizes of copies.
-    watch_s : float
-        How long the machine is watched before, to see whether it is busy.
-    power_s : float
-        Interval of a power measurement.
-    """
-
-    name: str
-    total_s: float
-    number_s: float
-    point_s: float
-    relative: float
-    kernel_s: float
-    first_launches: int
-    curve_bytes: tuple[int, ...]
-    transfer_bytes: tuple[int, ...]
-    watch_s: float
-    power_s: float
+    name: str  # ``quick`` or ``default``
+    total_s: float  # after so long, one sample of every number that is left has to do
+    number_s: float  # longest time spent sampling one number
+    point_s: float  # the same for one point of a curve or fit
+    relative: float  # confidence interval of the median to reach, each side, relative to the median
+    kernel_s: float  # what a throughput kernel is made to take
+    first_launches: int  # kernels compiled from nothing
+    curve_bytes: tuple[int, ...]  # working sets of the bandwidth curve
+    transfer_bytes: tuple[int, ...]  # sizes of copies
+    watch_s: float  # how long the machine is watched before, to see whether it is busy
+    power_s: float  # interval of a power measurement
 
 
 QUICK = Budget(

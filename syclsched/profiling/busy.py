@@ -17,39 +17,15 @@ BUSY_SHARE = 0.10
 
 @dataclass(frozen=True, slots=True)
 class CpuTimes:
-    """Processor seconds of all cores together since boot.
+    """Processor seconds of all cores together since boot."""
 
-    Parameters
-    ----------
-    busy_s : float
-        Spent working, for anybody, or taken by the hypervisor for other machines.
-    total_s : float
-        Passed, idle time included.
-    own_s : float
-        Spent by this process, all its threads, user and system.
-    """
-
-    busy_s: float
-    total_s: float
-    own_s: float
+    busy_s: float  # spent working, for anybody, or taken by the hypervisor for other machines
+    total_s: float  # passed, idle time included
+    own_s: float  # spent by this process, all its threads, user and system
 
 
 def parse_stat(text: str, ticks_per_s: float) -> tuple[float, float]:
-    """Return (busy, total) processor seconds from the text of /proc/stat.
-
-    Parameters
-    ----------
-    text : str
-        Its first line is ``cpu  user nice system idle iowait irq softirq steal guest guest_nice``; guest time
-        is contained in user time.
-    ticks_per_s : float
-        Unit of its numbers.
-
-    Returns
-    -------
-    tuple of float
-        Busy and total seconds; (0, 0) if the line is not there.
-    """
+    """Return (busy, total) processor seconds from the text of /proc/stat."""
     for line in text.splitlines():
         fields = line.split()
         if fields and fields[0] == "cpu":
@@ -80,20 +56,7 @@ def others_share(before: CpuTimes | None, after: CpuTimes | None) -> float | Non
 def watch(
     duration_s: float, *, read: Callable[[], CpuTimes | None] = read_times, pause: Callable[[float], None] = time.sleep
 ) -> float | None:
-    """Observe the machine for a moment while this process does nothing.
-
-    Parameters
-    ----------
-    duration_s : float
-        How long.
-    read, pause : callable, optional
-        Replaced in tests.
-
-    Returns
-    -------
-    float or None
-        Share of the machine that others take.
-    """
+    """Observe the machine for a moment while this process does nothing."""
     before = read()
     pause(duration_s)
     return others_share(before, read())

@@ -73,24 +73,14 @@ class RecordingHistory(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What a calibration did.
+    """What a calibration did."""
 
-    Parameters
-    ----------
-    measured, known : int
-        Implementations timed now, and known before.
-    failures : tuple of (str, str)
-        What could not be timed, and why.
-    complete : bool
-        False if it was interrupted; what was measured is recorded.
-    left_out : int
-        Implementations not timed, because another does the same about as fast as the device can, or there is no other.
-    """
-
+    #: Implementations timed now, and known before.
     measured: int
     known: int
-    failures: tuple[tuple[str, str], ...] = ()
-    complete: bool = True
+    failures: tuple[tuple[str, str], ...] = ()  # what could not be timed, and why
+    complete: bool = True  # false if it was interrupted; what was measured is recorded
+    #: Implementations not timed, because another does the same about as fast as the device can, or there is no other.
     left_out: int = 0
 
 
@@ -125,42 +115,7 @@ def calibrate(
     again: bool = False,
     choices_only: bool = False,
 ) -> Calibration:
-    """Time each distinct (operation, implementation, signature) of a graph on each device that supports it.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        Its tasks say what to measure; nothing of it is run as such and none of its data is written to.
-    platform : Platform
-        The devices.
-    live : LiveDevices
-        The same, open.
-    history : HistoryStore
-        Where it is looked up and recorded.
-    costs : CostModel, optional
-        Says what a device supports.
-    sample_data : callable, optional
-        ``(task, parameter name) -> array or None``: valid data, where an operation needs any. Without it, an array's
-        initial value in the graph is taken, else numbers in [0, 1) with n added on the diagonal of square matrices.
-    sampler : Sampler, optional
-        Clock and interruption.
-    seconds_each : float, optional
-        Time limit per implementation and device.
-    progress : callable, optional
-        Called with (done, total, what comes next).
-    again : bool, optional
-        Measure what the history knows, too.
-    choices_only : bool, optional
-        Only what several implementations can do, or several devices: for plans in which nothing else is to be decided.
-        Nor what takes a second to compile (numba-dpex), and is not expected to gain a hundredth of what all tasks take.
-
-    Returns
-    -------
-    Calibration
-        What was done. What fails is listed, not raised: another implementation may do. What turns out several times
-        slower than another implementation of the same work is sampled once; what cannot be much faster than one that is
-        known, not at all.
-    """
+    """Time each distinct (operation, implementation, signature) of a graph on each device that supports it."""
     costs = costs if costs is not None else CostModel(platform)
     sampler = replace(sampler or Sampler(), min_samples=MIN_SAMPLES, max_samples=MAX_SAMPLES)
     cases = list(_cases(graph, platform, costs))
@@ -309,21 +264,7 @@ def _to_numpy(value: Any) -> Array:
 
 
 def synthetic(parameter: Parameter, signature: Signature) -> Array:
-    """Return data an operation can be expected to work on.
-
-    Parameters
-    ----------
-    parameter : Parameter
-        An array parameter.
-    signature : Signature
-        Shape and dtype.
-
-    Returns
-    -------
-    numpy.ndarray
-        Zeros for what is only written; else in [0, 1), for integers 0 to 6, with n added on the diagonal of an n by n
-        matrix, which makes it well conditioned, and positive definite where only one triangle is read.
-    """
+    """Return data an operation can be expected to work on."""
     shape, dtype = signature.shapes[parameter.name], np.dtype(signature.dtypes[parameter.name])
     if parameter.mode is AccessMode.WRITE:
         return np.zeros(shape, dtype)

@@ -35,26 +35,7 @@ def shipped_names() -> tuple[str, ...]:
 
 
 def load_profile_set(name_or_path: str | Path) -> ProfileSet:
-    """Load a shipped profile by name, or profiles from a file.
-
-    Parameters
-    ----------
-    name_or_path : str or Path
-        A name of `shipped_names`, or a file with one profile or a set of them. A name that is both is the
-        shipped one; ``./name`` is the file.
-
-    Returns
-    -------
-    ProfileSet
-        One profile or several.
-
-    Raises
-    ------
-    StorageError
-        If there is no such profile or file, or it cannot be read.
-    FormatError
-        If the file is damaged; names file, place and expectation.
-    """
+    """Load a shipped profile by name, or profiles from a file."""
     name = str(name_or_path)
     if name in shipped_names():
         path = shipped_folder() / f"{name}.json"
@@ -73,20 +54,7 @@ def load_profile(name_or_path: str | Path) -> DeviceProfile:
 
 
 def load_platform(names_or_paths: Iterable[str | Path], name: str | None = None) -> Platform:
-    """Describe a platform of shipped profiles and files.
-
-    Parameters
-    ----------
-    names_or_paths : iterable of str or Path
-        See `load_profile_set`; a name that comes twice is two devices.
-    name : str, optional
-        The platform's; what was given, joined, by default.
-
-    Returns
-    -------
-    Platform
-        See `platform_from_profiles`.
-    """
+    """Describe a platform of shipped profiles and files."""
     given = [str(n) for n in names_or_paths]
     sets = [load_profile_set(n) for n in given]
     # A device is called what the user called it; one file with several devices names them by kind.
@@ -100,30 +68,7 @@ def load_platform(names_or_paths: Iterable[str | Path], name: str | None = None)
 def platform_from_profiles(
     profiles: Iterable[DeviceProfile], name: str, device_names: Sequence[str | None] | None = None
 ) -> Platform:
-    """Describe a platform from device profiles alone.
-
-    Parameters
-    ----------
-    profiles : iterable of DeviceProfile
-        At least one; each is a device of its own with a memory space of its own.
-    name : str
-        The platform's.
-    device_names : sequence of (str or None), optional
-        What to call each device; by kind where there is none. One that comes twice gets a number.
-
-    Returns
-    -------
-    Platform
-        Devices without a name are named by kind and number, as discovery does (``gpu``, ``gpu1``); memory that the
-        host can address is reached by it directly; links to and from the host are those of the profiles, or PCI
-        Express 4.0 x16 if they have none; other copies go through the host. CPU devices and emulators profiled on one
-        processor take turns on its cores.
-
-    Raises
-    ------
-    EmptyPlatformError
-        If there are none.
-    """
+    """Describe a platform from device profiles alone."""
     given = tuple(profiles)
     if not given:
         raise EmptyPlatformError("no profile was given", where=f"platform {name!r}")

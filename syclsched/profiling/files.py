@@ -24,45 +24,17 @@ MAX_FILE_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class ProfileSet:
-    """The profiles of several devices and of pairs of them, in one file.
-
-    Parameters
-    ----------
-    devices : tuple of DeviceProfile
-        At least one.
-    pairs : tuple of PairProfile, optional
-        Between them.
-    format : str, optional
-        The format's name and version.
-    """
+    """The profiles of several devices and of pairs of them, in one file."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "allow_inf_nan": False}
 
-    devices: Annotated[tuple[DeviceProfile, ...], MinLen(1), MaxLen(4096)]
-    pairs: tuple[PairProfile, ...] = ()
-    format: Literal["syclsched-profiles/1"] = SET_FORMAT
+    devices: Annotated[tuple[DeviceProfile, ...], MinLen(1), MaxLen(4096)]  # at least one
+    pairs: tuple[PairProfile, ...] = ()  # between them
+    format: Literal["syclsched-profiles/1"] = SET_FORMAT  # the format's name and version
 
 
 def parse_device_profile(text: str | bytes, *, where: str) -> DeviceProfile:
-    """Read a device profile from JSON text.
-
-    Parameters
-    ----------
-    text : str or bytes
-        JSON.
-    where : str
-        The file's name, for errors.
-
-    Returns
-    -------
-    DeviceProfile
-        Fits the schema, and all its numbers are plausible.
-
-    Raises
-    ------
-    FormatError
-        Names file, place and expectation.
-    """
+    """Read a device profile from JSON text."""
     return check_device_profile(from_json(DeviceProfile, text, where=where), where=where)
 
 
@@ -93,15 +65,7 @@ def _is_set(text: str | bytes) -> bool:
 
 
 def read_file(path: Path) -> bytes:
-    """Return a file's contents.
-
-    Raises
-    ------
-    StorageError
-        If it cannot be read.
-    FormatError
-        If it is far too large to be a profile.
-    """
+    """Return a file's contents."""
     try:
         size = path.stat().st_size
         if size > MAX_FILE_BYTES:
@@ -114,13 +78,7 @@ def read_file(path: Path) -> bytes:
 
 
 def write_file(path: Path, value: DeviceProfile | PairProfile | ProfileSet) -> None:
-    """Write a profile as JSON; other processes see the old file or the whole new one.
-
-    Raises
-    ------
-    StorageError
-        If the folder is missing and cannot be made, is read-only, or the disk is full.
-    """
+    """Write a profile as JSON; other processes see the old file or the whole new one."""
     text = to_json(value) + "\n"
     try:
         write_whole(path, text.encode(), folders=True, lasting=True)

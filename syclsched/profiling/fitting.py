@@ -20,23 +20,6 @@ def fit_link(points: Sequence[tuple[int, float]], *, source: str | None = None) 
     largest alone would decide, leaving the latency to chance. Where the free optimum has a negative
     coefficient, the optimum lies on the boundary and the other coefficient is fitted alone (the
     two-variable case of Lawson and Hanson's NNLS).
-
-    Parameters
-    ----------
-    points : sequence of (int, float)
-        Bytes and seconds; at least two different sizes, seconds greater than 0.
-    source : str, optional
-        See `LinkFit`.
-
-    Returns
-    -------
-    LinkFit
-        With the root mean square of the relative errors as ``residual``.
-
-    Raises
-    ------
-    MeasurementError
-        If there are too few points, or a time is not positive and finite.
     """
     if len({size for size, _ in points}) < 2:
         raise MeasurementError("a fit needs at least two different sizes")

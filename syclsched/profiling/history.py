@@ -42,16 +42,6 @@ class HistoryStore:
 
     Where the file cannot be written (read-only folder, full disk) what is in it is read, new samples are kept in
     memory only, and `note` says so.
-
-    Parameters
-    ----------
-    path : Path or str, optional
-        The file; ``history.sqlite3`` in the user's data folder by default.
-
-    Raises
-    ------
-    FormatError
-        If the file is something else.
     """
 
     def __init__(self, path: Path | str | None = None) -> None:
@@ -62,19 +52,7 @@ class HistoryStore:
         self._connection = self._open()
 
     def lookup(self, key: HistoryKey) -> Quantity | None:
-        """Return the seconds measured for a key, or None if there are none.
-
-        Parameters
-        ----------
-        key : HistoryKey
-            What is asked for.
-
-        Returns
-        -------
-        Quantity or None
-            Median and MAD of the samples kept, spikes set aside. Samples other processes add later are seen after
-            `refresh`.
-        """
+        """Return the seconds measured for a key, or None if there are none."""
         with self._lock:
             if key not in self._cache:
                 self._cache[key] = self._read(key)
@@ -86,22 +64,7 @@ class HistoryStore:
             self._cache.clear()
 
     def record(self, key: HistoryKey, seconds: Iterable[float]) -> None:
-        """Add samples.
-
-        Parameters
-        ----------
-        key : HistoryKey
-            What was measured.
-        seconds : iterable of float
-            Finite and not negative.
-
-        Raises
-        ------
-        MeasurementError
-            If a sample cannot be a duration; none is recorded then.
-        StorageError
-            If another process holds the file for too long.
-        """
+        """Add samples."""
         samples = [float(s) for s in seconds]
         if any(not math.isfinite(s) or s < 0 for s in samples):
             raise MeasurementError("a sample is negative or not finite", where=f"operation {key.operation!r}")
@@ -131,13 +94,7 @@ class HistoryStore:
         return [(key, tuple(values)) for key, values in found.items()]
 
     def merge(self, key: HistoryKey, seconds: Iterable[float]) -> int:
-        """Add the samples of a key that are not there yet; return how many these were.
-
-        Parameters
-        ----------
-        key, seconds
-            As for `record`.
-        """
+        """Add the samples of a key that are not there yet; return how many these were."""
         with self._lock, self._guarded():
             rows = self._connection.execute(f"SELECT seconds FROM samples WHERE {_KEY}", _columns(key)).fetchall()
         here = {float(row[0]) for row in rows}

@@ -18,24 +18,17 @@ _STRICT: dict[str, object] = {"extra": "forbid", "allow_inf_nan": False}
 
 @dataclass(frozen=True, slots=True)
 class MeasuredTask:
-    """The samples of one piece of work on one device.
-
-    Parameters
-    ----------
-    device_key, operation, implementation, revision, signature : str
-        As in `HistoryKey`.
-    seconds : tuple of float
-        The samples, the oldest first.
-    """
+    """The samples of one piece of work on one device."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
+    #: As in `HistoryKey`.
     device_key: Name
     operation: Name
     implementation: Name
     revision: Text
     signature: Text
-    seconds: Annotated[tuple[NonNegative, ...], MaxLen(1_000)]
+    seconds: Annotated[tuple[NonNegative, ...], MaxLen(1_000)]  # the samples, the oldest first
 
     @property
     def key(self) -> HistoryKey:
@@ -45,20 +38,12 @@ class MeasuredTask:
 
 @dataclass(frozen=True, slots=True)
 class HistoryFile:
-    """All that is remembered.
-
-    Parameters
-    ----------
-    tasks : tuple of MeasuredTask
-        Sorted.
-    format : str
-        The format's name and version.
-    """
+    """All that is remembered."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
-    tasks: Annotated[tuple[MeasuredTask, ...], MaxLen(1_000_000)]
-    format: Literal["syclsched-history/1"] = HISTORY_FORMAT
+    tasks: Annotated[tuple[MeasuredTask, ...], MaxLen(1_000_000)]  # sorted
+    format: Literal["syclsched-history/1"] = HISTORY_FORMAT  # the format's name and version
 
 
 def history_file(samples: Iterable[tuple[HistoryKey, tuple[float, ...]]]) -> HistoryFile:

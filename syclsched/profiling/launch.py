@@ -20,13 +20,7 @@ CHAIN = 100
 
 
 class EmptyKernel:
-    """An empty kernel of a device, ready to be submitted to any of its queues.
-
-    Parameters
-    ----------
-    bench : Bench
-        The device.
-    """
+    """An empty kernel of a device, ready to be submitted to any of its queues."""
 
     def __init__(self, bench: Bench) -> None:
         array = bench.array(np.arange(EMPTY_ITEMS, dtype=np.float32))
@@ -46,20 +40,7 @@ class EmptyKernel:
 
 
 def measure_launch(bench: Bench, budget: Budget) -> LaunchCosts:
-    """Measure everything about launches that concerns one device; see `docs/profiling.md`.
-
-    Parameters
-    ----------
-    bench : Bench
-        The device.
-    budget : Budget
-        Time limits.
-
-    Returns
-    -------
-    LaunchCosts
-        Without the time of a first launch.
-    """
+    """Measure everything about launches that concerns one device; see `docs/profiling.md`."""
     kernel = EmptyKernel(bench)
     kernel.verify()
     sample = bench.sampler.sample_until
@@ -90,23 +71,7 @@ def chain(
     queues: list[Any],
     kernels: list[EmptyKernel],
 ) -> Callable[[], float]:
-    """Return a sampler of the seconds per kernel of a chain that goes around ``queues``.
-
-    Parameters
-    ----------
-    wall : callable
-        Turns work into a sampler of its wall time, as `Bench.wall`.
-    queues : list of dpctl.SyclQueue
-        In-order queues; with a single one its order is the dependency, with several every kernel waits for the
-        event of the one before it.
-    kernels : list of EmptyKernel
-        The kernel for each queue.
-
-    Returns
-    -------
-    callable
-        Seconds per kernel.
-    """
+    """Return a sampler of the seconds per kernel of a chain that goes around ``queues``."""
 
     def run() -> None:
         depends: list[Any] = []
@@ -124,20 +89,7 @@ def chain(
 
 
 def measure_first_launch(bench: Bench, budget: Budget) -> Quantity:
-    """Measure the first launch of a numba-dpex kernel: compile, build, submit, wait.
-
-    Parameters
-    ----------
-    bench : Bench
-        The device; numba-dpex has compiled something for it before.
-    budget : Budget
-        How many kernels to compile.
-
-    Returns
-    -------
-    Quantity
-        Seconds.
-    """
+    """Measure the first launch of a numba-dpex kernel: compile, build, submit, wait."""
     samples = []
     array = bench.array(np.ones(EMPTY_ITEMS, dtype=np.float32))
     for _ in range(budget.first_launches):
@@ -160,18 +112,6 @@ def measure_hop(first: Bench, second: Bench, budget: Budget) -> Quantity:
     same observation, and devices differ in how soon the host sees that they are done. Never more than one
     hop is under way: on a chain that goes back and forth between two contexts, the 2024.2 runtime's clean-up of
     finished commands (``Scheduler::cleanupCommands`` after a host task) crashes the process.
-
-    Parameters
-    ----------
-    first, second : Bench
-        Two devices, of one or of two SYCL platforms.
-    budget : Budget
-        Time limits.
-
-    Returns
-    -------
-    Quantity
-        Seconds by which the first kernel, an empty one, and its event delay the second.
     """
     kernels = EmptyKernel(first), EmptyKernel(second)
     clock = first.sampler.clock

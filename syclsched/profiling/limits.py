@@ -26,25 +26,7 @@ Check = tuple[str, str, float]
 
 
 def check_device_profile(profile: DeviceProfile, *, where: str) -> DeviceProfile:
-    """Return the profile if every number in it is physically plausible.
-
-    Parameters
-    ----------
-    profile : DeviceProfile
-        One that fits the schema.
-    where : str
-        File it came from, for the error.
-
-    Returns
-    -------
-    DeviceProfile
-        The same.
-
-    Raises
-    ------
-    FormatError
-        Names the place, the value and the range expected there.
-    """
+    """Return the profile if every number in it is physically plausible."""
     _check(_device_numbers(profile), where, "DeviceProfile")
     return profile
 

@@ -69,18 +69,7 @@ def fresh_operation() -> Operation:
 
 
 def fma_operation(dtype: str) -> Operation:
-    """Return chains of fused multiply-adds: ``y[i] = sum_j f^n((j + 1) x[i])``, ``f(v) = v c[0] + c[1]``.
-
-    Parameters
-    ----------
-    dtype : str
-        ``float16`` is OpenCL C, because numba-dpex has no half precision; others are numba-dpex.
-
-    Returns
-    -------
-    Operation
-        Parameters ``x``, ``c``, ``y`` and the scalar ``n``.
-    """
+    """Return chains of fused multiply-adds: ``y[i] = sum_j f^n((j + 1) x[i])``, ``f(v) = v c[0] + c[1]``."""
     if dtype == "float16":
         implementation = Implementation("opencl-c", "opencl-c", load=_load_fma_half, launch=_launch_groups)
     else:

@@ -38,18 +38,10 @@ Submit = Callable[[], object]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Something to run, alone or beside others.
+    """Something to run, alone or beside others."""
 
-    Parameters
-    ----------
-    submit : callable
-        Submits it asynchronously.
-    wait : callable
-        Waits until it is done.
-    """
-
-    submit: Submit
-    wait: Callable[[], None]
+    submit: Submit  # submits it asynchronously
+    wait: Callable[[], None]  # waits until it is done
 
 
 def overlap_factor(alone: Sequence[float], together: float) -> float:
@@ -57,13 +49,6 @@ def overlap_factor(alone: Sequence[float], together: float) -> float:
 
     With the longest alone time T and the sum S of all, ``(together - T) / (S - T)``; for two equal loads this is
     ``together / alone - 1``. Never negative; more than 1 if they hinder each other.
-
-    Parameters
-    ----------
-    alone : sequence of float
-        Seconds of each load alone; at least two, greater than 0.
-    together : float
-        Seconds from the first submission to the end of the last.
     """
     longest = max(alone)
     return max(0.0, (together - longest) / (sum(alone) - longest))
@@ -75,20 +60,6 @@ def measure_overlap(sampler: Sampler, loads: Sequence[Load], budget_s: float) ->
     What runs at once is a property of the device; whatever else happens on the machine makes times longer, never
     shorter, and makes loads seem to overlap that do not, or the other way round. So the factor is that of the least
     times over all turns; the factors of the single turns give its spread.
-
-    Parameters
-    ----------
-    sampler : Sampler
-        How samples are taken.
-    loads : sequence of Load
-        At least two.
-    budget_s : float
-        Time limit.
-
-    Returns
-    -------
-    Quantity
-        `overlap_factor`, without unit.
     """
 
     def seconds(chosen: Sequence[Load]) -> float:
@@ -146,42 +117,14 @@ def large_kernel(bench: Bench, budget: Budget) -> tuple[FmaChain, int]:
 
 
 def measure_kernel_kernel(bench: Bench, budget: Budget, lanes: int = 2) -> Quantity:
-    """Measure the overlap of kernels that each fill the device, one per compute queue.
-
-    Parameters
-    ----------
-    bench : Bench
-        The device.
-    budget : Budget
-        Time limits.
-    lanes : int, optional
-        How many queues.
-
-    Returns
-    -------
-    Quantity
-        `overlap_factor`.
-    """
+    """Measure the overlap of kernels that each fill the device, one per compute queue."""
     chain, iterations = large_kernel(bench, budget)
     loads = [kernel_load(chain, bench.lane(index), iterations) for index in range(lanes)]
     return measure_overlap(bench.sampler, loads, _TIMES_THE_BUDGET * budget.number_s)
 
 
 def measure_copy_kernel(bench: Bench, budget: Budget) -> Quantity:
-    """Measure the overlap of host-to-device copies with a kernel that fills the device and takes as long.
-
-    Parameters
-    ----------
-    bench : Bench
-        The device.
-    budget : Budget
-        Time limits.
-
-    Returns
-    -------
-    Quantity
-        `overlap_factor`.
-    """
+    """Measure the overlap of host-to-device copies with a kernel that fills the device and takes as long."""
     chain, iterations = large_kernel(bench, budget)
     kernel = kernel_load(chain, bench.queue, iterations)
     seconds = max(chain.seconds(iterations), 1e-6)
@@ -189,20 +132,7 @@ def measure_copy_kernel(bench: Bench, budget: Budget) -> Quantity:
 
 
 def measure_interference(first: Bench, second: Bench, budget: Budget) -> Quantity:
-    """Measure the overlap of large kernels on two devices.
-
-    Parameters
-    ----------
-    first, second : Bench
-        Two devices.
-    budget : Budget
-        Time limits.
-
-    Returns
-    -------
-    Quantity
-        `overlap_factor`.
-    """
+    """Measure the overlap of large kernels on two devices."""
     loads = []
     for bench in (first, second):
         chain, iterations = large_kernel(bench, budget)
@@ -211,22 +141,7 @@ def measure_interference(first: Bench, second: Bench, budget: Budget) -> Quantit
 
 
 def measure_lanes(bench: Bench, budget: Budget, two: Quantity) -> int:
-    """Return how many queues run kernels as if alone: doubled until they no longer do, or there are as many as units.
-
-    Parameters
-    ----------
-    bench : Bench
-        The device.
-    budget : Budget
-        Time limits.
-    two : Quantity
-        The overlap factor of two queues.
-
-    Returns
-    -------
-    int
-        1 if kernels on two queues slow each other down.
-    """
+    """Return how many queues run kernels as if alone: doubled until they no longer do, or there are as many as units."""
     lanes, factor = 1, two.value
     limit = min(bench.device.compute_units, MAX_LANES)
     while 2 * lanes <= limit and factor <= LANE_THRESHOLD:

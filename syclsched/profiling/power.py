@@ -21,30 +21,14 @@ _GPU_DRIVERS = ("i915", "xe")
 
 @dataclass(frozen=True, slots=True)
 class EnergyCounter:
-    """One counter of microjoules.
+    """One counter of microjoules."""
 
-    Parameters
-    ----------
-    path : Path
-        File that holds the count.
-    range_uj : float
-        It wraps around here; 0 if it does not.
-    label : str
-        What it counts, for the profile's ``source``.
-    """
-
-    path: Path
-    range_uj: float
-    label: str
+    path: Path  # file that holds the count
+    range_uj: float  # it wraps around here; 0 if it does not
+    label: str  # what it counts, for the profile's ``source``
 
     def read_uj(self) -> float:
-        """Return the count.
-
-        Raises
-        ------
-        OSError, ValueError
-            If it cannot be read.
-        """
+        """Return the count."""
         return float(self.path.read_text())
 
     def joules(self, before_uj: float, after_uj: float) -> float:
@@ -54,22 +38,7 @@ class EnergyCounter:
 
 
 def find_counters(kind: str, sys: Path = _SYS) -> tuple[EnergyCounter, ...]:
-    """Return the readable energy counters of a device of a kind.
-
-    Parameters
-    ----------
-    kind : str
-        ``cpu``: every package domain of powercap's intel-rapl (AMD processors use the same name).
-        ``gpu``: the hwmon energy counter of the Intel GPU, if there is exactly one. Anything else has none: the
-        FPGA emulator's energy is the CPU's.
-    sys : Path, optional
-        Root of sysfs, replaced in tests.
-
-    Returns
-    -------
-    tuple of EnergyCounter
-        Empty where there is none, or no permission to read.
-    """
+    """Return the readable energy counters of a device of a kind."""
     found = _rapl(sys) if kind == "cpu" else _hwmon(sys) if kind == "gpu" else []
     return tuple(c for c in found if _readable(c))
 
@@ -107,22 +76,7 @@ def _readable(counter: EnergyCounter) -> bool:
 def average_power(
     counters: tuple[EnergyCounter, ...], work: Callable[[], None], *, clock: Callable[[], float] = time.perf_counter
 ) -> Quantity | None:
-    """Return the average power while ``work`` runs, watts.
-
-    Parameters
-    ----------
-    counters : tuple of EnergyCounter
-        Added up.
-    work : callable
-        Runs for at least 0.05 s.
-    clock : callable, optional
-        Replaced in tests.
-
-    Returns
-    -------
-    Quantity or None
-        None if there are no counters, one cannot be read any more, or the interval was too short.
-    """
+    """Return the average power while ``work`` runs, watts."""
     if not counters:
         return None
     try:
@@ -140,24 +94,7 @@ def average_power(
 
 
 def measure_power(kind: str, run_busy: Callable[[], None], idle_s: float, *, sys: Path = _SYS) -> Power:
-    """Measure a device's idle and busy power, where the operating system has counters.
-
-    Parameters
-    ----------
-    kind : str
-        See `find_counters`.
-    run_busy : callable
-        Keeps the device busy for at least 0.05 s.
-    idle_s : float
-        How long to watch it idle.
-    sys : Path, optional
-        Root of sysfs.
-
-    Returns
-    -------
-    Power
-        Empty where nothing can be read.
-    """
+    """Measure a device's idle and busy power, where the operating system has counters."""
     counters = find_counters(kind, sys)
     if not counters:
         return Power()

@@ -23,41 +23,22 @@ Progress = Callable[[str, int, int, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a profile says about where it was measured.
+    """What a profile says about where it was measured."""
 
-    Parameters
-    ----------
-    host : str
-        Processor and operating system.
-    versions, boot_environment : Mapping
-        See `Provenance`.
-    """
-
-    host: str = ""
+    host: str = ""  # processor and operating system
+    #: See `Provenance`.
     versions: Mapping[str, str] = field(default_factory=dict)
     boot_environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionResult:
-    """What a session measured.
+    """What a session measured."""
 
-    Parameters
-    ----------
-    devices : tuple of DeviceProfile
-        Those with enough measured to be of use.
-    pairs : tuple of PairProfile
-        In both directions.
-    complete : bool
-        False if the session was interrupted.
-    notes : tuple of str
-        What a reader should know: a busy machine, failed measurements, devices left out.
-    """
-
-    devices: tuple[DeviceProfile, ...]
-    pairs: tuple[PairProfile, ...]
-    complete: bool
-    notes: tuple[str, ...]
+    devices: tuple[DeviceProfile, ...]  # those with enough measured to be of use
+    pairs: tuple[PairProfile, ...]  # in both directions
+    complete: bool  # false if the session was interrupted
+    notes: tuple[str, ...]  # what a reader should know: a busy machine, failed measurements, devices left out
 
 
 def surroundings() -> Surroundings:
@@ -81,28 +62,7 @@ def profile_platform(
     progress: Progress | None = None,
     where: Surroundings | None = None,
 ) -> SessionResult:
-    """Measure every device of a platform, and every pair of them.
-
-    Parameters
-    ----------
-    platform : Platform
-        Devices of this machine; profiles it may have are not looked at.
-    live : LiveDevices
-        The same, open.
-    budget : Budget
-        ``QUICK``, ``DEFAULT`` or another.
-    sampler : Sampler, optional
-        Clock and interruption; its goal is taken from the budget.
-    progress : callable, optional
-        Told about every step, before it is begun and when all are done.
-    where : Surroundings, optional
-        For the profiles' provenance.
-
-    Returns
-    -------
-    SessionResult
-        Complete, or what was done until ``sampler.interrupted`` said to stop.
-    """
+    """Measure every device of a platform, and every pair of them."""
     sampler = sampler or Sampler()
     sampler = replace(sampler, relative=budget.relative, deadline_s=sampler.clock() + budget.total_s)
     return _Session(budget, sampler, progress, where or Surroundings()).run(platform, live)

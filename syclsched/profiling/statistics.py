@@ -27,35 +27,13 @@ class InterruptedMeasurement(MeasurementError):
 
 
 def median_absolute_deviation(samples: Sequence[float]) -> float:
-    """Return the median of the distances from the median.
-
-    Parameters
-    ----------
-    samples : sequence of float
-        At least one.
-
-    Returns
-    -------
-    float
-        In the unit of the samples.
-    """
+    """Return the median of the distances from the median."""
     centre = statistics.median(samples)
     return statistics.median(abs(s - centre) for s in samples)
 
 
 def split_spikes(samples: Sequence[float]) -> tuple[list[float], list[float]]:
-    """Separate samples that something else disturbed: far above the median, never below it.
-
-    Parameters
-    ----------
-    samples : sequence of float
-        Times; the order does not matter.
-
-    Returns
-    -------
-    kept, spikes : list of float
-        Together all samples; at least half of them are kept.
-    """
+    """Separate samples that something else disturbed: far above the median, never below it."""
     if len(samples) < 3:
         return list(samples), []
     centre = statistics.median(samples)
@@ -70,18 +48,6 @@ def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple
     The k-th smallest and k-th largest of n samples enclose the true median with probability
     ``1 - 2 P(B <= k - 1)``, B binomial with n trials of probability 1/2 (David and Nagaraja, Order Statistics,
     3rd ed., 7.1). The largest k that keeps ``confidence`` is taken.
-
-    Parameters
-    ----------
-    samples : sequence of float
-        Independent samples.
-    confidence : float, optional
-        Least probability.
-
-    Returns
-    -------
-    tuple of float or None
-        Lower and upper end; None if there are too few samples for that confidence (5 or fewer for 95 %).
     """
     n = len(samples)
     tail, k = 0.0, 0
@@ -106,25 +72,7 @@ def is_settled(samples: Sequence[float], relative: float) -> bool:
 
 
 def summarise(samples: Sequence[float], *, source: str | None = None) -> Quantity:
-    """Return median, MAD and counts of samples, with spikes set aside.
-
-    Parameters
-    ----------
-    samples : sequence of float
-        Non-negative and finite; at least one.
-    source : str, optional
-        How the number was derived, if it is not simply what was sampled.
-
-    Returns
-    -------
-    Quantity
-        In the unit of the samples.
-
-    Raises
-    ------
-    MeasurementError
-        If there are none, or one is negative or not finite.
-    """
+    """Return median, MAD and counts of samples, with spikes set aside."""
     if not samples:
         raise MeasurementError("no samples were taken")
     if any(not math.isfinite(s) or s < 0 for s in samples):
@@ -140,27 +88,7 @@ def summarise(samples: Sequence[float], *, source: str | None = None) -> Quantit
 
 
 def rate(seconds: Quantity, amount: float, *, source: str | None = None) -> Quantity:
-    """Turn a time into a rate: ``amount`` per second, with the same relative spread.
-
-    Parameters
-    ----------
-    seconds : Quantity
-        A time greater than 0.
-    amount : float
-        Operations, bytes or whatever was done in it.
-    source : str, optional
-        See `Quantity`.
-
-    Returns
-    -------
-    Quantity
-        Amount per second.
-
-    Raises
-    ------
-    MeasurementError
-        If no time passed.
-    """
+    """Turn a time into a rate: ``amount`` per second, with the same relative spread."""
     if seconds.value <= 0:
         raise MeasurementError("the measured time is zero", hint="The device's clock is too coarse for this work")
     value = amount / seconds.value
@@ -169,28 +97,15 @@ def rate(seconds: Quantity, amount: float, *, source: str | None = None) -> Quan
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """How samples are taken; the clock is a parameter so that tests need not wait.
+    """How samples are taken; the clock is a parameter so that tests need not wait."""
 
-    Parameters
-    ----------
-    relative : float, optional
-        Half-width of the confidence interval to reach, relative to the median.
-    min_samples, max_samples : int, optional
-        Fewest samples for being done before the budget ends, and most in any case.
-    deadline_s : float, optional
-        Moment on the clock after which one sample of a number has to do.
-    clock : callable, optional
-        Seconds since some moment.
-    interrupted : callable, optional
-        Asked before every sample whether to stop.
-    """
-
-    relative: float = 0.02
+    relative: float = 0.02  # half-width of the confidence interval to reach, relative to the median
+    #: Fewest samples for being done before the budget ends, and most in any case.
     min_samples: int = 7
     max_samples: int = 2000
-    deadline_s: float = math.inf
-    clock: Callable[[], float] = time.perf_counter
-    interrupted: Callable[[], bool] = lambda: False
+    deadline_s: float = math.inf  # moment on the clock after which one sample of a number has to do
+    clock: Callable[[], float] = time.perf_counter  # seconds since some moment
+    interrupted: Callable[[], bool] = lambda: False  # asked before every sample whether to stop
 
     def check(self) -> None:
         """Raise `InterruptedMeasurement` if the user asked to stop."""
@@ -198,25 +113,7 @@ class Sampler:
             raise InterruptedMeasurement("the measurement was interrupted")
 
     def samples_until(self, sample: Callable[[], float], budget_s: float) -> list[float]:
-        """Take samples until the median is known well enough, or the budget ends.
-
-        Parameters
-        ----------
-        sample : callable
-            Takes one sample, in any unit.
-        budget_s : float
-            Seconds after which no further sample is begun; one is always taken.
-
-        Returns
-        -------
-        list of float
-            All samples, spikes included, in the order they were taken.
-
-        Raises
-        ------
-        InterruptedMeasurement
-            If ``interrupted`` says so.
-        """
+        """Take samples until the median is known well enough, or the budget ends."""
         samples: list[float] = []
         end = min(self.clock() + budget_s, self.deadline_s)
         while len(samples) < self.max_samples:

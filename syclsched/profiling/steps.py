@@ -115,22 +115,7 @@ def _power(bench: Bench, budget: Budget) -> Power:
 
 
 def identity_of(device: Device, lanes: int, *, host_accessible: bool) -> DeviceIdentity:
-    """Return the identity of a device for its profile.
-
-    Parameters
-    ----------
-    device : Device
-        A SYCL device.
-    lanes : int
-        From the measured overlap.
-    host_accessible : bool
-        Whether the host addresses the device's memory directly.
-
-    Raises
-    ------
-    MeasurementError
-        If it is the host.
-    """
+    """Return the identity of a device for its profile."""
     if device.kind == "host" or device.backend == "host":
         raise MeasurementError("the host has no profile", where=f"device {device.name!r}")
     return DeviceIdentity(

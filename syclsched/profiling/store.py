@@ -44,13 +44,7 @@ def _read(path: Path, parse: Callable[..., _Profile]) -> _Profile | None:
 
 
 class ProfileStore:
-    """Profiles kept between processes.
-
-    Parameters
-    ----------
-    folder : Path or str, optional
-        Where; the user's data folder by default. Nothing is made before something is saved.
-    """
+    """Profiles kept between processes."""
 
     def __init__(self, folder: Path | str | None = None) -> None:
         self.folder = data_folder() if folder is None else Path(folder)
@@ -64,18 +58,7 @@ class ProfileStore:
         return self.folder / "pairs" / f"{file_stem(first)}--{file_stem(second)}.json"
 
     def save(self, profile: DeviceProfile) -> Path:
-        """Save a device's profile in place of an older one.
-
-        Returns
-        -------
-        Path
-            Its file.
-
-        Raises
-        ------
-        StorageError
-            If it cannot be written.
-        """
+        """Save a device's profile in place of an older one."""
         path = self.path(profile.key)
         write_file(path, profile)
         return path
@@ -87,15 +70,7 @@ class ProfileStore:
         return path
 
     def load(self, key: str) -> DeviceProfile | None:
-        """Return a device's profile, or None if there is none.
-
-        Raises
-        ------
-        FormatError
-            If the file is damaged, or is of another device.
-        StorageError
-            If it is there and cannot be read.
-        """
+        """Return a device's profile, or None if there is none."""
         path = self.path(key)
         profile = _read(path, parse_device_profile)
         if profile is not None and profile.key != key:

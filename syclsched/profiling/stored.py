@@ -18,18 +18,7 @@ _WRONG = "SELECT count(*) FROM samples WHERE typeof(seconds) NOT IN ('real', 'in
 
 
 def judge_stored(folder: Path | None = None) -> tuple[Finding, ...]:
-    """Look at the files of measurements; nothing is made or changed.
-
-    Parameters
-    ----------
-    folder : Path, optional
-        The user's data folder by default.
-
-    Returns
-    -------
-    tuple of Finding
-        One for each file that cannot be used, one for what can.
-    """
+    """Look at the files of measurements; nothing is made or changed."""
     folder = data_folder() if folder is None else folder
     return (*_profiles(folder), *_history(folder / "history.sqlite3"))
 

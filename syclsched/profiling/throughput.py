@@ -45,15 +45,7 @@ def fill_items(device: Device) -> int:
 
 
 class FmaChain:
-    """The FMA chain of one dtype on a device, verified when it is made.
-
-    Parameters
-    ----------
-    bench : Bench
-        The device.
-    dtype : str
-        One of `measurable_dtypes`.
-    """
+    """The FMA chain of one dtype on a device, verified when it is made."""
 
     def __init__(self, bench: Bench, dtype: str) -> None:
         self.bench = bench
@@ -102,27 +94,7 @@ class FmaChain:
 
 
 def measure_throughput(bench: Bench, dtype: str, budget: Budget) -> Quantity:
-    """Measure the operations a second of FMA chains; a multiply-add counts two.
-
-    Parameters
-    ----------
-    bench : Bench
-        The device.
-    dtype : str
-        One of `measurable_dtypes`.
-    budget : Budget
-        Time limits.
-
-    Returns
-    -------
-    Quantity
-        Operations a second.
-
-    Raises
-    ------
-    MeasurementError
-        If the kernel gives a wrong result.
-    """
+    """Measure the operations a second of FMA chains; a multiply-add counts two."""
     chain = FmaChain(bench, dtype)
     iterations = chain.iterations_for(budget.kernel_s)
     seconds = bench.sampler.sample_until(lambda: chain.seconds(iterations), budget.number_s)

@@ -39,22 +39,7 @@ Pair = tuple[Any, Any]
 
 
 def measure_transfer(bench: Bench, direction: Direction, budget: Budget) -> LinkFit:
-    """Measure copies of one direction over sizes and fit latency and bandwidth.
-
-    Parameters
-    ----------
-    bench : Bench
-        The device.
-    direction : str
-        ``h2d``, ``d2h`` or ``d2d``.
-    budget : Budget
-        Sizes and time limits.
-
-    Returns
-    -------
-    LinkFit
-        Seconds of a copy among others on its lane.
-    """
+    """Measure copies of one direction over sizes and fit latency and bandwidth."""
     source_kind, destination_kind = DIRECTIONS[direction]
     return _fit(bench, lambda size: (bench.memory(size, source_kind), bench.memory(size, destination_kind)), budget)
 
@@ -64,18 +49,6 @@ def measure_link(source: Bench, destination: Bench, budget: Budget) -> LinkFit:
 
     The copies run on the destination's queue. USM memory of another context is to it what any host memory is, so the
     source must be of kind ``shared`` or ``host``.
-
-    Parameters
-    ----------
-    source, destination : Bench
-        Two devices whose memories are separate.
-    budget : Budget
-        Sizes and time limits.
-
-    Returns
-    -------
-    LinkFit
-        Seconds of a copy.
     """
     kind: UsmKind = "shared" if "usm_shared_allocations" in source.device.aspects else "host"
 

@@ -21,22 +21,7 @@ def usm_kinds(device: Device) -> tuple[UsmKind, ...]:
 
 
 def measure_usm(bench: Bench, kind: UsmKind, budget: Budget) -> UsmCosts:
-    """Measure allocation, triad bandwidth and reading of one kind of memory.
-
-    Parameters
-    ----------
-    bench : Bench
-        The device.
-    kind : str
-        One of `usm_kinds`.
-    budget : Budget
-        Time limits.
-
-    Returns
-    -------
-    UsmCosts
-        Seconds to allocate and free 1 MiB, bytes a second.
-    """
+    """Measure allocation, triad bandwidth and reading of one kind of memory."""
 
     def allocate_and_free() -> None:
         allocate(bench.queue, ALLOCATION_BYTES, kind)

@@ -29,23 +29,6 @@ def cut(graph: TaskGraph, cuts: Iterable[Cut]) -> Rewrite:
     An array that a cut task touches by rows is held in chunks, each an array of its own. As long as the tasks that
     touch it are of the same cut it stays in them. An input is cut without a copy: its chunks are views of its rows.
     Where a task makes an array whole that a cut one reads, or the other way round, tasks are added that copy the rows.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        Any.
-    cuts : iterable of Cut
-        Of disjoint sets of tasks.
-
-    Returns
-    -------
-    Rewrite
-        Values are given and results asked for by the original names; see `TaskGraph.join`.
-
-    Raises
-    ------
-    GraphError
-        If a task is cut twice, or cannot be cut so, or it would become too many edges.
     """
     return _Cutter(graph, tuple(cuts)).run()
 

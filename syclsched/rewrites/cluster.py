@@ -30,27 +30,14 @@ _ROUNDS = 8
 
 @dataclass(slots=True)
 class Cluster:
-    """Some tasks that are to become one.
+    """Some tasks that are to become one."""
 
-    Parameters
-    ----------
-    members : list of int
-        Tasks, in the order in which they are done.
-    seconds : tuple of float
-        On each device; infinity where not all of them can run.
-    arrays : dict of int to float
-        The arrays it touches, with their bytes.
-    inputs_s : dict of int to float
-        The graph's inputs among them, and how long each takes to the device furthest away.
-    joinable : bool
-        False for what must stay alone.
-    """
-
-    members: list[int]
-    seconds: tuple[float, ...]
-    arrays: dict[int, float]
+    members: list[int]  # tasks, in the order in which they are done
+    seconds: tuple[float, ...]  # on each device; infinity where not all of them can run
+    arrays: dict[int, float]  # the arrays it touches, with their bytes
+    #: The graph's inputs among them, and how long each takes to the device furthest away.
     inputs_s: dict[int, float] = field(default_factory=dict)
-    joinable: bool = True
+    joinable: bool = True  # false for what must stay alone
     predecessors: set[int] = field(default_factory=set)
     successors: set[int] = field(default_factory=set)
 
@@ -70,21 +57,11 @@ class Cluster:
 
 @dataclass(slots=True)
 class Clusters:
-    """The clusters of a graph, to begin with one for each task; numbered as the tasks, in topological order.
+    """The clusters of a graph, to begin with one for each task; numbered as the tasks, in topological order."""
 
-    Parameters
-    ----------
-    clusters : dict of int to Cluster
-        By the number of one of its members.
-    granularity : Granularity
-        The platform's.
-    room_bytes : float
-        What the arrays of one cluster may take.
-    """
-
-    clusters: dict[int, Cluster]
-    granularity: Granularity
-    room_bytes: float
+    clusters: dict[int, Cluster]  # by the number of one of its members
+    granularity: Granularity  # the platform's
+    room_bytes: float  # what the arrays of one cluster may take
 
     def grow(self) -> None:
         """Join what should be joined, until nothing changes."""

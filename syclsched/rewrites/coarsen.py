@@ -29,21 +29,6 @@ _SPELT_OUT = 3
 def coarsen(graph: TaskGraph, platform: Platform, costs: CostModel) -> Rewrite:
     """Merge tasks below the platform's minimum effective granularity with their neighbours.
 
-    Parameters
-    ----------
-    graph : TaskGraph
-        Any.
-    platform : Platform
-        Says what is tiny; see `syclsched.rewrites.granularity.Granularity`.
-    costs : CostModel
-        Says how long tasks take.
-
-    Returns
-    -------
-    Rewrite
-        Every array keeps its name. The merged tasks compute, step by step, what the tasks did: to the last bit, if each
-        step is done by the same implementation.
-
     Notes
     -----
     Left alone are barriers, tasks with costs instead of code, those that touch some rows of an array only, and whatever

@@ -18,37 +18,14 @@ from syclsched.rewrites.regions import Region, Traffic
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """One lane of a device that may take part.
+    """One lane of a device that may take part."""
 
-    Parameters
-    ----------
-    device : Device
-        Whose.
-    beside : int
-        How many such lanes the device has: they share its link.
-    """
-
-    device: Device
-    beside: int
+    device: Device  # whose
+    beside: int  # how many such lanes the device has: they share its link
 
 
 def crew(platform: Platform, tasks: Iterable[Task], costs: CostModel) -> tuple[Seat, ...]:
-    """Return lanes that can work at once without slowing each other down, the fastest devices first.
-
-    Parameters
-    ----------
-    platform : Platform
-        The platform.
-    tasks : iterable of Task
-        What devices are judged by: how much of the fastest device's speed they have, summed over the tasks.
-    costs : CostModel
-        Of the platform.
-
-    Returns
-    -------
-    tuple of Seat
-        A lane that shares cores with one before it is left out.
-    """
+    """Return lanes that can work at once without slowing each other down, the fastest devices first."""
     speed = dict.fromkeys((device.name for device in platform.devices), 0.0)
     for task in tasks:
         choices = costs.choices(task, platform.devices)
@@ -69,28 +46,7 @@ def worker(
     arrays: Mapping[str, LogicalArray],
     overhead_s: float,
 ) -> Worker | None:
-    """Return what the rows of a region cost on a lane.
-
-    Parameters
-    ----------
-    seat : Seat
-        The lane.
-    region : Region
-        What is to be cut.
-    traffic : Traffic
-        What goes in and comes out: by rows from and to the host's memory, and whole for what all chunks read.
-    costs : CostModel
-        Of the platform.
-    arrays : Mapping[str, LogicalArray]
-        The graph's.
-    overhead_s : float
-        The host's time per task.
-
-    Returns
-    -------
-    Worker or None
-        None if the device cannot do all the tasks, or there is no way for copies to it and back.
-    """
+    """Return what the rows of a region cost on a lane."""
     each = [_line(task, region.rows, seat.device, costs) for task in region.tasks]
     lines = [line for line in each if line is not None]
     if len(lines) < len(each):
@@ -149,22 +105,7 @@ def _copy_lines(device: Device, costs: CostModel) -> tuple[tuple[float, float], 
 
 
 def harmonic_s(task: Task, seats: Sequence[Seat], costs: CostModel) -> float:
-    """Return the seconds of a task if all who can do it shared it without any loss; 0 if nobody can.
-
-    Parameters
-    ----------
-    task : Task
-        Any.
-    seats : sequence of Seat
-        Who shares it.
-    costs : CostModel
-        Of the platform.
-
-    Returns
-    -------
-    float
-        One over the sum of the speeds.
-    """
+    """Return the seconds of a task if all who can do it shared it without any loss; 0 if nobody can."""
     choices = costs.choices(task, [seat.device for seat in seats])
     speeds = [1.0 / c[1].seconds for c in choices if c is not None and c[1].seconds > 0]
     return 1.0 / sum(speeds) if speeds else 0.0

@@ -30,20 +30,11 @@ _HALVINGS = 60
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """What rows cost on one device.
+    """What rows cost on one device."""
 
-    Parameters
-    ----------
-    setup_s : float
-        Once, if it takes part at all.
-    chunk_s : float
-        For every chunk.
-    copy_s, compute_s : float
-        For every row.
-    """
-
-    setup_s: float
-    chunk_s: float
+    setup_s: float  # once, if it takes part at all
+    chunk_s: float  # for every chunk
+    #: For every row.
     copy_s: float
     compute_s: float
 
@@ -53,20 +44,7 @@ class Worker:
         return self.setup_s + chunks * self.chunk_s + rows * slow + rows / chunks * fast
 
     def best_chunks(self, rows: int, grain: int) -> int:
-        """Return in how many chunks it does some rows fastest.
-
-        Parameters
-        ----------
-        rows : int
-            At least one.
-        grain : int
-            Rows a chunk has at least.
-
-        Returns
-        -------
-        int
-            From 1 to `MAX_CHUNKS`.
-        """
+        """Return in how many chunks it does some rows fastest."""
         most = max(1, min(MAX_CHUNKS, rows // grain))
         fast = min(self.copy_s, self.compute_s)
         ideal = math.sqrt(rows * fast / self.chunk_s) if self.chunk_s > 0 else math.inf if fast > 0 else 1.0
@@ -94,22 +72,7 @@ def _neighbours(ideal: float) -> tuple[int, int]:
 
 
 def shares(workers: Sequence[Worker], rows: int, grain: int) -> tuple[int, ...]:
-    """Return how many rows each worker should get so that all finish together.
-
-    Parameters
-    ----------
-    workers : sequence of Worker
-        At least one.
-    rows : int
-        To be shared out, at least ``grain``.
-    grain : int
-        Shares are multiples of this many rows; the rest goes to the one who finishes first.
-
-    Returns
-    -------
-    tuple of int
-        Their sum is ``rows``; 0 for a worker whose help would come too late, or be next to none.
-    """
+    """Return how many rows each worker should get so that all finish together."""
     ideal = _ideal_shares(workers, rows)
     least = _LEAST_SHARE * max(ideal)
     if any(0 < share < least for share in ideal):
@@ -148,22 +111,7 @@ def _rounded(workers: Sequence[Worker], ideal: Sequence[float], rows: int, grain
 
 
 def chunk_rows(rows: int, chunks: int, grain: int) -> tuple[int, ...]:
-    """Return a worker's rows in chunks as equal as whole grains allow.
-
-    Parameters
-    ----------
-    rows : int
-        At least ``chunks * grain``.
-    chunks : int
-        How many.
-    grain : int
-        Each is a multiple of this, but the last, which has what remains as well.
-
-    Returns
-    -------
-    tuple of int
-        Their sum is ``rows``.
-    """
+    """Return a worker's rows in chunks as equal as whole grains allow."""
     blocks, rest = divmod(rows, grain)
     sizes = [grain * (blocks // chunks + (1 if index < blocks % chunks else 0)) for index in range(chunks)]
     sizes[-1] += rest
@@ -172,40 +120,15 @@ def chunk_rows(rows: int, chunks: int, grain: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """How a load is cut.
+    """How a load is cut."""
 
-    Parameters
-    ----------
-    rows : tuple of int
-        Of each chunk, worker after worker.
-    workers : tuple of int
-        Which worker each chunk is meant for.
-    finish_s : float
-        When the last is done.
-    """
-
-    rows: tuple[int, ...]
-    workers: tuple[int, ...]
-    finish_s: float
+    rows: tuple[int, ...]  # of each chunk, worker after worker
+    workers: tuple[int, ...]  # which worker each chunk is meant for
+    finish_s: float  # when the last is done
 
 
 def divide(workers: Sequence[Worker], rows: int, grain: int) -> Division:
-    """Cut a load for some workers.
-
-    Parameters
-    ----------
-    workers : sequence of Worker
-        At least one.
-    rows : int
-        At least ``grain``.
-    grain : int
-        Chunks have multiples of this many rows, but for one that has the rest as well.
-
-    Returns
-    -------
-    Division
-        One chunk if nothing is gained by more.
-    """
+    """Cut a load for some workers."""
     sizes: list[int] = []
     meant_for: list[int] = []
     finish_s = 0.0

@@ -22,20 +22,13 @@ class Granularity:
     the submitting thread sets the pace, not the devices. Task Bench calls the granularity below which efficiency falls
     under a threshold the minimum effective task granularity, METG (Slaughter et al., "Task Bench: a parameterized
     benchmark for evaluating parallel runtime performance", SC 2020); this is the one at which the lanes are just fed.
-
-    Parameters
-    ----------
-    overhead_s : float
-        The submitting thread's time per task; 0 on a platform without submission cost, one of pure arithmetic.
-    saved_s : float
-        What of it is saved for each task that becomes a step of another: the engine's part; a step is submitted still.
-    lanes : int
-        Compute lanes of the SYCL devices, those that share cores counted once.
     """
 
+    #: The submitting thread's time per task; 0 on a platform without submission cost, one of pure arithmetic.
     overhead_s: float
+    #: What of it is saved for each task that becomes a step of another: the engine's part; a step is submitted still.
     saved_s: float
-    lanes: int
+    lanes: int  # compute lanes of the SYCL devices, those that share cores counted once
 
     @property
     def minimum_s(self) -> float:
@@ -44,38 +37,14 @@ class Granularity:
 
 
 def granularity(platform: Platform) -> Granularity:
-    """Return a platform's granularity.
-
-    Parameters
-    ----------
-    platform : Platform
-        Live or described; its submission cost is the median of its devices' profiles.
-
-    Returns
-    -------
-    Granularity
-        Zeros if the platform states no submission cost.
-    """
+    """Return a platform's granularity."""
     overhead_s = host_overheads(platform).submission_s
     lanes = sum(lanes_apart(platform, device) for device in apart(platform, platform.compute_devices))
     return Granularity(overhead_s, max(0.0, overhead_s - platform.submission_s), max(1, lanes))
 
 
 def apart(platform: Platform, devices: Iterable[Device]) -> tuple[Device, ...]:
-    """Return devices that do not share cores.
-
-    Parameters
-    ----------
-    platform : Platform
-        Says what slows what down.
-    devices : iterable of Device
-        The first of several that share cores is kept.
-
-    Returns
-    -------
-    tuple of Device
-        In the order given.
-    """
+    """Return devices that do not share cores."""
     kept: list[Device] = []
     for device in devices:
         if all(platform.interference(device.name, other.name) <= _SAME_CORES for other in kept):

@@ -13,13 +13,7 @@ from syclsched.model.task import LogicalArray
 
 
 class Names:
-    """Names that are taken.
-
-    Parameters
-    ----------
-    taken : iterable of str
-        To begin with.
-    """
+    """Names that are taken."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self._taken = set(taken)
@@ -32,17 +26,7 @@ class Names:
 
 
 class Held:
-    """One array of the original graph, and the arrays of the new one that stand for it.
-
-    Parameters
-    ----------
-    array : LogicalArray
-        Of the original graph.
-    data : array-like or None
-        Its initial value, if the graph has it.
-    names : Names
-        Those of all arrays.
-    """
+    """One array of the original graph, and the arrays of the new one that stand for it."""
 
     def __init__(self, array: LogicalArray, data: Any, names: Names) -> None:
         self.array = array
@@ -71,17 +55,7 @@ class Held:
         return self.declared
 
     def declare_chunks(self, graph: TaskGraph, cut: int, bounds: tuple[int, ...]) -> None:
-        """Declare the chunks of a cut, as views of the initial value as long as that is the present one.
-
-        Parameters
-        ----------
-        graph : TaskGraph
-            The new graph.
-        cut : int
-            Its number.
-        bounds : tuple of int
-            The first row of each chunk, and one past the last.
-        """
+        """Declare the chunks of a cut, as views of the initial value as long as that is the present one."""
         a = self.array
         data = None if self.is_written else self._data
         made = []

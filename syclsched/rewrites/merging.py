@@ -19,25 +19,7 @@ from syclsched.rewrites.record import Rewrite, RewriteCounters
 
 
 def merge(graph: TaskGraph, merges: Iterable[Merge]) -> Rewrite:
-    """Return the graph with some of its tasks merged.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        Any.
-    merges : iterable of Merge
-        Disjoint; each in an order that respects dependencies.
-
-    Returns
-    -------
-    Rewrite
-        Arrays keep their names. A merged task has the highest of the priorities.
-
-    Raises
-    ------
-    GraphError
-        If a task is named twice, is not in the graph or cannot be merged, a name is taken, or merging closes a circle.
-    """
+    """Return the graph with some of its tasks merged."""
     merges = tuple(merges)
     group_of = _groups(graph, merges)
     new = _with_arrays(graph)

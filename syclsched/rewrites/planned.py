@@ -17,25 +17,7 @@ _known: WeakKeyDictionary[TaskGraph, tuple[str, Recipe, TaskGraph]] = WeakKeyDic
 
 
 def planned_graph(plan: Plan, graph: TaskGraph) -> TaskGraph:
-    """Return a graph as a plan has it.
-
-    Parameters
-    ----------
-    plan : Plan
-        Any, also one read from a file; its recipe is not believed.
-    graph : TaskGraph
-        The graph it was made for, before or after it was rewritten.
-
-    Returns
-    -------
-    TaskGraph
-        With the plan's fingerprint; the graph itself, if it was not rewritten or has been already.
-
-    Raises
-    ------
-    IncompletePlanError
-        If the plan was made for another graph, or its recipe does not make of the graph what it plans.
-    """
+    """Return a graph as a plan has it."""
     fingerprint = graph.fingerprint()
     if fingerprint == plan.fingerprint:
         return graph

@@ -12,30 +12,16 @@ from syclsched.model.recipe import Recipe
 
 @dataclass(frozen=True, slots=True)
 class RewriteCounters:
-    """How much was done.
+    """How much was done."""
 
-    Parameters
-    ----------
-    tasks_before, tasks_after : int
-        Tasks of the two graphs.
-    merged : int
-        Tasks that went into others.
-    merges : int
-        Tasks they became.
-    cut : int
-        Tasks that were cut.
-    chunks : int
-        Tasks they became.
-    scatters, gathers : int
-        Tasks added to cut an array that a task makes whole, and to make a whole of chunks.
-    """
-
+    #: Tasks of the two graphs.
     tasks_before: int
     tasks_after: int
-    merged: int = 0
-    merges: int = 0
-    cut: int = 0
-    chunks: int = 0
+    merged: int = 0  # tasks that went into others
+    merges: int = 0  # tasks they became
+    cut: int = 0  # tasks that were cut
+    chunks: int = 0  # tasks they became
+    #: Tasks added to cut an array that a task makes whole, and to make a whole of chunks.
     scatters: int = 0
     gathers: int = 0
 
@@ -46,26 +32,14 @@ class Rewrite:
 
     Values are given and results asked for by the names of the original arrays: what is held in chunks is joined
     (`TaskGraph.join`).
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        The new graph; the original itself if nothing was worth doing.
-    tasks : Mapping[str, tuple[str, ...]]
-        For each original task those that do it now, itself if it was left alone.
-    arrays : Mapping[str, tuple[str, ...]]
-        For each original array those that hold it now, by their names: itself, chunks, or both.
-    counters : RewriteCounters
-        How much was done.
-    recipe : Recipe
-        What was decided.
     """
 
-    graph: TaskGraph
-    tasks: Mapping[str, tuple[str, ...]]
+    graph: TaskGraph  # the new graph; the original itself if nothing was worth doing
+    tasks: Mapping[str, tuple[str, ...]]  # for each original task those that do it now, itself if it was left alone
+    #: For each original array those that hold it now, by their names: itself, chunks, or both.
     arrays: Mapping[str, tuple[str, ...]]
-    counters: RewriteCounters
-    recipe: Recipe
+    counters: RewriteCounters  # how much was done
+    recipe: Recipe  # what was decided
 
     @property
     def changed(self) -> bool:
@@ -73,18 +47,7 @@ class Rewrite:
         return bool(self.recipe.cuts or self.recipe.merges)
 
     def then(self, after: Rewrite) -> Rewrite:
-        """Return this rewrite followed by one of its graph.
-
-        Parameters
-        ----------
-        after : Rewrite
-            Of ``self.graph``; cuts come before merges.
-
-        Returns
-        -------
-        Rewrite
-            From the original to the last graph.
-        """
+        """Return this rewrite followed by one of its graph."""
         mine, theirs = self.counters, after.counters
         sums = {f.name: getattr(mine, f.name) + getattr(theirs, f.name) for f in fields(RewriteCounters)}
         sums |= {"tasks_before": mine.tasks_before, "tasks_after": theirs.tasks_after}
@@ -98,18 +61,7 @@ class Rewrite:
 
 
 def unchanged(graph: TaskGraph) -> Rewrite:
-    """Return the rewrite that leaves a graph as it is.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        Any.
-
-    Returns
-    -------
-    Rewrite
-        With the graph itself.
-    """
+    """Return the rewrite that leaves a graph as it is."""
     return Rewrite(
         graph,
         {t.name: (t.name,) for t in graph.tasks},

@@ -15,61 +15,26 @@ from syclsched.model.task import Task
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Tasks that are to be cut into the same chunks, if at all.
+    """Tasks that are to be cut into the same chunks, if at all."""
 
-    Parameters
-    ----------
-    tasks : tuple of Task
-        In a topological order.
-    rows : int
-        Extent of what is cut.
-    grain : int
-        Chunks should have multiples of this many rows.
-    """
-
-    tasks: tuple[Task, ...]
-    rows: int
-    grain: int
+    tasks: tuple[Task, ...]  # in a topological order
+    rows: int  # extent of what is cut
+    grain: int  # chunks should have multiples of this many rows
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What goes into a region and comes out of it: names of arrays.
+    """What goes into a region and comes out of it: names of arrays."""
 
-    Parameters
-    ----------
-    given : tuple of str
-        Read by rows; values from outside the graph.
-    made : tuple of str
-        Read by rows; made whole by other tasks.
-    shared : tuple of str
-        Read whole by every chunk.
-    results : tuple of str
-        Written by rows, and asked for or used afterwards.
-    used_whole : tuple of str
-        Those of the results that other tasks use.
-    """
-
-    given: tuple[str, ...]
-    made: tuple[str, ...]
-    shared: tuple[str, ...]
-    results: tuple[str, ...]
-    used_whole: tuple[str, ...]
+    given: tuple[str, ...]  # read by rows; values from outside the graph
+    made: tuple[str, ...]  # read by rows; made whole by other tasks
+    shared: tuple[str, ...]  # read whole by every chunk
+    results: tuple[str, ...]  # written by rows, and asked for or used afterwards
+    used_whole: tuple[str, ...]  # those of the results that other tasks use
 
 
 def find_regions(graph: TaskGraph) -> tuple[Region, ...]:
-    """Return the largest regions of tasks that hand arrays on by rows.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        Any.
-
-    Returns
-    -------
-    tuple of Region
-        Disjoint; without those too small to be cut in two.
-    """
+    """Return the largest regions of tasks that hand arrays on by rows."""
     parent: dict[str, str] = {}
     rows_of: dict[str, int] = {}
     writer: dict[str, str | None] = {}  # who has written an array last, by rows
@@ -99,18 +64,7 @@ def touches(task: Task, arrays: Collection[str]) -> bool:
 
 
 def rows_to_cut(task: Task) -> int:
-    """Return how many rows a task can be cut by; 0 if it cannot be cut.
-
-    Parameters
-    ----------
-    task : Task
-        Any.
-
-    Returns
-    -------
-    int
-        The extent along axis 0 of all arrays its operation cuts.
-    """
+    """Return how many rows a task can be cut by; 0 if it cannot be cut."""
     operation, signature = task.operation, task.signature
     if operation is None or signature is None or operation.split is None or task.kind != "kernel":
         return 0
@@ -125,18 +79,7 @@ def rows_to_cut(task: Task) -> int:
 
 
 def chunk_operation(operation: Operation) -> Operation:
-    """Return what a chunk of an operation is done by: the operation, without implementations whose bits would differ.
-
-    Parameters
-    ----------
-    operation : Operation
-        One that can be cut.
-
-    Returns
-    -------
-    Operation
-        The same one each time.
-    """
+    """Return what a chunk of an operation is done by: the operation, without implementations whose bits would differ."""
     return operation if operation.split is None or not operation.split.inexact else _exact(operation)
 
 
@@ -147,20 +90,7 @@ def _exact(operation: Operation) -> Operation:
 
 
 def traffic_of(graph: TaskGraph, region: Region) -> Traffic:
-    """Return what goes into a region and comes out of it.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        The graph.
-    region : Region
-        One of its regions.
-
-    Returns
-    -------
-    Traffic
-        Arrays within the region that nobody else asks for are left out.
-    """
+    """Return what goes into a region and comes out of it."""
     inside = {task.name for task in region.tasks}
     written_outside = {a.array for t in graph.tasks if t.name not in inside for a in t.accesses if a.mode.writes}
     read_outside = {a.array for t in graph.tasks if t.name not in inside for a in t.accesses if a.mode.reads}

@@ -15,45 +15,12 @@ from syclsched.rewrites.split import split
 
 
 def rewrite(graph: TaskGraph, platform: Platform, costs: CostModel) -> Rewrite:
-    """Bring the tasks of a graph to a size that a platform runs well.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        Any.
-    platform : Platform
-        Live or described.
-    costs : CostModel
-        Of the platform.
-
-    Returns
-    -------
-    Rewrite
-        What is too large to be balanced is cut first, what is tiny then merged.
-    """
+    """Bring the tasks of a graph to a size that a platform runs well."""
     cut_up = split(graph, platform, costs)
     return cut_up.then(coarsen(cut_up.graph, platform, costs))
 
 
 def replay(graph: TaskGraph, recipe: Recipe) -> Rewrite:
-    """Rewrite a graph as was decided before, for instance when the plan was made that is to be run.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        The graph the recipe was made for, or one like it.
-    recipe : Recipe
-        From `Rewrite.recipe`.
-
-    Returns
-    -------
-    Rewrite
-        The same graph again.
-
-    Raises
-    ------
-    GraphError
-        If the recipe does not fit the graph.
-    """
+    """Rewrite a graph as was decided before, for instance when the plan was made that is to be run."""
     cut_up = cut(graph, recipe.cuts) if recipe.cuts else unchanged(graph)
     return cut_up.then(merge(cut_up.graph, recipe.merges)) if recipe.merges else cut_up

@@ -29,24 +29,7 @@ _LEAST_GAIN = 0.1
 
 
 def split(graph: TaskGraph, platform: Platform, costs: CostModel) -> Rewrite:
-    """Cut regions of data-parallel tasks on which everything else would wait.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        Tasks whose operation has a `syclsched.model.operation.Split` can be cut.
-    platform : Platform
-        Its devices share the rows so that all finish together (`syclsched.rewrites.divisible`), copies included;
-        devices that share their cores count once.
-    costs : CostModel
-        Speeds of the devices and of the links.
-
-    Returns
-    -------
-    Rewrite
-        The graph itself if there is nothing to gain: enough parallel tasks, no device worth the copies, and no copies
-        worth overlapping.
-    """
+    """Cut regions of data-parallel tasks on which everything else would wait."""
     regions = () if graph.joined else find_regions(graph)
     if not regions:
         return unchanged(graph)

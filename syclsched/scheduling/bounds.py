@@ -29,32 +29,20 @@ _AREA_WORK = 20_000_000
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Lower bounds on the makespan of a problem, in seconds.
+    """Lower bounds on the makespan of a problem, in seconds."""
 
-    Parameters
-    ----------
-    path_s : float
-        Longest chain of tasks, each at its fastest, copies for nothing.
-    area_s : float
-        All work shared evenly and divisibly among the lanes of unrelated devices, each task where it suits the whole;
-        also of the tasks in the middle only, between the least times before and after them.
-    count_s : float
-        With m lanes, some lane does k + 1 of the k * m + 1 longest tasks: the shortest of these, each at its fastest.
-    release_s : float
-        The latest release, and the longest chain from it.
-    transfer_s : float
-        Longest chain with copies: what a task reads comes from the device that gets it there first; wanted results
-        are brought to their places.
-    lp_s : float or None
-        Linear programme of assignment, chains with copies, and work at once; None for large problems and where scipy
-        is not installed.
-    """
-
-    path_s: float
+    path_s: float  # longest chain of tasks, each at its fastest, copies for nothing
+    #: All work shared evenly and divisibly among the lanes of unrelated devices, each task where it suits the whole;
+    #: also of the tasks in the middle only, between the least times before and after them.
     area_s: float
+    #: With m lanes, some lane does k + 1 of the k * m + 1 longest tasks: the shortest of these, each at its fastest.
     count_s: float
-    release_s: float
+    release_s: float  # the latest release, and the longest chain from it
+    #: Longest chain with copies: what a task reads comes from the device that gets it there first; wanted results are
+    #: brought to their places.
     transfer_s: float
+    #: Linear programme of assignment, chains with copies, and work at once; None for large problems and where scipy is
+    #: not installed.
     lp_s: float | None = None
 
     @property
@@ -70,20 +58,7 @@ class Bound:
 
 
 def lower_bound(problem: Problem, *, lp: bool = True) -> Bound:
-    """Return all lower bounds on the makespan of a problem.
-
-    Parameters
-    ----------
-    problem : Problem
-        What is to be scheduled.
-    lp : bool, default True
-        Whether to solve the linear programme where the problem is small enough: up to a second.
-
-    Returns
-    -------
-    Bound
-        But for the programme, in time near linear in tasks and arcs times devices squared.
-    """
+    """Return all lower bounds on the makespan of a problem."""
     tables = problem.tables
     if not len(problem):
         return Bound(0.0, 0.0, 0.0, 0.0, _transfer_s(tables, *_heads_and_tails(tables)))
@@ -111,34 +86,13 @@ def plan_bound_s(problem: Problem) -> float:
 
     Plans have two liberties that timetables have not: tasks that use the name of an array again, in another space, need
     not wait for those that used it before, and a copy may come from where another copy is instead of from the origin.
-
-    Parameters
-    ----------
-    problem : Problem
-        What is planned.
-
-    Returns
-    -------
-    float
-        Seconds: the best of all bounds, the linear programme among them where it takes a few hundredths of a second.
     """
     variables = len(problem.tables.read_item) * len(problem.devices) ** 2
     return lower_bound(_relaxed(problem), lp=variables <= CHEAP_LP_VARIABLES).best_s
 
 
 def quick_bound_s(problem: Problem) -> float:
-    """Return the best of the bounds that take little time: transfers, and the area of all tasks.
-
-    Parameters
-    ----------
-    problem : Problem
-        What is to be scheduled.
-
-    Returns
-    -------
-    float
-        Seconds.
-    """
+    """Return the best of the bounds that take little time: transfers, and the area of all tasks."""
     tables = problem.tables
     if not len(problem):
         return lower_bound(problem, lp=False).best_s
@@ -152,20 +106,6 @@ def area_multipliers(seconds: Floats, lanes: Ints, rounds: int = 200) -> tuple[f
     The bound is the optimum of the linear programme that divides tasks among devices at will; this is its Lagrangian
     dual, ``max over m of sum over tasks of min over devices of m[d] * seconds[t, d]`` with ``sum m * lanes = 1``, by
     multiplicative weights. Any ``m`` gives a bound, so it need not be solved to the end.
-
-    Parameters
-    ----------
-    seconds : ndarray of float64, shape (T, D)
-        Infinity where a task cannot run.
-    lanes : ndarray of int64, shape (D,)
-        Of each device.
-    rounds : int, default 200
-        Of the weights; fewer for large problems.
-
-    Returns
-    -------
-    (float, ndarray of float64, shape (D,))
-        The bound, and the multipliers that give it.
     """
     count, devices = seconds.shape
     worth = np.ones(devices)

@@ -34,40 +34,7 @@ def build_problem(
     wanted: Mapping[str, str] = _NONE,
     release_s: Mapping[str, float] = _AT_ONCE,
 ) -> Problem:
-    """Return the scheduling problem of running a graph on a platform.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        The graph.
-    platform : Platform
-        The devices and lanes there are to choose from.
-    costs : CostModel
-        Made for this platform, or for one that this is a part of.
-    placed : Mapping[str, str], optional
-        For arrays, the memory space their first value lies in; the host's memory if not given.
-    wanted : Mapping[str, str], optional
-        For arrays, the memory space their last value is wanted in; the copies there count towards the makespan.
-    release_s : Mapping[str, float], optional
-        For tasks, a time they must not start before.
-
-    Returns
-    -------
-    Problem
-        With channels if the platform's ``contention`` asks for them.
-
-    Raises
-    ------
-    CapabilityError
-        If no device can run a task.
-    CycleError
-        If the graph's explicit edges close a cycle.
-    EmptyPlatformError
-        If the platform has no devices.
-    UnknownArrayError, PlatformError, GraphError, ArgumentError
-        If ``placed``, ``wanted`` or ``release_s`` names an array, space or task that is not there, or an impossible
-        time.
-    """
+    """Return the scheduling problem of running a graph on a platform."""
     if not platform.devices:
         raise EmptyPlatformError("there are no devices", where=f"platform {platform.name!r}")
     order = graph.order()

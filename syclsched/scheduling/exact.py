@@ -27,52 +27,16 @@ TICKS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """What the exact engine found.
+    """What the exact engine found."""
 
-    Parameters
-    ----------
-    timetable : Timetable
-        Never worse than the start.
-    makespan_s : float
-        Of it.
-    bound_s : float
-        No timetable is shorter; proved by CP-SAT.
-    optimal : bool
-        Whether the two are equal, but for the rounding of times to `TICKS`.
-    """
-
-    timetable: Timetable
-    makespan_s: float
-    bound_s: float
-    optimal: bool
+    timetable: Timetable  # never worse than the start
+    makespan_s: float  # of it
+    bound_s: float  # no timetable is shorter; proved by CP-SAT
+    optimal: bool  # whether the two are equal, but for the rounding of times to `TICKS`
 
 
 def solve(problem: Problem, start: Timetable, *, limit_s: float = 60.0, seed: int = 0, workers: int = 1) -> Exact:
-    """Solve a problem with CP-SAT, within a time limit.
-
-    Parameters
-    ----------
-    problem : Problem
-        Without contention on channels.
-    start : Timetable
-        A valid timetable, as a hint and as the horizon.
-    limit_s : float, default 60
-        Wall-clock seconds for the solver. With one worker and a limit that is not met the answer is always the same.
-    seed : int, default 0
-        Of the solver.
-    workers : int, default 1
-        Threads.
-
-    Returns
-    -------
-    Exact
-        Proved optimal, or the best found and a bound.
-
-    Raises
-    ------
-    PolicyError
-        If OR-tools is not installed, or copies wait for each other on channels.
-    """
+    """Solve a problem with CP-SAT, within a time limit."""
     cp_model = _cp_model()
     if problem.has_channels:
         raise PolicyError(

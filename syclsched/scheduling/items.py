@@ -42,24 +42,7 @@ def follow_items(
     wanted: Mapping[str, int],
     host: int,
 ) -> Items:
-    """Follow each array through the tasks: accesses that conflict keep their order in any topological order.
-
-    Parameters
-    ----------
-    accesses : sequence of sequence of Access
-        Of each task, in a topological order.
-    nbytes : Mapping[str, float]
-        Size of each array, by name.
-    placed, wanted : Mapping[str, int]
-        Spaces that first values lie in and last values are wanted in, by name of the array.
-    host : int
-        The space that other first values lie in.
-
-    Returns
-    -------
-    Items
-        One item for each value.
-    """
+    """Follow each array through the tasks: accesses that conflict keep their order in any topological order."""
     numbers = {name: i for i, name in enumerate(nbytes)}
     current: dict[str, int] = {}
     array_of: list[int] = []

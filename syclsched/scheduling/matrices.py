@@ -27,37 +27,7 @@ def problem_from_matrices(
     priorities: Sequence[int] | None = None,
     contention: Literal["none", "one-port"] = "none",
 ) -> Problem:
-    """Return the problem of the list-scheduling literature: a cost table and communication times.
-
-    Parameters
-    ----------
-    costs : sequence of sequence of float, shape (tasks, processors)
-        Seconds of each task on each processor; infinity where it cannot run. Processors are called ``p0``, ``p1``, ...
-    edges : Mapping[(int, int), float]
-        For each (before, after) the seconds its data takes between two different processors, whichever.
-    names : sequence of str, optional
-        Task names; ``t0``, ``t1``, ... if not given.
-    priorities : sequence of int, optional
-        Larger runs earlier among equals.
-    contention : str, optional
-        See `problem_from_arrays`.
-
-    Returns
-    -------
-    Problem
-        Each processor is a device of one lane with a memory space of its own; each edge is an array ``t0->t1``.
-
-    Raises
-    ------
-    GraphError
-        If a cost or time is not zero or more, rows are uneven, or an edge names no task.
-    CycleError
-        If the edges close a cycle.
-    CapabilityError
-        If a task can run nowhere.
-    EmptyPlatformError
-        If there are no processors.
-    """
+    """Return the problem of the list-scheduling literature: a cost table and communication times."""
     labels = [f"t{i}" for i in range(len(costs))] if names is None else list(names)
     width = len(costs[0]) if len(costs) else 1
     for label, row in zip(labels, costs, strict=False):
@@ -92,47 +62,7 @@ def problem_from_arrays(
     contention: Literal["none", "one-port"] = "none",
     name_edges: bool = False,
 ) -> Problem:
-    """Return the same as `problem_from_matrices`, from arrays of a million tasks as from those of ten.
-
-    Parameters
-    ----------
-    costs : array_like of float, shape (T, D)
-        Seconds of each task on each processor; infinity where it cannot run.
-    edge_before, edge_after : array_like of int, shape (E,)
-        The tasks of each edge, in any order.
-    edge_seconds : array_like of float, shape (E,)
-        Seconds that the data of each edge takes between two different processors; if ``s_per_byte`` is given, bytes.
-    names : sequence of str, optional
-        Task names; ``t0``, ``t1``, ... if not given.
-    priorities : array_like of int, shape (T,), optional
-        Larger runs earlier among equals.
-    release_s : array_like of float, shape (T,), optional
-        No task starts before.
-    lanes : sequence of int, optional
-        Tasks at a time on each processor; one each if not given.
-    latency_s, s_per_byte : array_like of float, shape (D, D), optional
-        What a copy takes from one processor (first index) to another, where links differ; diagonals mean nothing.
-    contention : str, optional
-        ``none``, or ``one-port``: a processor sends at most one copy at a time, and receives at most one.
-    name_edges : bool, optional
-        Whether each edge is an array with a name, ``before->after``, for messages.
-
-    Returns
-    -------
-    Problem
-        Its tasks are renumbered if an edge points backwards; ``tables.submission`` says what they were.
-
-    Raises
-    ------
-    GraphError
-        If a cost or time is not zero or more, shapes do not fit, or an edge names no task.
-    CycleError
-        If the edges close a cycle.
-    CapabilityError
-        If a task can run nowhere.
-    EmptyPlatformError
-        If there are no processors.
-    """
+    """Return the same as `problem_from_matrices`, from arrays of a million tasks as from those of ten."""
     # Copies: what becomes part of the tables is made read-only.
     seconds = np.array(costs, dtype=np.float64)
     if seconds.ndim != 2:

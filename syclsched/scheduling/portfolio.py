@@ -18,27 +18,13 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """One policy's answer.
+    """One policy's answer."""
 
-    Parameters
-    ----------
-    policy : str
-        Whose.
-    suffix : str
-        Which part of the platform it was given, in brackets; empty for the whole.
-    problem : Problem
-        What it was asked.
-    timetable : Timetable
-        What it answered; valid.
-    makespan_s : float
-        By the scheduler's model, wanted results included.
-    """
-
-    policy: str
-    suffix: str
-    problem: Problem
-    timetable: Timetable
-    makespan_s: float
+    policy: str  # whose
+    suffix: str  # which part of the platform it was given, in brackets; empty for the whole
+    problem: Problem  # what it was asked
+    timetable: Timetable  # what it answered; valid
+    makespan_s: float  # by the scheduler's model, wanted results included
 
     @property
     def label(self) -> str:
@@ -65,19 +51,12 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A policy that has no answer.
+    """A policy that has no answer."""
 
-    Parameters
-    ----------
-    policy, suffix : str
-        As in `Entry`.
-    error : SyclschedError
-        Why.
-    """
-
+    #: As in `Entry`.
     policy: str
     suffix: str
-    error: SyclschedError
+    error: SyclschedError  # why
 
     @property
     def label(self) -> str:
@@ -86,51 +65,14 @@ class Refusal:
 
 
 def ask(problem: Problem, policy: str, suffix: str = "") -> Entry:
-    """Return a policy's answer, checked by the independent validator.
-
-    Parameters
-    ----------
-    problem : Problem
-        What is to be scheduled.
-    policy : str
-        A registered name.
-    suffix : str, optional
-        As in `Entry`.
-
-    Returns
-    -------
-    Entry
-        The answer.
-
-    Raises
-    ------
-    PolicyError, CapabilityError
-        As the policy does; or if there is none of that name.
-    PlanError
-        If its timetable is wrong.
-    """
+    """Return a policy's answer, checked by the independent validator."""
     timetable = get(policy).schedule(problem)
     validate(problem, timetable, policy=policy)
     return Entry(policy, suffix, problem, timetable, makespan_s(problem, timetable))
 
 
 def ask_all(problem: Problem, policies: Iterable[str], suffix: str = "") -> tuple[list[Entry], list[Refusal]]:
-    """Return the answers of several policies, and the refusals of those that have none.
-
-    Parameters
-    ----------
-    problem : Problem
-        What is to be scheduled.
-    policies : iterable of str
-        Registered names.
-    suffix : str, optional
-        As in `Entry`.
-
-    Returns
-    -------
-    (list of Entry, list of Refusal)
-        In the order of the policies.
-    """
+    """Return the answers of several policies, and the refusals of those that have none."""
     entries: list[Entry] = []
     refusals: list[Refusal] = []
     for policy in policies:
@@ -142,18 +84,7 @@ def ask_all(problem: Problem, policies: Iterable[str], suffix: str = "") -> tupl
 
 
 def distinct(entries: Sequence[Entry]) -> list[Entry]:
-    """Return entries by rising makespan, each timetable once, under the label that came first.
-
-    Parameters
-    ----------
-    entries : sequence of Entry
-        Of one or several problems.
-
-    Returns
-    -------
-    list of Entry
-        Equal makespans in the order given.
-    """
+    """Return entries by rising makespan, each timetable once, under the label that came first."""
     found: list[Entry] = []
     for entry in sorted(entries, key=lambda e: e.makespan_s):
         if not any(entry.same_as(other) for other in reversed(found)):

@@ -41,22 +41,7 @@ class _Rows:
 
 
 def relaxation_s(tables: Tables, heads: Floats, tails: Floats, hop: tuple[Floats, Floats]) -> float | None:
-    """Return the optimum of the linear relaxation.
-
-    Parameters
-    ----------
-    tables : Tables
-        The problem.
-    heads, tails : ndarray of float64, shape (T, D)
-        Least times before the start of each task on each device, and after its finish.
-    hop : (ndarray of float64, ndarray of float64), each of shape (D, D)
-        Latency and slope that no copy from one device to another falls short of.
-
-    Returns
-    -------
-    float or None
-        Seconds; None if the solver gives up.
-    """
+    """Return the optimum of the linear relaxation."""
     from scipy.optimize import linprog
 
     count, devices = tables.seconds.shape

@@ -13,36 +13,15 @@ from syclsched.scheduling.tables import Floats, Ints
 
 
 class Rows(NamedTuple):
-    """Entries sorted into compressed sparse rows.
+    """Entries sorted into compressed sparse rows."""
 
-    Parameters
-    ----------
-    start : ndarray of int64, shape (rows + 1,)
-        Where each row starts.
-    entry : ndarray of int64
-        The entries, row after row; within a row in the order they were given.
-    """
-
-    start: Ints
-    entry: Ints
+    start: Ints  # where each row starts
+    entry: Ints  # the entries, row after row; within a row in the order they were given
 
 
 @compiled
 def rows_of(owner: Ints, count: int) -> Rows:
-    """Sort entries into rows by their owner, by counting.
-
-    Parameters
-    ----------
-    owner : ndarray of int64
-        The row of each entry.
-    count : int
-        Number of rows.
-
-    Returns
-    -------
-    Rows
-        In linear time.
-    """
+    """Sort entries into rows by their owner, by counting."""
     start = np.zeros(count + 1, dtype=np.int64)
     for row in owner:
         start[row + 1] += 1
@@ -57,20 +36,7 @@ def rows_of(owner: Ints, count: int) -> Rows:
 
 
 def row_starts(owner: Ints, count: int) -> Ints:
-    """Return where rows start whose entries stand sorted.
-
-    Parameters
-    ----------
-    owner : ndarray of int64
-        The row of each entry.
-    count : int
-        Number of rows.
-
-    Returns
-    -------
-    ndarray of int64, shape (count + 1,)
-        As in `Rows`.
-    """
+    """Return where rows start whose entries stand sorted."""
     starts = np.zeros(count + 1, dtype=np.int64)
     np.cumsum(np.bincount(owner, minlength=count), out=starts[1:])
     return starts
@@ -90,22 +56,7 @@ class Arcs(NamedTuple):
 
 
 def arcs(count: int, before: Ints, after: Ints, nbytes: Floats) -> Arcs:
-    """Return dependencies from both ends, one for each pair of tasks.
-
-    Parameters
-    ----------
-    count : int
-        Number of tasks.
-    before, after : ndarray of int64
-        The tasks of each dependency; a pair may come several times, once for each array.
-    nbytes : ndarray of float64
-        What flows along each; 0 for pure order.
-
-    Returns
-    -------
-    Arcs
-        Bytes of a pair summed up, with the number of dependencies along which any flow.
-    """
+    """Return dependencies from both ends, one for each pair of tasks."""
     if not _are_sorted(before, after):
         order = sorted_by_ends(count, before, after)
         before, after, nbytes = before[order], after[order], nbytes[order]
@@ -122,39 +73,13 @@ def arcs(count: int, before: Ints, after: Ints, nbytes: Floats) -> Arcs:
 
 
 def sorted_by_ends(count: int, before: Ints, after: Ints) -> Ints:
-    """Return edges by rising first task, those of one task by rising second.
-
-    Parameters
-    ----------
-    count : int
-        Number of tasks.
-    before, after : ndarray of int64
-        Edges.
-
-    Returns
-    -------
-    ndarray of int64
-        Their indices; equal edges stay in the order given.
-    """
+    """Return edges by rising first task, those of one task by rising second."""
     order = rows_of(after, count).entry
     return order[rows_of(before[order], count).entry]
 
 
 def topological_numbering(count: int, before: Ints, after: Ints) -> Ints:
-    """Return the tasks so that every edge points forward, by rising number where free (Kahn 1962).
-
-    Parameters
-    ----------
-    count : int
-        Number of tasks.
-    before, after : ndarray of int64
-        Edges.
-
-    Returns
-    -------
-    ndarray of int64
-        Shorter than ``count`` if and only if there is a cycle.
-    """
+    """Return the tasks so that every edge points forward, by rising number where free (Kahn 1962)."""
     if bool((before < after).all()):
         return np.arange(count, dtype=np.int64)
     start, order = rows_of(before, count)

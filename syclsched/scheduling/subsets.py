@@ -14,27 +14,7 @@ from syclsched.scheduling.tables import frozen
 
 
 def on_devices(problem: Problem, devices: Iterable[str]) -> Problem:
-    """Return a problem without its other devices; tasks, items and spaces keep their numbers.
-
-    Parameters
-    ----------
-    problem : Problem
-        The whole.
-    devices : iterable of str
-        Names of the devices to keep.
-
-    Returns
-    -------
-    Problem
-        Its devices are in the order of the whole.
-
-    Raises
-    ------
-    CapabilityError
-        If a task can run on none of them.
-    DeviceNotFoundError
-        If a name is not a device of the problem.
-    """
+    """Return a problem without its other devices; tasks, items and spaces keep their numbers."""
     names = set(devices)
     for name in names.difference(problem.devices):
         raise DeviceNotFoundError(f"no device {name!r}", where="problem", hint=f"It has {', '.join(problem.devices)}")

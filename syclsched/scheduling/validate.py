@@ -23,22 +23,7 @@ TOLERANCE = 1e-9
 
 
 def validate(problem: Problem, timetable: Timetable, *, policy: str | None = None) -> None:
-    """Check that a timetable solves a problem.
-
-    Parameters
-    ----------
-    problem : Problem
-        What was to be scheduled.
-    timetable : Timetable
-        What a policy made of it.
-    policy : str, optional
-        Its name, for the message.
-
-    Raises
-    ------
-    PlanError
-        If anything is wrong; names the first few things.
-    """
+    """Check that a timetable solves a problem."""
     found = violations(problem, timetable)
     if found:
         more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""
@@ -47,23 +32,7 @@ def validate(problem: Problem, timetable: Timetable, *, policy: str | None = Non
 
 
 def violations(problem: Problem, timetable: Timetable) -> tuple[str, ...]:
-    """Return everything that is wrong with a timetable.
-
-    Parameters
-    ----------
-    problem : Problem
-        What was to be scheduled.
-    timetable : Timetable
-        What a policy made of it.
-
-    Returns
-    -------
-    tuple of str
-        Empty if every task is there, on a processor that exists of a device that can run it, for as long as it takes,
-        not before its release, after its predecessors and after all it reads has arrived, with no two tasks of a
-        processor at once; if every wanted result arrives; and, where the problem has channels, if every copy that is
-        needed is listed, once, after its item is made, for as long as it takes, with no two on a channel at once.
-    """
+    """Return everything that is wrong with a timetable."""
     found = [*_malformed(problem, timetable), *malformed_copies(problem, timetable)]
     if found:
         return tuple(found)

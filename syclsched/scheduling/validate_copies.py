@@ -13,20 +13,7 @@ from syclsched.scheduling.whereabouts import Whereabouts
 
 
 def malformed_copies(problem: Problem, timetable: Timetable) -> Iterator[str]:
-    """Yield what makes the list of copies meaningless.
-
-    Parameters
-    ----------
-    problem : Problem
-        What was to be scheduled.
-    timetable : Timetable
-        What was made of it.
-
-    Yields
-    ------
-    str
-        One message for each mistake.
-    """
+    """Yield what makes the list of copies meaningless."""
     copies = timetable.copies
     if copies is None:
         if problem.has_channels:
@@ -51,24 +38,7 @@ def malformed_copies(problem: Problem, timetable: Timetable) -> Iterator[str]:
 
 
 def copy_mistakes(problem: Problem, timetable: Timetable, whereabouts: Whereabouts, slack_s: float) -> Iterator[str]:
-    """Yield what is wrong with the copies that are listed.
-
-    Parameters
-    ----------
-    problem : Problem
-        What was to be scheduled.
-    timetable : Timetable
-        What was made of it.
-    whereabouts : Whereabouts
-        Where it has items.
-    slack_s : float
-        What times may differ by.
-
-    Yields
-    ------
-    str
-        One message for each mistake.
-    """
+    """Yield what is wrong with the copies that are listed."""
     copies = timetable.copies
     if copies is None or not len(copies.item):
         return
@@ -78,20 +48,7 @@ def copy_mistakes(problem: Problem, timetable: Timetable, whereabouts: Whereabou
 
 
 def unmet_wishes(problem: Problem, whereabouts: Whereabouts) -> Iterator[str]:
-    """Yield the results that never get to where they are wanted.
-
-    Parameters
-    ----------
-    problem : Problem
-        What was to be scheduled.
-    whereabouts : Whereabouts
-        Where items are.
-
-    Yields
-    ------
-    str
-        One message for each.
-    """
+    """Yield the results that never get to where they are wanted."""
     tables = problem.tables
     ready_s = whereabouts.ready_s(tables.want_item, tables.want_space)
     for wish in np.flatnonzero(np.isinf(ready_s)).tolist():

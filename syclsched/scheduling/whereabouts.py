@@ -16,23 +16,7 @@ from syclsched.scheduling.timetable import Copies, Timetable
 
 
 class Whereabouts:
-    """Origins of all items by a timetable, and when they can be had elsewhere.
-
-    Parameters
-    ----------
-    tables : Tables
-        The problem.
-    timetable : Timetable
-        One entry for every task, on processors that exist. Where there are channels, items are where they were made
-        and where copies are listed to; in the contention-free model every copy is made at once.
-
-    Attributes
-    ----------
-    origin : ndarray of int64, shape (items,)
-        The space each item was made in, or lies in from the start.
-    made_s : ndarray of float64, shape (items,)
-        When.
-    """
+    """Origins of all items by a timetable, and when they can be had elsewhere."""
 
     def __init__(self, tables: Tables, timetable: Timetable) -> None:
         self._tables = tables
@@ -48,18 +32,7 @@ class Whereabouts:
         self._follow_updates(device)
 
     def ready_s(self, item: Ints, space: Ints) -> Floats:
-        """Return when items can be read in spaces.
-
-        Parameters
-        ----------
-        item, space : ndarray of int64
-            Which items, where; of one length.
-
-        Returns
-        -------
-        ndarray of float64
-            Seconds; infinity if an item never gets there, for want of a way or, where copies are listed, of a copy.
-        """
+        """Return when items can be read in spaces."""
         tables = self._tables
         source, nbytes = self.origin[item], tables.item_bytes[item]
         if self._copied is not None:
@@ -70,18 +43,7 @@ class Whereabouts:
         return np.where((source == space) | (nbytes == 0.0), self.made_s[item], elsewhere_s)
 
     def ready_on(self, item: Ints, device: Ints) -> Floats:
-        """Return when devices can read items, in whichever space they reach that has them first.
-
-        Parameters
-        ----------
-        item, device : ndarray of int64
-            Of one length.
-
-        Returns
-        -------
-        ndarray of float64
-            Seconds; infinity if an item never gets to any of the spaces.
-        """
+        """Return when devices can read items, in whichever space they reach that has them first."""
         tables = self._tables
         width = np.diff(tables.reach_start)
         ready_s = np.full(len(item), math.inf)

@@ -37,30 +37,7 @@ _ROUNDING = 1.0 + 1e-12
 
 
 def share_channels(platform: Platform, columns: Columns, steps: Records) -> tuple[int, Records]:
-    """Put the copies of a plan on channels.
-
-    Parameters
-    ----------
-    platform : Platform
-        Its links, and how they are shared.
-    columns : Columns
-        All instructions.
-    steps : recarray
-        The same as records, with kinds and durations; what copies share is noted there. A copy that takes no time is
-        on no channel.
-
-    Returns
-    -------
-    contention : int
-        A code, as above.
-    channels : recarray
-        The channels.
-
-    Raises
-    ------
-    PlatformError
-        If links are shared and there is none for a copy.
-    """
+    """Put the copies of a plan on channels."""
     code = _CODES[platform.contention]
     if code == NONE:
         return code, records(CHANNEL, 0)
@@ -103,15 +80,6 @@ def _way(route: Sequence[Link], carries: dict[str, float]) -> tuple[int, int, fl
 @lean
 def fair_speeds(m: Machine, flows: Ints, speed: Floats) -> None:
     """Work out max-min fair speeds of some copies by progressive filling.
-
-    Parameters
-    ----------
-    m : Machine
-        Its steps and channels.
-    flows : ndarray of int64
-        The copies that move data.
-    speed : ndarray of float64
-        Where the answer goes: for each of ``flows`` the share of its speed alone, from 0 to 1.
 
     References
     ----------

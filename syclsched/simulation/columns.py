@@ -40,58 +40,24 @@ class LaneLike(Protocol):
 
 
 class Columns(NamedTuple):
-    """Instructions, lane after lane in the order of each lane.
+    """Instructions, lane after lane in the order of each lane."""
 
-    Parameters
-    ----------
-    number : ndarray of int64
-        Their numbers, which give the global order.
-    lane_starts : ndarray of int64
-        Ragged: the instructions of each lane.
-    kind : ndarray of int64
-        `ALLOC`, `FREE`, `WORK` or `COPY` of `syclsched.simulation.machine`.
-    duration_s : ndarray of float64
-        Seconds alone on the machine.
-    nbytes : ndarray of int64
-        What a copy moves, an allocation takes, and a free gives back.
-    wait_starts, waits : ndarray of int64
-        Ragged: the numbers of the instructions each waits for.
-    ways : tuple of (str, str)
-        The different pairs of spaces that copies lead from and to.
-    way : ndarray of int64
-        For each copy, in order, its place in ``ways``.
-    spaces : tuple of str
-        The memory spaces in which allocations are made; empty for that of one that does not say.
-    space : ndarray of int64
-        For each allocation and free, in order, its place in ``spaces``.
-    """
-
-    number: Ints
-    lane_starts: Ints
-    kind: Ints
-    duration_s: Floats
-    nbytes: Ints
+    number: Ints  # their numbers, which give the global order
+    lane_starts: Ints  # ragged: the instructions of each lane
+    kind: Ints  # `ALLOC`, `FREE`, `WORK` or `COPY` of `syclsched.simulation.machine`
+    duration_s: Floats  # seconds alone on the machine
+    nbytes: Ints  # what a copy moves, an allocation takes, and a free gives back
+    #: Ragged: the numbers of the instructions each waits for.
     wait_starts: Ints
     waits: Ints
-    ways: tuple[tuple[str, str], ...]
-    way: Ints
-    spaces: tuple[str, ...]
-    space: Ints
+    ways: tuple[tuple[str, str], ...]  # the different pairs of spaces that copies lead from and to
+    way: Ints  # for each copy, in order, its place in ``ways``
+    spaces: tuple[str, ...]  # the memory spaces in which allocations are made; empty for that of one that does not say
+    space: Ints  # for each allocation and free, in order, its place in ``spaces``
 
 
 def read_columns(plan: Plan) -> Columns:
-    """Return a plan's instructions as columns.
-
-    Parameters
-    ----------
-    plan : Plan
-        Any plan.
-
-    Returns
-    -------
-    Columns
-        In the order of its lanes.
-    """
+    """Return a plan's instructions as columns."""
     instructions = list(chain.from_iterable(map(_INSTRUCTIONS, plan.lanes)))
     parts = [_read(instructions[n : n + _AT_ONCE]) for n in range(0, len(instructions), _AT_ONCE)] or [_read([])]
     number, kind, duration_s, nbytes, waits, waited, pairs, held = zip(*parts, strict=True)

@@ -15,21 +15,11 @@ from syclsched.simulation.machine import EVENT, Floats, Machine, records
 
 @dataclass(frozen=True, slots=True)
 class SlowDown:
-    """From a time on, kernels and host functions of a device take longer; a later one of the device replaces it.
+    """From a time on, kernels and host functions of a device take longer; a later one of the device replaces it."""
 
-    Parameters
-    ----------
-    device : str
-        Which.
-    at_s : float
-        From when.
-    factor : float
-        How many times as long as planned; 1 is back to normal.
-    """
-
-    device: str
-    at_s: float
-    factor: float
+    device: str  # which
+    at_s: float  # from when
+    factor: float  # how many times as long as planned; 1 is back to normal
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,46 +27,17 @@ class Failure:
     """At a time, a device is gone: nothing on its lanes finishes after it, nor does anything that touches its memory.
 
     Its memory is its space, unless that is the home of other devices or of the host.
-
-    Parameters
-    ----------
-    device : str
-        Which.
-    at_s : float
-        When. What ends just then has finished.
     """
 
-    device: str
-    at_s: float
+    device: str  # which
+    at_s: float  # when. What ends just then has finished.
 
 
 Event = SlowDown | Failure
 
 
 def with_events(plan: Plan, machine: Machine, events: Sequence[Event]) -> Machine:
-    """Return a machine on which something goes wrong.
-
-    Parameters
-    ----------
-    plan : Plan
-        What is run.
-    machine : Machine
-        The same for the engine.
-    events : sequence of SlowDown or Failure
-        In any order; of several slow-downs of a device at one time the last in this order holds.
-
-    Returns
-    -------
-    Machine
-        Events of devices that have no lane are checked and otherwise without effect.
-
-    Raises
-    ------
-    DeviceNotFoundError
-        If an event names a device that is not on the platform.
-    PlanError
-        If a time or factor is impossible.
-    """
+    """Return a machine on which something goes wrong."""
     steps = machine.steps.copy()
     known = {name: n for n, name in enumerate(dict.fromkeys(lane.device for lane in plan.lanes))}
     rows: list[tuple[float, int, float]] = []
@@ -92,22 +53,7 @@ def with_events(plan: Plan, machine: Machine, events: Sequence[Event]) -> Machin
 
 
 def check_event(event: Event, devices: Sequence[str]) -> None:
-    """Refuse an event that cannot happen.
-
-    Parameters
-    ----------
-    event : SlowDown or Failure
-        Which.
-    devices : sequence of str
-        The devices there are.
-
-    Raises
-    ------
-    DeviceNotFoundError
-        If its device is none of them.
-    PlanError
-        If its time or factor is impossible.
-    """
+    """Refuse an event that cannot happen."""
     where = f"{'failure' if isinstance(event, Failure) else 'slow-down'} of {event.device!r}"
     if event.device not in devices:
         raise DeviceNotFoundError("the platform has no such device", where=where, hint=f"It has {', '.join(devices)}")

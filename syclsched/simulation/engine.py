@@ -53,19 +53,7 @@ _RATES, _PORTS, _FLOWS, _SUBMITTED = 0, 1, 2, 3
 
 
 def run_machine(m: Machine) -> Records:
-    """Run a plan to its end, or until nothing can go on.
-
-    Parameters
-    ----------
-    m : Machine
-        The plan; it is not changed.
-
-    Returns
-    -------
-    recarray
-        Its steps with ``start_s``, ``finish_s`` (both zero for those that never started) and ``outcome`` (``DONE``,
-        ``LOST`` or ``NEVER``).
-    """
+    """Run a plan to its end, or until nothing can go on."""
     copy = m._replace(
         steps=m.steps.copy(),
         lanes=m.lanes.copy(),

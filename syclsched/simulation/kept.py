@@ -18,11 +18,6 @@ class Kept(Generic[T]):
 
     Plans are frozen, so a value stays right; they are told apart by identity, as comparing them takes longer than what
     is to be saved.
-
-    Parameters
-    ----------
-    function : callable
-        Takes a plan. What it returns must not be changed.
     """
 
     def __init__(self, function: Callable[[Plan], T]) -> None:
@@ -40,15 +35,7 @@ class Kept(Generic[T]):
         return value
 
     def keep(self, plan: Plan, value: T) -> None:
-        """Remember the value for a plan for which it is known already.
-
-        Parameters
-        ----------
-        plan : Plan
-            Which.
-        value : T
-            What the function would return.
-        """
+        """Remember the value for a plan for which it is known already."""
         key = id(plan)
 
         def forget(gone: weakref.ref[Plan]) -> None:

@@ -75,48 +75,22 @@ EVENT = np.dtype([("at_s", np.float64), ("device", np.int64), ("factor", np.floa
 
 
 class Machine(NamedTuple):
-    """A plan as the engine runs it; a run changes it.
+    """A plan as the engine runs it; a run changes it."""
 
-    Parameters
-    ----------
-    steps, lanes, devices, beside, channels, events
-        Records, as above; ``events`` by rising time.
-    waits : ndarray of int64
-        The instructions of other lanes that instructions wait for.
-    freed_bytes : ndarray of int64
-        What has been given back in each memory space; the last is for memory of which nothing is known.
-    contention : int
-        How copies share channels: `syclsched.simulation.channels`.
-    """
-
+    #: Records, as above; ``events`` by rising time.
     steps: Records
     lanes: Records
     devices: Records
     beside: Records
     channels: Records
     events: Records
-    waits: Ints
-    freed_bytes: Ints
-    contention: int
+    waits: Ints  # the instructions of other lanes that instructions wait for
+    freed_bytes: Ints  # what has been given back in each memory space; the last is for memory of which nothing is known
+    contention: int  # how copies share channels: `syclsched.simulation.channels`
 
 
 def records(dtype: np.dtype[Any], count: int, **columns: object) -> Records:
-    """Return records with some of their fields set, the others zero.
-
-    Parameters
-    ----------
-    dtype : dtype
-        One of the above.
-    count : int
-        How many.
-    **columns : array_like
-        By field, what to set it to.
-
-    Returns
-    -------
-    recarray
-        Of ``count`` records.
-    """
+    """Return records with some of their fields set, the others zero."""
     made = np.zeros(count, dtype=dtype)
     for name, column in columns.items():
         made[name] = column

@@ -25,29 +25,15 @@ _MOST_SIGMA, _MOST_SPREAD = 10.0, 1e6
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """How true durations differ from planned ones; each is a factor on the planned duration.
+    """How true durations differ from planned ones; each is a factor on the planned duration."""
 
-    Parameters
-    ----------
-    sigma : float, optional
-        Of the logarithm of a lognormal factor with mean 1, drawn for each task and each copy.
-    families : Mapping[str, float], optional
-        Systematic errors: the factor of all tasks of a family; ``copy`` for copies.
-    family_sigma : float, optional
-        Of the logarithm of a lognormal factor with mean 1, drawn once for each family that ``families`` does not name.
-    spread : float, optional
-        Estimates of single tasks are wrong by up to this factor either way: what a task takes more or less is drawn
-        log-uniformly from ``1 / spread`` to ``spread``.
-
-    Raises
-    ------
-    PlanError
-        If a sigma is negative, a factor is not positive and finite, a spread is less than 1, or one is far too large.
-    """
-
-    sigma: float = 0.0
+    sigma: float = 0.0  # of the logarithm of a lognormal factor with mean 1, drawn for each task and each copy
+    #: Systematic errors: the factor of all tasks of a family; ``copy`` for copies.
     families: Mapping[str, float] = field(default_factory=dict)
+    #: Of the logarithm of a lognormal factor with mean 1, drawn once for each family that ``families`` does not name.
     family_sigma: float = 0.0
+    #: Estimates of single tasks are wrong by up to this factor either way: what a task takes more or less is drawn log-
+    #: uniformly from ``1 / spread`` to ``spread``.
     spread: float = 1.0
 
     def __post_init__(self) -> None:
@@ -67,20 +53,7 @@ class Noise:
 
 
 def check_luck(noise: Noise | None, seed: int) -> None:
-    """Refuse what is no noise, and what nothing can be drawn from.
-
-    Parameters
-    ----------
-    noise : Noise or None
-        How durations differ.
-    seed : int
-        For what is drawn.
-
-    Raises
-    ------
-    PlanError
-        If one of them is of another type, or the seed is negative.
-    """
+    """Refuse what is no noise, and what nothing can be drawn from."""
     if noise is not None and not isinstance(noise, Noise):
         raise PlanError(f"it is {noise!r}, no Noise", where="noise", hint="As Noise(sigma=0.1)")
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
@@ -88,24 +61,7 @@ def check_luck(noise: Noise | None, seed: int) -> None:
 
 
 def with_noise(plan: Plan, machine: Machine, noise: Noise, seed: int) -> Machine:
-    """Return a machine on which durations are off.
-
-    Parameters
-    ----------
-    plan : Plan
-        What is run.
-    machine : Machine
-        The same for the engine.
-    noise : Noise
-        How far off.
-    seed : int
-        Equal seeds give equal factors: to a task of a graph the same one in every plan of it, to families too.
-
-    Returns
-    -------
-    Machine
-        With other ``duration_s`` and ``latency_s``.
-    """
+    """Return a machine on which durations are off."""
     systematic = _family_factors([task.family for task in plan.tasks], noise, seed)
     # By task, then that of copies, then that of what the plan lists no task for.
     factor = np.array([*task_factors(plan.tasks, noise, seed), systematic[COPIES], 1.0])[_places(plan)]
@@ -121,22 +77,7 @@ def with_noise(plan: Plan, machine: Machine, noise: Noise, seed: int) -> Machine
 
 
 def task_factors(tasks: Sequence[PlannedTask], noise: Noise, seed: int) -> Floats:
-    """Return the factor of each task of a plan, in the plan's order.
-
-    Parameters
-    ----------
-    tasks : sequence of PlannedTask
-        All tasks: other tasks, other factors.
-    noise : Noise
-        How far off.
-    seed : int
-        For what is drawn.
-
-    Returns
-    -------
-    ndarray of float64, shape (T,)
-        What true durations are multiplied with.
-    """
+    """Return the factor of each task of a plan, in the plan's order."""
     systematic = _family_factors([task.family for task in tasks], noise, seed)
     factors = np.array([systematic[task.family] for task in tasks], dtype=np.float64)
     factors *= _lognormal(noise.sigma, len(tasks), seed, 1)
@@ -145,22 +86,7 @@ def task_factors(tasks: Sequence[PlannedTask], noise: Noise, seed: int) -> Float
 
 
 def copy_factors(tasks: Sequence[PlannedTask], count: int, noise: Noise, seed: int) -> Floats:
-    """Return factors for copies, where they are not those of a plan.
-
-    Parameters
-    ----------
-    tasks : sequence of PlannedTask
-        All tasks.
-    count : int
-        How many copies.
-    noise, seed
-        As for `task_factors`.
-
-    Returns
-    -------
-    ndarray of float64, shape (count,)
-        What true durations are multiplied with.
-    """
+    """Return factors for copies, where they are not those of a plan."""
     systematic = _family_factors([task.family for task in tasks], noise, seed)
     return systematic[COPIES] * _lognormal(noise.sigma, count, seed, 2)
 

@@ -15,33 +15,15 @@ HANDOFF_S = 100e-6
 
 
 class Overheads(NamedTuple):
-    """Seconds of the host for each instruction.
+    """Seconds of the host for each instruction."""
 
-    Parameters
-    ----------
-    submission_s : float
-        The submitting thread's time for one instruction on a device; submissions go one after another.
-    handoff_s : float
-        Between work on a device and a host function, one of which waits for the other.
-    """
-
+    #: The submitting thread's time for one instruction on a device; submissions go one after another.
     submission_s: float
-    handoff_s: float
+    handoff_s: float  # between work on a device and a host function, one of which waits for the other
 
 
 def host_overheads(platform: Platform) -> Overheads:
-    """Return what the host adds on a platform.
-
-    Parameters
-    ----------
-    platform : Platform
-        One without submission cost is one of pure arithmetic, as in the literature.
-
-    Returns
-    -------
-    Overheads
-        Zeros on a platform without submission cost.
-    """
+    """Return what the host adds on a platform."""
     if not platform.submission_s:
         return Overheads(0.0, 0.0)
     dispatch_s, handoff_s = platform.dispatch_s, platform.handoff_s

@@ -74,41 +74,12 @@ class PendingTrace(Trace):
 
 
 def lane_later(lane: Lane, make: Maker) -> Lane:
-    """Return a lane with other instructions, which are made when they are first read.
-
-    Parameters
-    ----------
-    lane : Lane
-        Its name, device and kind.
-    make : callable
-        Returns the instructions, with the `Times` it is given, if it is given any; may be called more than once where
-        threads race, and must then return equals.
-
-    Returns
-    -------
-    Lane
-        Equal to one with the instructions in it.
-    """
+    """Return a lane with other instructions, which are made when they are first read."""
     return PendingLane(lane.name, lane.device, lane.kind, make)  # type: ignore[arg-type]
 
 
 def timed(lane: Lane, start_s: Floats, finish_s: Floats, times: Times | None = None) -> tuple[Instruction, ...]:
-    """Return the instructions of a lane with other times; those that have not been made are made with them at once.
-
-    Parameters
-    ----------
-    lane : Lane
-        Any.
-    start_s, finish_s : ndarray of float64
-        Of each instruction.
-    times : (list of float, list of float), optional
-        Used instead.
-
-    Returns
-    -------
-    tuple of Instruction
-        In order.
-    """
+    """Return the instructions of a lane with other times; those that have not been made are made with them at once."""
     times = times or (start_s.tolist(), finish_s.tolist())
     held = _INSTRUCTIONS.__get__(lane)
     if not isinstance(held, tuple):
@@ -119,20 +90,7 @@ def timed(lane: Lane, start_s: Floats, finish_s: Floats, times: Times | None = N
 
 
 def trace_later(trace: Trace, make: Callable[[], tuple[Span, ...]]) -> Trace:
-    """Return a trace with other spans, which are made when they are first read.
-
-    Parameters
-    ----------
-    trace : Trace
-        All but the spans.
-    make : callable
-        Returns the spans, as for `lane_later`.
-
-    Returns
-    -------
-    Trace
-        Equal to one with the spans in it.
-    """
+    """Return a trace with other spans, which are made when they are first read."""
     others = {f.name: getattr(trace, f.name) for f in fields(Trace) if f.name != "spans"}
     return PendingTrace(spans=make, **others)  # type: ignore[arg-type]
 
@@ -141,25 +99,6 @@ def objects(kind: type[T], count: int, columns: Mapping[str, Iterable[object]]) 
     """Return many objects of a frozen dataclass with slots.
 
     That is what its ``__init__`` does, without a call for each field.
-
-    Parameters
-    ----------
-    kind : type
-        The dataclass; without ``__post_init__``.
-    count : int
-        How many objects.
-    columns : Mapping[str, iterable]
-        For every field its values.
-
-    Returns
-    -------
-    list
-        The objects.
-
-    Raises
-    ------
-    TypeError
-        If a field has no column, or a column no field.
     """
     names = [f.name for f in fields(kind)]  # type: ignore[arg-type]
     if columns.keys() != set(names):

@@ -24,56 +24,14 @@ _SEPARATE = 0.5
 
 @Kept
 def flatten(plan: Plan) -> Machine:
-    """Return a plan as the engine runs it.
-
-    Parameters
-    ----------
-    plan : Plan
-        The plan; durations are taken from its instructions, interference, submission cost and links from its platform.
-        No more memory is taken at once than its peaks.
-
-    Returns
-    -------
-    Machine
-        At its start, nothing disturbs it. Made once for each plan; do not change it.
-
-    Raises
-    ------
-    IncompletePlanError
-        If two instructions have one number.
-    PlatformError
-        If links are shared and there is none for a copy.
-    """
+    """Return a plan as the engine runs it."""
     return machine_of(plan.platform, plan.lanes, read_columns(plan), plan.peak_bytes)
 
 
 def machine_of(
     platform: Platform, lanes: Sequence[LaneLike], columns: Columns, peak_bytes: Mapping[str, int]
 ) -> Machine:
-    """Return instructions as the engine runs them.
-
-    Parameters
-    ----------
-    platform : Platform
-        Interference, submission cost and links are taken from it.
-    lanes : sequence of LaneLike
-        In order.
-    columns : Columns
-        Their instructions.
-    peak_bytes : Mapping[str, int]
-        By memory space, what is taken at once in the global order of instructions: no more than that is taken at any
-        time. Spaces that are not there have no limit.
-
-    Returns
-    -------
-    Machine
-        At its start, nothing disturbs it.
-
-    Raises
-    ------
-    IncompletePlanError, PlatformError
-        See `flatten`.
-    """
+    """Return instructions as the engine runs them."""
     steps, waits = _steps(platform, lanes, columns, peak_bytes)
     devices = lane_devices(lanes)
     contention, channels = share_channels(platform, columns, steps)

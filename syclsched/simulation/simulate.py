@@ -25,23 +25,7 @@ _OUTCOMES: Final[dict[int, Literal["done", "failed", "cancelled"]]] = {DONE: "do
 
 
 def predict(plan: Plan) -> Plan:
-    """Return the plan with predicted start and finish of every instruction and its makespan.
-
-    Parameters
-    ----------
-    plan : Plan
-        From `syclsched.planning.build_plan`.
-
-    Returns
-    -------
-    Plan
-        The same instructions, with times.
-
-    Raises
-    ------
-    IncompletePlanError
-        If lanes wait for each other in a circle, or for an instruction that is not there.
-    """
+    """Return the plan with predicted start and finish of every instruction and its makespan."""
     machine = flatten(plan)
     steps = time_machine(plan, machine)
     ends = machine.lanes["end"].tolist()
@@ -55,33 +39,7 @@ def predict(plan: Plan) -> Plan:
 
 
 def simulate(plan: Plan, *, noise: Noise | None = None, events: Sequence[Event] = (), seed: int = 0) -> Trace:
-    """Run a plan on a virtual clock.
-
-    Parameters
-    ----------
-    plan : Plan
-        Any plan, also for hardware that is not here.
-    noise : Noise, optional
-        How true durations differ from planned ones; exact if not given.
-    events : sequence of SlowDown or Failure, optional
-        What goes wrong, and when.
-    seed : int, optional
-        For the noise.
-
-    Returns
-    -------
-    Trace
-        With ``simulated`` set; it draws, reports and exports like a measured one. Equal for equal arguments. After a
-        failure, what was running on the lost device has ``failed`` and what could not start any more is ``cancelled``,
-        at the time of the first loss.
-
-    Raises
-    ------
-    IncompletePlanError
-        If lanes wait for each other in a circle, or for an instruction that is not there.
-    DeviceNotFoundError, PlanError
-        If an event is impossible.
-    """
+    """Run a plan on a virtual clock."""
     steps = time_machine(plan, flatten(plan), noise=noise, events=events, seed=seed)
     given_up_s = min((e.at_s for e in events if isinstance(e, Failure)), default=0.0)
     shown = np.flatnonzero(steps["kind"] >= WORK)

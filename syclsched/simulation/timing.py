@@ -26,23 +26,7 @@ class Timing(NamedTuple):
 
 
 def time_plan(plan: Plan) -> dict[int, Timing]:
-    """Simulate a plan.
-
-    Parameters
-    ----------
-    plan : Plan
-        The plan; durations are taken from its instructions, interference, submission cost and links from its platform.
-
-    Returns
-    -------
-    dict of int to Timing
-        For every instruction number.
-
-    Raises
-    ------
-    IncompletePlanError
-        If lanes wait for each other in a circle, or for an instruction that is not there.
-    """
+    """Simulate a plan."""
     steps = time_machine(plan, flatten(plan))
     submit_s = np.where(steps["kind"] < WORK, steps["start_s"], steps["submit_s"])
     columns = zip(submit_s.tolist(), steps["start_s"].tolist(), steps["finish_s"].tolist(), strict=True)
@@ -50,57 +34,14 @@ def time_plan(plan: Plan) -> dict[int, Timing]:
 
 
 def makespan_s(plan: Plan) -> float:
-    """Return the simulated makespan of a plan, without making all its instructions anew as `predict` does.
-
-    Parameters
-    ----------
-    plan : Plan
-        The plan.
-
-    Returns
-    -------
-    float
-        Seconds; 0 for a plan without instructions.
-
-    Raises
-    ------
-    IncompletePlanError
-        If lanes wait for each other in a circle, or for an instruction that is not there.
-    """
+    """Return the simulated makespan of a plan, without making all its instructions anew as `predict` does."""
     return float(time_machine(plan, flatten(plan))["finish_s"].max(initial=0.0))
 
 
 def time_machine(
     plan: Plan, machine: Machine, *, noise: Noise | None = None, events: Sequence[Event] = (), seed: int = 0
 ) -> Records:
-    """Simulate a plan that has been flattened, for instance many times with different seeds.
-
-    Parameters
-    ----------
-    plan : Plan
-        The plan.
-    machine : Machine
-        What `syclsched.simulation.program.flatten` made of it.
-    noise : Noise, optional
-        How true durations differ from planned ones.
-    events : sequence of SlowDown or Failure, optional
-        What goes wrong, and when.
-    seed : int, optional
-        For the noise.
-
-    Returns
-    -------
-    recarray
-        The instructions lane after lane, with times and outcomes (`syclsched.simulation.machine.STEP`); equal for
-        equal arguments.
-
-    Raises
-    ------
-    IncompletePlanError
-        If lanes wait for each other in a circle, or for an instruction that is not there.
-    DeviceNotFoundError, PlanError
-        If an event, the noise or the seed is impossible.
-    """
+    """Simulate a plan that has been flattened, for instance many times with different seeds."""
     check_luck(noise, seed)
     actual = machine if noise is None else with_noise(plan, machine, noise, seed)
     steps = run_machine(with_events(plan, actual, events) if events else actual)

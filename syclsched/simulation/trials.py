@@ -20,18 +20,10 @@ from syclsched.simulation.timing import time_machine
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """What goes differently than planned.
+    """What goes differently than planned."""
 
-    Parameters
-    ----------
-    noise : Noise
-        How durations differ.
-    events : tuple of SlowDown or Failure
-        What goes wrong, and when.
-    """
-
-    noise: Noise = field(default_factory=Noise)
-    events: tuple[Event, ...] = ()
+    noise: Noise = field(default_factory=Noise)  # how durations differ
+    events: tuple[Event, ...] = ()  # what goes wrong, and when
 
     @property
     def none(self) -> bool:
@@ -41,21 +33,11 @@ class Disturbance:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One disturbed run.
+    """One disturbed run."""
 
-    Parameters
-    ----------
-    makespan_s : float
-        When everything was done that was done.
-    undone : tuple of str
-        Tasks that were not done.
-    lost : tuple of str
-        Arrays that are not what, or where, they should be in the end.
-    """
-
-    makespan_s: float
-    undone: tuple[str, ...] = ()
-    lost: tuple[str, ...] = ()
+    makespan_s: float  # when everything was done that was done
+    undone: tuple[str, ...] = ()  # tasks that were not done
+    lost: tuple[str, ...] = ()  # arrays that are not what, or where, they should be in the end
 
     @property
     def complete(self) -> bool:
@@ -65,15 +47,9 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """Disturbed runs with different seeds.
+    """Disturbed runs with different seeds."""
 
-    Parameters
-    ----------
-    runs : tuple of Trial
-        In the order of their seeds; at least one.
-    """
-
-    runs: tuple[Trial, ...]
+    runs: tuple[Trial, ...]  # in the order of their seeds; at least one
 
     @property
     def makespans_s(self) -> tuple[float, ...]:
@@ -103,29 +79,7 @@ class Trials:
 
 
 def repeat(plan: Plan, disturbance: Disturbance, seeds: Iterable[int]) -> Trials:
-    """Run a plan once for each seed.
-
-    Parameters
-    ----------
-    plan : Plan
-        Any plan.
-    disturbance : Disturbance
-        What goes differently.
-    seeds : iterable of int
-        At least one.
-
-    Returns
-    -------
-    Trials
-        Equal for equal arguments.
-
-    Raises
-    ------
-    IncompletePlanError
-        If the plan does not end even when nothing goes wrong.
-    DeviceNotFoundError, PlanError
-        If an event or a seed is impossible, or there is no seed.
-    """
+    """Run a plan once for each seed."""
     machine = flatten(plan)
     found = []
     for seed in seeds:

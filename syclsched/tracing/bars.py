@@ -26,25 +26,14 @@ _MOST_TIMES = 12.0
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar.
+    """One bar."""
 
-    Parameters
-    ----------
-    group, label : str
-        What stands beside the group and the bar.
-    seconds : float
-        Its length.
-    bound_s : float or None
-        Where the mark of its group stands.
-    worst_s : float or None
-        Where a line from its end leads to; None for no line.
-    """
-
+    #: What stands beside the group and the bar.
     group: str
     label: str
-    seconds: float
-    bound_s: float | None = None
-    worst_s: float | None = None
+    seconds: float  # its length
+    bound_s: float | None = None  # where the mark of its group stands
+    worst_s: float | None = None  # where a line from its end leads to; None for no line
 
     @property
     def end_s(self) -> float:
@@ -53,22 +42,7 @@ class Bar:
 
 
 def draw_bars(bars: Sequence[Bar], title: str, path: str | Path) -> None:
-    """Draw bars to a file.
-
-    Parameters
-    ----------
-    bars : sequence of Bar
-        From top to bottom; those of one group together.
-    title : str
-        Above them.
-    path : str or Path
-        Where to; the ending says the format: ``.png``, ``.svg``, ``.pdf``.
-
-    Raises
-    ------
-    StorageError
-        If the file cannot be written, or its format is not known.
-    """
+    """Draw bars to a file."""
     figure = make_bars(bars, title)
     save(figure, path)
 

@@ -15,65 +15,29 @@ Via = Literal["lane", "wait", "memory"]
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Something that had to end first.
+    """Something that had to end first."""
 
-    Parameters
-    ----------
-    span : Span
-        What.
-    via : str
-        ``lane``: it came before on the lane; ``wait``: it was waited for; ``memory``: what was to be used was still in
-        use by it.
-    """
-
-    span: Span
+    span: Span  # what
+    #: ``lane``: it came before on the lane; ``wait``: it was waited for; ``memory``: what was to be used was still in
+    #: use by it.
     via: Via
 
 
 @dataclass(frozen=True, slots=True)
 class Causes:
-    """All instructions that ran, with what each had to wait for.
+    """All instructions that ran, with what each had to wait for."""
 
-    Parameters
-    ----------
-    spans : tuple of Span
-        In order of start; without those that were cancelled.
-    before : Mapping[int, tuple of Cause]
-        By `Span.instruction`.
-    """
-
-    spans: tuple[Span, ...]
-    before: Mapping[int, tuple[Cause, ...]]
+    spans: tuple[Span, ...]  # in order of start; without those that were cancelled
+    before: Mapping[int, tuple[Cause, ...]]  # by `Span.instruction`
 
     def last(self, span: Span, *, lane: bool = True) -> Cause | None:
-        """Return the cause that ended last; None if there is none.
-
-        Parameters
-        ----------
-        span : Span
-            Of what.
-        lane : bool, optional
-            Whether what came before on its lane counts.
-        """
+        """Return the cause that ended last; None if there is none."""
         found = [cause for cause in self.before[span.instruction] if lane or cause.via != "lane"]
         return max(found, key=lambda cause: (cause.span.finish_s, cause.via != "lane"), default=None)
 
 
 def find_causes(trace: Trace, plan: Plan | None = None) -> Causes:
-    """Return what each instruction of a trace had to wait for.
-
-    Parameters
-    ----------
-    trace : Trace
-        Measured or simulated; of one run, or of several generations.
-    plan : Plan, optional
-        What ran; without it waits for memory are not known.
-
-    Returns
-    -------
-    Causes
-        Of waits for what is not in the trace nothing is known.
-    """
+    """Return what each instruction of a trace had to wait for."""
     ran = sorted((s for s in trace.spans if s.outcome != "cancelled"), key=lambda s: (s.start_s, s.instruction))
     by_number = {span.instruction: span for span in ran}
     memory = _Memory(plan) if plan is not None else None

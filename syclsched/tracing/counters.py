@@ -14,17 +14,7 @@ Steps = list[tuple[int, int]]
 
 
 def counter_steps(timed: Sequence[Timed], plan: Plan | None, *, submitted: bool) -> Iterator[tuple[str, str, Steps]]:
-    """Yield counters: name, unit, and their value from each moment on at which it changes.
-
-    Parameters
-    ----------
-    timed : sequence of (Span, int, int)
-        With start and finish in nanoseconds.
-    plan : Plan or None
-        What ran: with it, memory in use.
-    submitted : bool
-        Whether times of submission are known, for what each lane has been given and has not done yet.
-    """
+    """Yield counters: name, unit, and their value from each moment on at which it changes."""
     running: dict[int, int] = {}
     copied: dict[int, int] = {}
     depth: dict[str, dict[int, int]] = {}

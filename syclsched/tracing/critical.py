@@ -28,83 +28,40 @@ RETIMED_AT_MOST = 1.1
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One instruction on the critical path, and what was before it.
+    """One instruction on the critical path, and what was before it."""
 
-    Parameters
-    ----------
-    span : Span
-        Which.
-    via : str or None
-        How it follows the step before: as in `syclsched.tracing.causes.Cause`; None for the first.
-    submission_s : float
-        After the step before had ended: until the host had submitted this one.
-    starting_s : float
-        After that: until the runtime had started it.
-    running_s : float
-        After that: until it ended.
-    """
-
-    span: Span
-    via: Via | None
-    submission_s: float
-    starting_s: float
-    running_s: float
+    span: Span  # which
+    via: Via | None  # how it follows the step before: as in `syclsched.tracing.causes.Cause`; None for the first
+    submission_s: float  # after the step before had ended: until the host had submitted this one
+    starting_s: float  # after that: until the runtime had started it
+    running_s: float  # after that: until it ended
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What would have been otherwise.
+    """What would have been otherwise."""
 
-    Parameters
-    ----------
-    what : str
-        In words.
-    saves_s : float
-        The run would have ended so much earlier, by timing the trace again.
-    """
-
-    what: str
-    saves_s: float
+    what: str  # in words
+    saves_s: float  # the run would have ended so much earlier, by timing the trace again
 
 
 @dataclass(frozen=True, slots=True)
 class CriticalPath:
-    """Why a run did not end earlier.
+    """Why a run did not end earlier."""
 
-    Parameters
-    ----------
-    steps : tuple of Step
-        From the start to the end; their seconds add up to the makespan.
-    computing_s, copying_s, submission_s, starting_s : float
-        What these did on the way.
-    families : tuple of (str, int, float)
-        Family, steps, seconds of what ran on it, the longest first.
-    waits : tuple of str
-        The longest waits on the way, in words.
-    changes : tuple of Change
-        What would have shortened the run, the best first.
-    """
-
-    steps: tuple[Step, ...] = ()
+    steps: tuple[Step, ...] = ()  # from the start to the end; their seconds add up to the makespan
+    #: What these did on the way.
     computing_s: float = 0.0
     copying_s: float = 0.0
     submission_s: float = 0.0
     starting_s: float = 0.0
-    families: tuple[tuple[str, int, float], ...] = ()
-    waits: tuple[str, ...] = ()
-    changes: tuple[Change, ...] = ()
+    families: tuple[tuple[str, int, float], ...] = ()  # family, steps, seconds of what ran on it, the longest first
+    waits: tuple[str, ...] = ()  # the longest waits on the way, in words
+    changes: tuple[Change, ...] = ()  # what would have shortened the run, the best first
 
 
 def critical_path(causes: Causes, plan: Plan | None = None) -> CriticalPath:
-    """Return the critical path of a trace and what would have shortened it.
-
-    Parameters
-    ----------
-    causes : Causes
-        The trace's.
-    plan : Plan, optional
-        With it, also what more lanes would have done.
-    """
+    """Return the critical path of a trace and what would have shortened it."""
     steps = path_steps(causes)
     copying_s = sum(step.running_s for step in steps if step.span.kind == "copy")
     families: dict[str, list[float]] = {}
@@ -149,28 +106,7 @@ def retimed_s(
     memory: bool = True,
     factors: Mapping[str, float] | None = None,
 ) -> float:
-    """Return when a run would have ended if something had been otherwise.
-
-    Parameters
-    ----------
-    causes : Causes
-        The trace's.
-    submitted : bool, optional
-        Whether the host submits when it did; else at once.
-    started : bool, optional
-        Whether the runtime is as late as it was to start what is ready; else not at all.
-    copies : float, optional
-        Copies take this share of what they took.
-    memory : bool, optional
-        Whether there are waits for memory.
-    factors : Mapping[str, float], optional
-        Tasks of these families take such shares of what they took.
-
-    Returns
-    -------
-    float
-        Seconds; the makespan, if nothing is otherwise.
-    """
+    """Return when a run would have ended if something had been otherwise."""
     end_s: dict[int, float] = {}
     for span in causes.spans:
         before = causes.before[span.instruction]
@@ -182,22 +118,7 @@ def retimed_s(
 
 
 def with_more_lanes_s(causes: Causes, plan: Plan, factor: int = 2) -> float:
-    """Return when a run would have ended on devices with more lanes, by putting tasks on lanes as they become ready.
-
-    Parameters
-    ----------
-    causes : Causes
-        The trace's.
-    plan : Plan
-        Its tasks say what must wait for what when lanes do not: waits that lane order implied are not in the plan.
-    factor : int, optional
-        So many times as many lanes.
-
-    Returns
-    -------
-    float
-        Seconds.
-    """
+    """Return when a run would have ended on devices with more lanes, by putting tasks on lanes as they become ready."""
     before = _dependencies(plan)
     lanes: dict[str, set[str]] = {}
     for span in causes.spans:

@@ -22,26 +22,7 @@ def draw_front(
     title: str,
     path: str | Path,
 ) -> None:
-    """Draw a Pareto front to a file.
-
-    Parameters
-    ----------
-    points : sequence of (float, float, str)
-        The front: values of both metrics, in the units of the labels, and what to call the point.
-    others : sequence of (float, float)
-        What is not on it.
-    labels : tuple of str
-        Of the axes, with units.
-    title : str
-        Above it.
-    path : str or Path
-        Where to; the ending says the format: ``.png``, ``.svg``, ``.pdf``.
-
-    Raises
-    ------
-    StorageError
-        If the file cannot be written, or its format is not known.
-    """
+    """Draw a Pareto front to a file."""
     figure = make_front(points, others, labels, title)
     save(figure, path)
 

@@ -49,62 +49,19 @@ class _Panel:
 
 
 def draw_gantt(trace: Trace, path: str | Path, predicted: Trace | None = None, disturbed: str = "") -> None:
-    """Draw a trace as a Gantt chart.
-
-    Parameters
-    ----------
-    trace : Trace
-        Measured or simulated.
-    path : str or Path
-        Where to; the ending says the format: ``.png``, ``.svg``, ``.pdf``.
-    predicted : Trace, optional
-        A simulated trace to draw above it; if not given, a measured trace's own predicted times are used.
-    disturbed : str, optional
-        What went differently than planned in a simulated trace; stands in the title.
-
-    Raises
-    ------
-    StorageError
-        If the file cannot be written, or its format is not known.
-    """
+    """Draw a trace as a Gantt chart."""
     figure = make_figure(trace, predicted, disturbed)
     save(figure, path)
 
 
 def make_figure(trace: Trace, predicted: Trace | None = None, disturbed: str = "") -> Figure:
-    """Return the chart that `draw_gantt` saves.
-
-    Parameters
-    ----------
-    trace, predicted : Trace
-        See `draw_gantt`.
-    disturbed : str, optional
-        See `draw_gantt`.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Made without pyplot, so that no window system and no global state are touched.
-    """
+    """Return the chart that `draw_gantt` saves."""
     panels = _panels(trace, predicted, disturbed)
     return _figure(panels, _title(trace, panels, disturbed))
 
 
 def make_comparison(traces: Mapping[str, Trace], title: str) -> Figure:
-    """Return a chart of several runs, one below the other on one scale.
-
-    Parameters
-    ----------
-    traces : Mapping[str, Trace]
-        By what stands above each; measured or simulated, drawn as they went.
-    title : str
-        Above them all.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        As of `make_figure`.
-    """
+    """Return a chart of several runs, one below the other on one scale."""
     return _figure([_measured(trace, name) for name, trace in traces.items()], title)
 
 

@@ -18,30 +18,14 @@ _DEEPEST = 10_000
 
 @dataclass(slots=True)
 class Idle:
-    """Seconds that lanes did not compute, by reason.
+    """Seconds that lanes did not compute, by reason."""
 
-    Parameters
-    ----------
-    no_task_s : float
-        There was nothing left for the lane to do.
-    copy_s : float
-        The next task waited for a copy, or for the lane's own.
-    lanes_s : float
-        It waited for a task on another lane, or on the host.
-    submission_s : float
-        The host had not submitted it, or what it waited for.
-    memory_s : float
-        What it was to use was still in use by others.
-    starting_s : float
-        Nothing was in its way any more: the runtime had not started it yet.
-    """
-
-    no_task_s: float = 0.0
-    copy_s: float = 0.0
-    lanes_s: float = 0.0
-    submission_s: float = 0.0
-    memory_s: float = 0.0
-    starting_s: float = 0.0
+    no_task_s: float = 0.0  # there was nothing left for the lane to do
+    copy_s: float = 0.0  # the next task waited for a copy, or for the lane's own
+    lanes_s: float = 0.0  # it waited for a task on another lane, or on the host
+    submission_s: float = 0.0  # the host had not submitted it, or what it waited for
+    memory_s: float = 0.0  # what it was to use was still in use by others
+    starting_s: float = 0.0  # nothing was in its way any more: the runtime had not started it yet
 
     @property
     def total_s(self) -> float:
@@ -55,38 +39,16 @@ class Idle:
 
 
 class Piece(NamedTuple):
-    """A time in which a lane did not compute.
+    """A time in which a lane did not compute."""
 
-    Parameters
-    ----------
-    start_s, finish_s : float
-        From when to when.
-    reason : str
-        A field of `Idle` without its unit.
-    """
-
+    #: From when to when.
     start_s: float
     finish_s: float
-    reason: str
+    reason: str  # A field of `Idle` without its unit
 
 
 def lane_idle(causes: Causes, lane: str, makespan_s: float) -> Idle:
-    """Return why a lane did not compute, for all the time it did not.
-
-    Parameters
-    ----------
-    causes : Causes
-        The trace's.
-    lane : str
-        Its name; one without instructions had nothing to do.
-    makespan_s : float
-        Until when.
-
-    Returns
-    -------
-    Idle
-        Its total and the seconds that the lane computed make up the makespan.
-    """
+    """Return why a lane did not compute, for all the time it did not."""
     found = Idle()
     for piece in idle_pieces(causes, lane, makespan_s):
         name = f"{piece.reason}_s"
@@ -95,13 +57,7 @@ def lane_idle(causes: Causes, lane: str, makespan_s: float) -> Idle:
 
 
 def idle_pieces(causes: Causes, lane: str, makespan_s: float) -> list[Piece]:
-    """Return the times in which a lane did not compute, each with its reason, in order.
-
-    Parameters
-    ----------
-    causes, lane, makespan_s
-        As for `lane_idle`.
-    """
+    """Return the times in which a lane did not compute, each with its reason, in order."""
     found: list[Piece] = []
     reached_s = 0.0
     for span in causes.spans:
@@ -121,18 +77,7 @@ def idle_pieces(causes: Causes, lane: str, makespan_s: float) -> list[Piece]:
 
 
 def overlap(copies: Iterable[Span], kernels: Iterable[Span]) -> float | None:
-    """Return the share of the time in which something was copied that also something was computed.
-
-    Parameters
-    ----------
-    copies, kernels : iterable of Span
-        Of one device.
-
-    Returns
-    -------
-    float or None
-        None if nothing was copied.
-    """
+    """Return the share of the time in which something was copied that also something was computed."""
     copying, computing = _merged(copies), _merged(kernels)
     copied_s = sum(end - start for start, end in copying)
     if copied_s <= 0.0:

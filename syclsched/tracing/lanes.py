@@ -9,18 +9,7 @@ from syclsched.model.trace import Span
 
 
 def lane_order(spans: Iterable[Span]) -> list[str]:
-    """Return the lanes of some spans as they are drawn: by device in order of appearance, copies last, host below.
-
-    Parameters
-    ----------
-    spans : iterable of Span
-        In any order.
-
-    Returns
-    -------
-    list of str
-        Lane names.
-    """
+    """Return the lanes of some spans as they are drawn: by device in order of appearance, copies last, host below."""
     lanes = {s.lane: s for s in sorted(spans, key=lambda s: s.instruction)}
     devices: dict[str, int] = {}
     for span in lanes.values():

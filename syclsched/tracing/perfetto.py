@@ -49,21 +49,7 @@ class _Slice:
 
 
 def to_perfetto(traces: Trace | Iterable[Trace], plan: Plan | None = None) -> dict[str, Any]:
-    """Return traces as one document of the Chrome trace event format.
-
-    Parameters
-    ----------
-    traces : Trace or iterable of Trace
-        A measured trace becomes two processes, what the plan predicted and what was measured; a simulated one
-        becomes one.
-    plan : Plan, optional
-        What ran, in all of them: with it memory in use is drawn.
-
-    Returns
-    -------
-    dict
-        Ready for `json.dumps`. Times are microseconds, as the format demands, to the nanosecond.
-    """
+    """Return traces as one document of the Chrome trace event format."""
     listed = [traces] if isinstance(traces, Trace) else list(traces)
     events: list[Event] = []
     summary = []
@@ -79,22 +65,7 @@ def to_perfetto(traces: Trace | Iterable[Trace], plan: Plan | None = None) -> di
 
 
 def save_perfetto(traces: Trace | Iterable[Trace], path: str | Path, plan: Plan | None = None) -> None:
-    """Write traces to a file that Perfetto opens.
-
-    Parameters
-    ----------
-    traces : Trace or iterable of Trace
-        See `to_perfetto`.
-    path : str or Path
-        A name that ends in ``.gz`` is compressed; Perfetto opens both.
-    plan : Plan, optional
-        See `to_perfetto`.
-
-    Raises
-    ------
-    StorageError
-        If the file cannot be written.
-    """
+    """Write traces to a file that Perfetto opens."""
     text = json.dumps(to_perfetto(traces, plan), separators=(",", ":"), allow_nan=False).encode()
     try:
         write_whole(Path(path), gzip.compress(text, mtime=0) if str(path).endswith(".gz") else text)

@@ -32,34 +32,13 @@ _HINT = "Give a path that ends in .png, .svg or .pdf"
 
 
 def shown(text: str, most: int = 60) -> str:
-    """Return text from a file so that matplotlib takes no part of it for mathematics.
-
-    Parameters
-    ----------
-    text : str
-        Anything.
-    most : int, optional
-        So many characters are shown.
-
-    Returns
-    -------
-    str
-        Printable; what is too long ends in an ellipsis.
-    """
+    """Return text from a file so that matplotlib takes no part of it for mathematics."""
     clean = _printable(text)
     return _literal(clean if len(clean) <= most else clean[: most - 1] + "…")
 
 
 def set_title(figure: Figure, text: str) -> None:
-    """Give a chart a title, in as many lines as it needs.
-
-    Parameters
-    ----------
-    figure : Figure
-        Its width says how long a line is.
-    text : str
-        Anything; what three lines cannot hold ends in an ellipsis.
-    """
+    """Give a chart a title, in as many lines as it needs."""
     width = max(20, int(figure.get_figwidth() / _LETTER_IN))
     lines = textwrap.wrap(_printable(text), width, max_lines=_MOST_LINES, placeholder=" …")
     figure.suptitle(
@@ -68,20 +47,7 @@ def set_title(figure: Figure, text: str) -> None:
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write a chart to a file.
-
-    Parameters
-    ----------
-    figure : Figure
-        What to write.
-    path : str or Path
-        Where to; the ending says the format: ``.png``, ``.svg``, ``.pdf``.
-
-    Raises
-    ------
-    StorageError
-        If the file cannot be written, or its format is not known.
-    """
+    """Write a chart to a file."""
     check_format(path)
     try:
         drawn = io.BytesIO()
@@ -94,18 +60,7 @@ def save(figure: Figure, path: str | Path) -> None:
 
 
 def check_format(path: str | Path) -> None:
-    """Refuse a chart whose ending names no format that can be drawn.
-
-    Parameters
-    ----------
-    path : str or Path
-        Where the chart is to be written.
-
-    Raises
-    ------
-    StorageError
-        If there is no such format; drawing is not even tried.
-    """
+    """Refuse a chart whose ending names no format that can be drawn."""
     ending = Path(path).suffix[1:].lower()
     if ending in ("png", "svg", "pdf"):
         return

@@ -13,25 +13,7 @@ _HINT = "Give a run that `syclsched run --record FILE` wrote"
 
 
 def read_trace(text: str | bytes, *, where: str) -> Trace:
-    """Read a trace from JSON text.
-
-    Parameters
-    ----------
-    text : str or bytes
-        As `syclsched run --record` writes it.
-    where : str
-        The file's name, for errors.
-
-    Returns
-    -------
-    Trace
-        Each instruction is in it once, and ends no earlier than it begins.
-
-    Raises
-    ------
-    FormatError
-        If it is none; names the place and what is expected there.
-    """
+    """Read a trace from JSON text."""
     try:
         trace = from_json(Trace, text, where=where)
     except FormatError as error:

@@ -16,114 +16,55 @@ from syclsched.tracing.lanes import lane_order
 
 @dataclass(frozen=True, slots=True)
 class FamilyRow:
-    """One family of tasks on one device with one implementation.
+    """One family of tasks on one device with one implementation."""
 
-    Parameters
-    ----------
-    family, device, implementation : str
-        Which; ``implementation`` is empty for barriers.
-    tasks : int
-        How many ran.
-    seconds : float
-        Sum of their durations, in device seconds.
-    predicted_s : float
-        The same by the plan.
-    """
-
+    #: Which; ``implementation`` is empty for barriers.
     family: str
     device: str
     implementation: str
-    tasks: int
-    seconds: float
-    predicted_s: float
+    tasks: int  # how many ran
+    seconds: float  # sum of their durations, in device seconds
+    predicted_s: float  # the same by the plan
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceRow:
-    """How busy one device was.
+    """How busy one device was."""
 
-    Parameters
-    ----------
-    device : str
-        Which.
-    lanes : int
-        Compute lanes (or host lanes) it has.
-    tasks : int
-        Tasks run on it.
-    busy_s : float
-        Seconds its lanes computed, summed over lanes.
-    idle_s : float
-        Seconds its lanes did not compute until the makespan, summed over lanes.
-    copying_s : float
-        Seconds copies ran on its queues, summed over lanes.
-    utilisation : float
-        ``busy_s`` over ``lanes`` times makespan.
-    predicted_utilisation : float
-        The same by the plan.
-    idle : Idle, optional
-        Why its lanes did not compute, summed over them: adds up to ``idle_s``.
-    overlap : float or None, optional
-        The share of its copying time in which its kernels ran, too; None if nothing was copied.
-    """
-
-    device: str
-    lanes: int
-    tasks: int
-    busy_s: float
-    idle_s: float
-    copying_s: float
-    utilisation: float
-    predicted_utilisation: float
-    idle: Idle = field(default_factory=Idle)
+    device: str  # which
+    lanes: int  # compute lanes (or host lanes) it has
+    tasks: int  # tasks run on it
+    busy_s: float  # seconds its lanes computed, summed over lanes
+    idle_s: float  # seconds its lanes did not compute until the makespan, summed over lanes
+    copying_s: float  # seconds copies ran on its queues, summed over lanes
+    utilisation: float  # ``busy_s`` over ``lanes`` times makespan
+    predicted_utilisation: float  # the same by the plan
+    idle: Idle = field(default_factory=Idle)  # why its lanes did not compute, summed over them: adds up to ``idle_s``
+    #: The share of its copying time in which its kernels ran, too; None if nothing was copied.
     overlap: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LaneRow:
-    """How busy one lane was.
+    """How busy one lane was."""
 
-    Parameters
-    ----------
-    lane, device : str
-        Which.
-    busy_s : float
-        Seconds it computed.
-    utilisation : float
-        The same as a share of the makespan.
-    idle : Idle
-        Why it did not compute the rest of the time.
-    """
-
+    #: Which.
     lane: str
     device: str
-    busy_s: float
-    utilisation: float
-    idle: Idle
+    busy_s: float  # seconds it computed
+    utilisation: float  # the same as a share of the makespan
+    idle: Idle  # why it did not compute the rest of the time
 
 
 @dataclass(frozen=True, slots=True)
 class LinkRow:
-    """What moved over one link.
+    """What moved over one link."""
 
-    Parameters
-    ----------
-    link : str
-        ``source -> destination`` if the plan is known, else the lane the copies ran on.
-    copies : int
-        How many.
-    nbytes : int
-        Their bytes.
-    seconds : float
-        Sum of their durations.
-    predicted_s : float
-        The same by the plan.
-    """
-
-    link: str
-    copies: int
-    nbytes: int
-    seconds: float
-    predicted_s: float
+    link: str  # ``source -> destination`` if the plan is known, else the lane the copies ran on
+    copies: int  # how many
+    nbytes: int  # their bytes
+    seconds: float  # sum of their durations
+    predicted_s: float  # the same by the plan
 
     @property
     def bandwidth_bytes_per_s(self) -> float:
@@ -133,66 +74,36 @@ class LinkRow:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A trace in numbers.
+    """A trace in numbers."""
 
-    Parameters
-    ----------
-    name, policy : str
-        From the trace.
-    simulated : bool
-        True if nothing was measured.
-    makespan_s, predicted_makespan_s : float
-        Measured and by the plan.
-    families : tuple of FamilyRow
-        The longest first.
-    devices : tuple of DeviceRow
-        In the platform's order.
-    links : tuple of LinkRow
-        The most bytes first.
-    dependencies : int or None
-        Of the graph; None if the plan is not known.
-    waits : int
-        Waits between lanes.
-    events, barriers, submissions, host_waits : int
-        From the trace.
-    failed, cancelled : int
-        Kernels, host functions and barriers that did not end well.
-    peak_bytes : Mapping[str, int]
-        Most bytes of arrays at once, per space.
-    lower_bound_s : float, optional
-        Of the plan's makespan; 0 if nothing is known.
-    copies_undone : int, optional
-        Copies that did not end well.
-    lanes : tuple of LaneRow, optional
-        Those that compute, in the platform's order.
-    path : CriticalPath, optional
-        Why it did not end earlier.
-    """
-
+    #: From the trace.
     name: str
     policy: str
-    simulated: bool
+    simulated: bool  # true if nothing was measured
+    #: Measured and by the plan.
     makespan_s: float
     predicted_makespan_s: float
-    families: tuple[FamilyRow, ...]
-    devices: tuple[DeviceRow, ...]
-    links: tuple[LinkRow, ...]
-    dependencies: int | None
-    waits: int
+    families: tuple[FamilyRow, ...]  # the longest first
+    devices: tuple[DeviceRow, ...]  # in the platform's order
+    links: tuple[LinkRow, ...]  # the most bytes first
+    dependencies: int | None  # of the graph; None if the plan is not known
+    waits: int  # waits between lanes
+    #: From the trace.
     events: int
     barriers: int
     submissions: int
     host_waits: int
+    #: Kernels, host functions and barriers that did not end well.
     failed: int
     cancelled: int
-    peak_bytes: Mapping[str, int]
-    lower_bound_s: float = 0.0
-    copies_undone: int = 0
+    peak_bytes: Mapping[str, int]  # most bytes of arrays at once, per space
+    lower_bound_s: float = 0.0  # of the plan's makespan; 0 if nothing is known
+    copies_undone: int = 0  # copies that did not end well
     held_bytes: Mapping[str, int] = field(default_factory=dict)
     planned_peak_bytes: Mapping[str, int] = field(default_factory=dict)
     constant_bytes: Mapping[str, int] = field(default_factory=dict)
-    lanes: tuple[LaneRow, ...] = ()
-    path: CriticalPath = field(default_factory=CriticalPath)
+    lanes: tuple[LaneRow, ...] = ()  # those that compute, in the platform's order
+    path: CriticalPath = field(default_factory=CriticalPath)  # why it did not end earlier
 
     @property
     def complete(self) -> bool:
@@ -216,20 +127,7 @@ class Report:
 
 
 def make_report(trace: Trace, plan: Plan | None = None) -> Report:
-    """Return a trace in numbers.
-
-    Parameters
-    ----------
-    trace : Trace
-        Measured or simulated.
-    plan : Plan, optional
-        The plan that ran; with it, links are named by memory spaces and idle devices are listed.
-
-    Returns
-    -------
-    Report
-        Cancelled instructions count neither as tasks nor as busy time.
-    """
+    """Return a trace in numbers."""
     work = [s.outcome for s in trace.spans if s.kind in ("launch", "host", "barrier")]
     ran = [s for s in trace.spans if s.outcome != "cancelled"]
     several = len({s.generation for s in trace.spans}) > 1  # the bound is that of one
@@ -264,18 +162,7 @@ def make_report(trace: Trace, plan: Plan | None = None) -> Report:
 
 
 def busy_seconds(intervals: Iterable[tuple[float, float]]) -> float:
-    """Return how long at least one of some intervals lasted, overlaps counted once.
-
-    Parameters
-    ----------
-    intervals : iterable of (float, float)
-        Starts and finishes, in seconds, in any order.
-
-    Returns
-    -------
-    float
-        Length of their union, in seconds.
-    """
+    """Return how long at least one of some intervals lasted, overlaps counted once."""
     total = 0.0
     reached = float("-inf")
     for start, finish in sorted(intervals):

@@ -15,26 +15,7 @@ _MOST_NAMES = 6
 
 
 def tell_story(trace: Trace, task: str) -> str:
-    """Say everything that happened to a task.
-
-    Parameters
-    ----------
-    trace : Trace
-        Of a run, or of a simulation.
-    task : str
-        Name of a task that was done; of one that was cut, all its chunks are told of, and of one that was merged with
-        others (``"gemm+scale"``) what they became.
-
-    Returns
-    -------
-    str
-        A few lines for each time it was done. Times are seconds from the start of the run.
-
-    Raises
-    ------
-    GraphError
-        If the trace has no such task; names some that are like it.
-    """
+    """Say everything that happened to a task."""
     mine = [s for s in trace.spans if s.kind != "copy" and s.task == task]
     if not mine:
         mine = [s for s in trace.spans if s.kind != "copy" and s.task is not None and s.task.startswith(f"{task}[")]

@@ -22,15 +22,7 @@ _WIDE = 110
 
 
 def render_report(report: Report, console: Console) -> None:
-    """Print a report: where the work went, how busy the devices were, what moved, and the makespans.
-
-    Parameters
-    ----------
-    report : Report
-        From `make_report`.
-    console : rich.console.Console
-        Where to.
-    """
+    """Print a report: where the work went, how busy the devices were, what moved, and the makespans."""
     for block in (
         _family_table(report),
         _device_table(report, console.width >= _WIDE),

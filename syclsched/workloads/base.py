@@ -22,47 +22,24 @@ MAX_TASKS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """Whether a result is right.
+    """Whether a result is right."""
 
-    Parameters
-    ----------
-    ok : bool
-        Whether ``residual`` is a number and at most ``tolerance``.
-    residual, tolerance : float
-        The error in the units ``text`` says, and how large it may be.
-    text : str
-        What was compared, for people.
-    """
-
-    ok: bool
+    ok: bool  # whether ``residual`` is a number and at most ``tolerance``
+    #: The error in the units ``text`` says, and how large it may be.
     residual: float
     tolerance: float
-    text: str
+    text: str  # what was compared, for people
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A graph with its data, ready to run.
+    """A graph with its data, ready to run."""
 
-    Parameters
-    ----------
-    name : str
-        For people.
-    graph : TaskGraph
-        With initial values of its inputs.
-    results : tuple of str
-        The arrays to fetch.
-    check : Callable[[Mapping[str, numpy.ndarray]], CheckResult]
-        Compares the fetched arrays with what they must be.
-    inputs : Mapping[str, numpy.ndarray], optional
-        Values that are given to every run, where the graph has none.
-    """
-
-    name: str
-    graph: TaskGraph
-    results: tuple[str, ...]
-    check: Callable[[Arrays], CheckResult]
-    inputs: Arrays | None = None
+    name: str  # for people
+    graph: TaskGraph  # with initial values of its inputs
+    results: tuple[str, ...]  # the arrays to fetch
+    check: Callable[[Arrays], CheckResult]  # compares the fetched arrays with what they must be
+    inputs: Arrays | None = None  # values that are given to every run, where the graph has none
 
     @property
     def sample_data(self) -> Arrays:
@@ -72,79 +49,36 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadKind:
-    """How to make one kind of workload.
+    """How to make one kind of workload."""
 
-    Parameters
-    ----------
-    name : str
-        As on the command line.
-    description : str
-        One line.
-    options : type
-        A frozen dataclass; every field has a default, and its help text in ``metadata["help"]``.
-    build : Callable[[options], Workload]
-        Makes it.
-    """
-
-    name: str
-    description: str
-    options: type[Any]
-    build: Callable[[Any], Workload]
+    name: str  # as on the command line
+    description: str  # one line
+    options: type[Any]  # A frozen dataclass; every field has a default, and its help text in ``metadata["help"]``
+    build: Callable[[Any], Workload]  # makes it
 
 
 def judge(residual: float, tolerance: float, text: str) -> CheckResult:
-    """Return a verdict; a residual that is not a number is a failure.
-
-    Parameters
-    ----------
-    residual, tolerance : float
-        See `CheckResult`.
-    text : str
-        What the residual is.
-
-    Returns
-    -------
-    CheckResult
-        With the numbers added to the text.
-    """
+    """Return a verdict; a residual that is not a number is a failure."""
     ok = bool(residual <= tolerance)
     return CheckResult(ok, float(residual), tolerance, f"{text} = {residual:.3g}, at most {tolerance:g}")
 
 
 def require_count(value: object, option: str, workload: str) -> int:
-    """Return a positive whole number.
-
-    Raises
-    ------
-    ArgumentError
-        If it is none; names the option.
-    """
+    """Return a positive whole number."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise ArgumentError(f"must be a positive whole number, not {value!r}", where=f"{workload}: {option}")
     return int(value)
 
 
 def require_dtype(value: object, workload: str) -> np.dtype[Any]:
-    """Return float32 or float64.
-
-    Raises
-    ------
-    ArgumentError
-        If it is another dtype.
-    """
+    """Return float32 or float64."""
     if value not in ("float32", "float64"):
         raise ArgumentError(f"must be float32 or float64, not {value!r}", where=f"{workload}: dtype")
     return np.dtype(str(value))
 
 
 def limit_tasks(count: int, workload: str, hint: str) -> None:
-    """Refuse a graph that would be too large to build.
-
-    Raises
-    ------
-    ArgumentError
-        If it has more than `MAX_TASKS` tasks.
-    """
+    """Refuse a graph that would be too large to build."""
     if count > MAX_TASKS:
         raise ArgumentError(f"would be {count:,} tasks, more than {MAX_TASKS:,}", where=workload, hint=hint)
 
@@ -155,13 +89,7 @@ def blocks(extent: int, size: int) -> tuple[slice, ...]:
 
 
 def allocate(make: Callable[[], Array], workload: str) -> Array:
-    """Return ``make()``, with a clear error if it does not fit into memory.
-
-    Raises
-    ------
-    ArgumentError
-        If it does not.
-    """
+    """Return ``make()``, with a clear error if it does not fit into memory."""
     try:
         return make()
     except (MemoryError, OverflowError, ValueError) as error:
@@ -171,13 +99,7 @@ def allocate(make: Callable[[], Array], workload: str) -> Array:
 
 
 def fetched(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Return one fetched array.
-
-    Raises
-    ------
-    ArgumentError
-        If it is missing, or of another shape or dtype.
-    """
+    """Return one fetched array."""
     if name not in arrays:
         raise ArgumentError("the check needs this array", where=f"array {name!r}", hint="Fetch all of Workload.results")
     value = np.asarray(arrays[name])

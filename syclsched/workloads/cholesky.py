@@ -63,28 +63,7 @@ class CholeskyOptions:
 
 
 def build(options: CholeskyOptions | None = None) -> Workload:
-    """Make the workload.
-
-    Parameters
-    ----------
-    options : CholeskyOptions, optional
-        What to factorise.
-
-    Returns
-    -------
-    Workload
-        Its results are the tiles of L. ``check`` compares L L^T with A element by element: the backward error is at
-        most n eps |L| |L|^T <= n eps sqrt(a_ii a_jj) (Higham, "Accuracy and Stability of Numerical Algorithms",
-        10.1), and expected to be about sqrt(n) eps of it. LAPACK's norm is in the text; alone it would pass a
-        factorisation in float32 that leaves a whole update out.
-
-    Raises
-    ------
-    ArgumentError
-        If an option is out of range.
-    FormatError, StorageError
-        If the input is no symmetric matrix of finite numbers, or cannot be read.
-    """
+    """Make the workload."""
     options = options or CholeskyOptions()
     size = require_count(options.tile, "tile", NAME)
     matrix = _matrix(options)
@@ -109,20 +88,6 @@ def random_spd(n: int, dtype: np.dtype[Any], seed: int) -> Array:
 
     It is I + B B^T / r for a random n x r matrix B, so that every tile depends on those before it by more than
     rounding, which a diagonally dominant matrix does not give.
-
-    Parameters
-    ----------
-    n : int
-        Rows and columns.
-    dtype : dtype
-        float32 or float64.
-    seed : int
-        The same seed gives the same matrix.
-
-    Returns
-    -------
-    numpy.ndarray, shape (n, n)
-        C-contiguous.
     """
     rank = min(n, _RANK)
     factor = np.random.default_rng(seed).standard_normal((n, rank))

@@ -33,25 +33,7 @@ _MALFORMED = (
 
 
 def read_npy(path: str | Path) -> Array:
-    """Read a ``.npy`` file of real floating-point numbers.
-
-    Parameters
-    ----------
-    path : str or Path
-        A file written by `numpy.save`.
-
-    Returns
-    -------
-    numpy.ndarray
-        float32 or float64, C-contiguous, in native byte order, all finite.
-
-    Raises
-    ------
-    StorageError
-        If it cannot be read.
-    FormatError
-        If it is not a ``.npy`` file, holds objects, another dtype, or numbers that are not finite.
-    """
+    """Read a ``.npy`` file of real floating-point numbers."""
     where = str(path)
     try:
         if not _has_magic(path, b"\x93NUMPY"):
@@ -66,23 +48,7 @@ def read_npy(path: str | Path) -> Array:
 
 
 def read_npz(path: str | Path) -> dict[str, Array]:
-    """Read a ``.npz`` file of real floating-point arrays.
-
-    Parameters
-    ----------
-    path : str or Path
-        A file written by `numpy.savez`.
-
-    Returns
-    -------
-    dict of str to numpy.ndarray
-        By key; each as `read_npy` returns it.
-
-    Raises
-    ------
-    StorageError, FormatError
-        As `read_npy`; the key is named.
-    """
+    """Read a ``.npz`` file of real floating-point arrays."""
     where = str(path)
     try:
         if not _has_magic(path, b"PK"):
@@ -101,23 +67,7 @@ def read_npz(path: str | Path) -> dict[str, Array]:
 
 
 def read_arrays(path: str | Path) -> dict[str | None, Array]:
-    """Read a ``.npy`` or ``.npz`` file of numbers or truth values of any kind.
-
-    Parameters
-    ----------
-    path : str or Path
-        Written by `numpy.save` or `numpy.savez`.
-
-    Returns
-    -------
-    dict of (str or None) to numpy.ndarray
-        By key; by None what a ``.npy`` file holds. C-contiguous, in native byte order.
-
-    Raises
-    ------
-    StorageError, FormatError
-        As `read_npy`; numbers need not be finite.
-    """
+    """Read a ``.npy`` or ``.npz`` file of numbers or truth values of any kind."""
     where = str(path)
     try:
         if _has_magic(path, b"\x93NUMPY"):
@@ -140,25 +90,7 @@ def read_arrays(path: str | Path) -> dict[str | None, Array]:
 
 
 def real_numbers(array: Array, where: str) -> Array:
-    """Return an array as kernels need it, or say why it cannot be.
-
-    Parameters
-    ----------
-    array : numpy.ndarray
-        Any.
-    where : str
-        File and key, for errors.
-
-    Returns
-    -------
-    numpy.ndarray
-        float32 or float64, C-contiguous, in native byte order.
-
-    Raises
-    ------
-    FormatError
-        If it has another dtype, or a number in it is not finite.
-    """
+    """Return an array as kernels need it, or say why it cannot be."""
     if array.dtype.name not in ("float32", "float64"):
         raise FormatError(
             f"expected float32 or float64 numbers, found {array.dtype.name}", where=where, hint="Convert it with astype"

@@ -65,26 +65,7 @@ class MlpOptions:
 
 
 def build(options: MlpOptions | None = None) -> Workload:
-    """Make the workload.
-
-    Parameters
-    ----------
-    options : MlpOptions, optional
-        Which network, and on what.
-
-    Returns
-    -------
-    Workload
-        Its results are the output's chunks. ``check`` compares them with NumPy in float64, element by element, in units
-        of the expected rounding error; see `reference`.
-
-    Raises
-    ------
-    ArgumentError
-        If an option is out of range.
-    FormatError, StorageError
-        If a file is not what is needed, or cannot be read.
-    """
+    """Make the workload."""
     options = options or MlpOptions()
     chunks = require_count(options.chunks, "chunks", NAME)
     layers = _random_layers(options) if options.weights is None else _read_layers(options.weights)
@@ -188,20 +169,6 @@ def reference(layers: Sequence[Layer], batch: Array, softmax: bool) -> tuple[Arr
     sqrt(k + 2) eps (|x| |W| + |b|), whatever the order of summation (Higham and Mary, "A new approach to probabilistic
     rounding error analysis", SIAM J. Sci. Comput. 41, 2019), errors made before add up in quadrature through W, and
     relu does not enlarge them. The worst case would be hundreds of times larger, and hide real mistakes.
-
-    Parameters
-    ----------
-    layers : sequence of (W, b)
-        The network.
-    batch : numpy.ndarray, shape (samples, features)
-        Its input.
-    softmax : bool
-        Whether the output is turned into probabilities.
-
-    Returns
-    -------
-    tuple of numpy.ndarray
-        Output and expected error, both (samples, outputs).
     """
     eps = float(np.finfo(batch.dtype).eps)
     value, error = batch.astype("float64"), np.zeros(batch.shape)

@@ -56,26 +56,7 @@ class StencilOptions:
 
 
 def build(options: StencilOptions | None = None) -> Workload:
-    """Make the workload.
-
-    Parameters
-    ----------
-    options : StencilOptions, optional
-        Which grid, and for how long.
-
-    Returns
-    -------
-    Workload
-        Its results are the blocks after the last step. ``check`` compares with NumPy in float64: the largest
-        difference over steps * eps * max|u|. The scheme averages, so errors are not enlarged from step to step.
-
-    Raises
-    ------
-    ArgumentError
-        If an option is out of range.
-    FormatError, StorageError
-        If the input is not a grid of finite numbers, or cannot be read.
-    """
+    """Make the workload."""
     options = options or StencilOptions()
     size, steps = require_count(options.tile, "tile", NAME), require_count(options.steps, "steps", NAME)
     r = options.coefficient
@@ -148,22 +129,7 @@ def _walls(graph: TaskGraph, parts: dict[tuple[int, int], LogicalArray]) -> dict
 
 
 def reference(grid: Array, coefficient: float, steps: int) -> Array:
-    """Return the grid after some steps, computed by NumPy in float64.
-
-    Parameters
-    ----------
-    grid : numpy.ndarray, shape (rows, columns)
-        Initial temperature.
-    coefficient : float
-        r, rounded to the grid's dtype first, as the kernels get it.
-    steps : int
-        How many.
-
-    Returns
-    -------
-    numpy.ndarray, shape (rows, columns)
-        float64.
-    """
+    """Return the grid after some steps, computed by NumPy in float64."""
     r = float(grid.dtype.type(coefficient))
     u = np.pad(grid.astype("float64"), 1)
     for _ in range(steps):

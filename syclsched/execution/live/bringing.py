@@ -34,34 +34,14 @@ class Hands(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """A task that can be submitted.
+    """A task that can be submitted."""
 
-    Parameters
-    ----------
-    spaces : tuple of int
-        Where each of its touches is.
-    before : set of (int, int)
-        What must have finished first.
-    """
-
-    spaces: tuple[int, ...]
-    before: set[Stamp]
+    spaces: tuple[int, ...]  # where each of its touches is
+    before: set[Stamp]  # what must have finished first
 
 
 class Bringer:
-    """Brings data to where tasks are to run.
-
-    Parameters
-    ----------
-    layout : Layout
-        The graph.
-    directory : Directory
-        Where values are.
-    capacity : Capacity
-        What memory there is.
-    hands : Hands
-        Who does it.
-    """
+    """Brings data to where tasks are to run."""
 
     def __init__(self, layout: Layout, directory: Directory, capacity: Capacity, hands: Hands) -> None:
         self._layout = layout
@@ -73,25 +53,7 @@ class Bringer:
         self.lacks_memory = False
 
     def bring(self, task: int, processor: int, before: Sequence[Stamp]) -> Brought | None:
-        """Do what can be done now for a task to run on a processor.
-
-        Parameters
-        ----------
-        task, processor : int
-            Which, where.
-        before : sequence of (int, int)
-            What it comes after whatever it touches.
-
-        Returns
-        -------
-        Brought or None
-            None if something must complete first; to be asked again then.
-
-        Raises
-        ------
-        MemoryLimitError
-            If there will never be memory for it.
-        """
+        """Do what can be done now for a task to run on a processor."""
         self.lacks_memory = False
         hands, directory, layout = self._hands, self._directory, self._layout
         if any(hands.far(stamp, processor) for stamp in before):

@@ -21,40 +21,14 @@ Block = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What makes room: memory to give back, or a value to copy to the host's memory so that it can be.
+    """What makes room: memory to give back, or a value to copy to the host's memory so that it can be."""
 
-    Parameters
-    ----------
-    kind : str
-        ``free`` or ``save``.
-    block : (int, int)
-        Array and space.
-    """
-
-    kind: Literal["free", "save"]
-    block: Block
+    kind: Literal["free", "save"]  # ``free`` or ``save``
+    block: Block  # array and space
 
 
 class Capacity:
-    """The memory of one run.
-
-    Parameters
-    ----------
-    nbytes : sequence of int
-        Size of each array.
-    parts : sequence of sequence of int
-        The pieces of each array.
-    limits : sequence of int
-        Bytes of each space, 0 for no limit.
-    directory : Directory
-        Says where values are.
-    is_done : callable
-        Whether what a stamp stands for, lane and place, has completed.
-    wanted : callable
-        Whether the value of a piece may still be asked for.
-    pinned : set of (int, int)
-        Blocks that are the user's own, or were given out: never given back before the run is over. Grows from outside.
-    """
+    """The memory of one run."""
 
     def __init__(
         self,
@@ -112,15 +86,7 @@ class Capacity:
         return all(self._is_done(lane, place) for lane, place in users.items())
 
     def make_room(self, block: Block, keep: Collection[Block]) -> list[Step]:
-        """Return what to do so that a block fits, sooner or later; nothing if only waiting can help, or nothing can.
-
-        Parameters
-        ----------
-        block : (int, int)
-            What does not fit.
-        keep : collection of (int, int)
-            Blocks that must stay.
-        """
+        """Return what to do so that a block fits, sooner or later; nothing if only waiting can help, or nothing can."""
         space = block[1]
         missing = self._held[space] + self._nbytes[block[0]] - self._limits[space]
         free: list[Block] = []
@@ -166,22 +132,7 @@ class Capacity:
 
 
 def beside_constants(layout: Layout, limits: Sequence[int], constant_bytes: Mapping[str, int]) -> list[int]:
-    """Return what constants leave of the spaces' capacities.
-
-    Parameters
-    ----------
-    layout : Layout
-        Names of the spaces.
-    limits : sequence of int
-        Capacities, by index of space; 0 if one is not known, which stays so.
-    constant_bytes : Mapping[str, int]
-        By name.
-
-    Raises
-    ------
-    MemoryLimitError
-        If they leave nothing.
-    """
+    """Return what constants leave of the spaces' capacities."""
     found = []
     for space, limit in zip(layout.spaces, limits, strict=True):
         taken = constant_bytes.get(space, 0)

@@ -37,37 +37,7 @@ COPY_SLOTS = 512
 
 
 class Carrier:
-    """Carries out decisions; see `syclsched.execution.live.bringing.Hands`.
-
-    Parameters
-    ----------
-    layout : Layout
-        The graph.
-    state : State
-        What the policy sees: where items are is kept up to date here.
-    work : TaskWork
-        What tasks do.
-    buffers : BufferTable
-        With the inputs in it.
-    submitter : Submitter
-        The device lanes.
-    queues : Mapping[int, dpctl.SyclQueue]
-        By index of lane.
-    hosts : Mapping[int, HostLane]
-        By index of lane.
-    limits : sequence of int
-        Bytes of each space, 0 for no limit.
-    outcomes : Outcomes
-        What failed.
-    submitted : callable
-        Told of each task and its lane once it has been submitted or left out.
-    counts : Counts
-        The run's.
-    lock : threading.RLock
-        Held while memory is given back.
-    pinned : set of (int, int)
-        Memory, by array and space, that must stay; others add to it while they hold the lock.
-    """
+    """Carries out decisions; see `syclsched.execution.live.bringing.Hands`."""
 
     def __init__(
         self,
@@ -201,20 +171,7 @@ class Carrier:
         self._nodes[node.id] = (given, node, work, executable, ())
 
     def adopt(self, entry: Entry, *, ended: bool) -> Given:
-        """Take over a task that others have submitted, with its entry in the log.
-
-        Parameters
-        ----------
-        entry : Entry
-            Not in the log yet.
-        ended : bool
-            Whether it has ended, if it is on a lane of the host's.
-
-        Returns
-        -------
-        Given
-            It, as what was given to its lane.
-        """
+        """Take over a task that others have submitted, with its entry in the log."""
         task, processor, stamp = entry.task, entry.lane, entry.stamp
         assert stamp is not None
         self.log.add(entry)

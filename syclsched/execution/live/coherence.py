@@ -22,15 +22,7 @@ Stamp = tuple[int, int]
 
 
 class Buffer:
-    """A piece in one space.
-
-    Attributes
-    ----------
-    writer : Stamp or None
-        What wrote it last, task or copy; None if nothing did since the run began.
-    readers : dict of int to int
-        By lane, the place of the last that has read it since.
-    """
+    """A piece in one space."""
 
     __slots__ = ("readers", "writer")
 
@@ -40,13 +32,7 @@ class Buffer:
 
 
 class Directory:
-    """The directory of one run.
-
-    Parameters
-    ----------
-    pieces, spaces : int
-        How many there are.
-    """
+    """The directory of one run."""
 
     def __init__(self, pieces: int, spaces: int) -> None:
         self.valid: list[list[int]] = [[] for _ in range(pieces)]
@@ -103,15 +89,7 @@ class Directory:
                 self.valid[piece].remove(space)
 
     def where(self, piece: int, favourite: int, is_done: Callable[[int, int], bool]) -> int | None:
-        """Return a space in which the current value can be read now, a favourite if that is one; None if there is none.
-
-        Parameters
-        ----------
-        piece, favourite : int
-            Of what, and a space.
-        is_done : callable
-            Whether what a stamp stands for, lane and place, has completed.
-        """
+        """Return a space in which the current value can be read now, a favourite if that is one; None if there is none."""
         writers = [(space, self.before_reading(piece, space)) for space in tuple(self.valid[piece])]
         there = [space for space, writer in writers if writer is None or is_done(*writer)]
         return next((space for space in there if space == favourite), there[0] if there else None)

@@ -14,30 +14,7 @@ from syclsched.scheduling.tables import NOTHING
 
 
 class Decider:
-    """The decisions of one run.
-
-    Parameters
-    ----------
-    policy : DynamicPolicy
-        Who decides.
-    book : Book
-        The state of the run.
-    lookahead : Lookahead
-        How much lanes are given ahead.
-    hosts : collection of int
-        Lanes of the host's: what comes after their tasks waits for their end.
-    tasks : int
-        How many there are.
-    ending : callable
-        Whether nothing more is to be begun.
-
-    Attributes
-    ----------
-    held : list of (int, int)
-        Tasks and lanes that were decided and cannot be submitted yet.
-    left : int
-        How many tasks others have to wait for.
-    """
+    """The decisions of one run."""
 
     def __init__(
         self,

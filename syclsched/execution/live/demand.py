@@ -7,18 +7,7 @@ from syclsched.execution.live.layout import Layout, Touch
 
 
 class Demand:
-    """Counts what is left of a run's touches.
-
-    Parameters
-    ----------
-    layout : Layout
-        The graph.
-
-    Attributes
-    ----------
-    dying : list of int
-        Arrays that nobody will touch or ask for any more, and whose memory was not given back yet.
-    """
+    """Counts what is left of a run's touches."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout

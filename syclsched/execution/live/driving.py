@@ -65,75 +65,29 @@ _EVENT_BYTES = ctypes.sizeof(Event)
 
 
 class Machine(NamedTuple):
-    """What is driven: T tasks on P lanes for tasks, L lanes in all, C copies, and S things to submit.
+    """What is driven: T tasks on P lanes for tasks, L lanes in all, C copies, and S things to submit."""
 
-    Parameters
-    ----------
-    words : ndarray of int64, shape (T, P, W)
-        The command of each task on each lane, as C has it.
-    copies : ndarray of int64, shape (C, W)
-        Those of copies, filled in when they are made.
-    addresses : ndarray of int64, shape (K, M)
-        Of the pieces of arrays, by space; 0 where there is none.
-    pointers : ndarray of int64, shape (S + 1,)
-        To commands, in the order of submission.
-    counts : ndarray of int64, shape (L,)
-        What has completed of each lane and is not noted on the board yet.
-    start_ns, end_ns : ndarray of int64, shape (S,)
-        When things that have completed started and ended, on their device's clock.
-    batches : ndarray of int64, shape (S + 1, 2)
-        Of each submission, where its events begin and how many there are.
-    lent : ndarray of int64, shape (2,)
-        How many submissions there were, and whether it is over: see `Lent`.
-    made_count, code : ndarray of int64, shape (1,)
-        Set by C: events of a submission, and what something failed with.
-    asked : ndarray of int64, shape (1,)
-        Set by other threads that want the loop to return.
-    state, at : ndarray of int64
-        See `HANDED_ON` and `CLOCK`.
-    """
-
-    words: Ints
-    copies: Ints
-    addresses: Ints
-    pointers: Ints
-    counts: Ints
+    words: Ints  # the command of each task on each lane, as C has it
+    copies: Ints  # those of copies, filled in when they are made
+    addresses: Ints  # of the pieces of arrays, by space; 0 where there is none
+    pointers: Ints  # to commands, in the order of submission
+    counts: Ints  # what has completed of each lane and is not noted on the board yet
+    #: When things that have completed started and ended, on their device's clock.
     start_ns: Ints
     end_ns: Ints
-    batches: Ints
-    lent: Ints
+    batches: Ints  # of each submission, where its events begin and how many there are
+    lent: Ints  # how many submissions there were, and whether it is over: see `Lent`
+    #: Set by C: events of a submission, and what something failed with.
     made_count: Ints
     code: Ints
-    asked: Ints
+    asked: Ints  # set by other threads that want the loop to return
+    #: See `HANDED_ON` and `CLOCK`.
     state: Ints
     at: Ints
 
 
 class Driver:
-    """The loop of one run, and what it needs.
-
-    Parameters
-    ----------
-    board : Board
-        The run.
-    policy : int
-        As for `syclsched.scheduling.dynamic.compiled_policies.advance`.
-    library, loop, bell
-        What submits, and what wakes the loop.
-    words : ndarray of int64, shape (T, P, W)
-        See `Machine`.
-    addresses : ndarray of int64, shape (K, M)
-        See `Machine`.
-    lanes : ctypes array of Lane or None
-        From `LaneThreads`, whose lanes ring the bell; None to submit to the loop's own.
-
-    Attributes
-    ----------
-    machine : Machine
-        Changed by every call of `drive`.
-    submit_ns : ndarray of int64, shape (S,)
-        Host's clock at the submission of each command, in order.
-    """
+    """The loop of one run, and what it needs."""
 
     def __init__(
         self,

@@ -29,35 +29,17 @@ _MOST_WAITS = 1 << 23
 
 @dataclass(frozen=True, slots=True)
 class Roof:
-    """Where the data of a run is to lie.
+    """Where the data of a run is to lie."""
 
-    Parameters
-    ----------
-    only : int or None
-        The space for all of it; None if it is spread over several.
-    blocks : tuple of (int, int)
-        The memory that there must be, by array and space.
-    contexts : tuple of int
-        By lane, a number for its SYCL context; `NOTHING` for the host's.
-    """
-
-    only: int | None
-    blocks: tuple[Block, ...]
-    contexts: tuple[int, ...]
+    only: int | None  # the space for all of it; None if it is spread over several
+    blocks: tuple[Block, ...]  # the memory that there must be, by array and space
+    contexts: tuple[int, ...]  # by lane, a number for its SYCL context; `NOTHING` for the host's
 
 
 def roof_for(
     layout: Layout, work: TaskWork, limits: Sequence[int], policy: DynamicPolicy, submitter: Submitter
 ) -> Roof | None:
-    """Return where the data of a run is to lie; None if compiled code cannot decide and submit it.
-
-    Parameters
-    ----------
-    layout, work, limits, submitter
-        Of the run.
-    policy : DynamicPolicy
-        Who decides.
-    """
+    """Return where the data of a run is to lie; None if compiled code cannot decide and submit it."""
     if not any(policy == known for known in DYNAMIC_POLICIES) and not isinstance(policy, Hybrid):
         return None
     if submitter.loop is None or faultpoints.active is not None or work.has_libraries:

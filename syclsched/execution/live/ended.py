@@ -14,25 +14,7 @@ from syclsched.model.plan import Instruction, Plan
 
 
 class EndedRun:
-    """What recovery asks of an engine that has ended; see `syclsched.execution.recovery.recoverer.Ended`.
-
-    Parameters
-    ----------
-    plan : Plan
-        What has happened.
-    records : Mapping[int, Record]
-        What became of its instructions.
-    failed : sequence of Failed
-        What failed: of their instructions only the task counts.
-    never_begun : collection of str
-        Tasks that did nothing at all, though they have an instruction.
-    buffers : Buffers
-        All that there are, by array and space.
-    cancelled : bool
-        Whether the run was cancelled.
-    error : SyclschedError or None
-        What the run itself failed of.
-    """
+    """What recovery asks of an engine that has ended; see `syclsched.execution.recovery.recoverer.Ended`."""
 
     lasting = True
 

@@ -54,29 +54,7 @@ _Message: TypeAlias = Completion | Literal["cancel"] | tuple[int, DeadlineError]
 
 
 class LiveEngine(ThreadedEngine):
-    """Runs one graph, once, under a dynamic policy; has the face of `syclsched.execution.engine.Engine`.
-
-    Parameters
-    ----------
-    layout : Layout
-        The graph.
-    policy : DynamicPolicy
-        Who decides.
-    work : TaskWork
-        What tasks do, compiled for each device.
-    buffers : BufferTable
-        With the inputs in it.
-    queues : Mapping[int, dpctl.SyclQueue]
-        By index of lane.
-    limits : sequence of int
-        Bytes of each space, 0 for no limit.
-    record : bool
-        Whether to keep what a trace needs.
-    lookahead : Lookahead, optional
-        How much lanes are given ahead.
-    learn : callable, optional
-        Is told at the end what kinds of tasks took.
-    """
+    """Runs one graph, once, under a dynamic policy; has the face of `syclsched.execution.engine.Engine`."""
 
     failing = "the engine failed"
 

@@ -69,23 +69,7 @@ _LANE, _WAITS, _COUNT, _KERNEL = (
 
 
 class Express:
-    """Decides and submits a run, as long as nothing goes wrong.
-
-    Parameters
-    ----------
-    layout, work, table, submitter, hosts, carrier, lookahead
-        Of the run.
-    known : Known
-        What the policy knows.
-    policy : str
-        Its name.
-    bound : float
-        From which deviation a plan is left.
-    roof : Roof
-        Where its data is to lie.
-    inbox : Inbox
-        Where the host's thread reports.
-    """
+    """Decides and submits a run, as long as nothing goes wrong."""
 
     def __init__(
         self,
@@ -228,17 +212,7 @@ class Express:
     # --- the run ----------------------------------------------------------------------------------
 
     def run(self, began_ns: int, cancelled: Callable[[], bool], watched: Callable[[], bool]) -> bool:
-        """Do the whole run; return False if the engine has to go on, after `settle`, as something went wrong.
-
-        Parameters
-        ----------
-        began_ns : int
-            When it began.
-        cancelled : callable
-            Whether the run was cancelled.
-        watched : callable
-            Whether somebody wants to be told when tasks have been submitted; tells them of those that have been.
-        """
+        """Do the whole run; return False if the engine has to go on, after `settle`, as something went wrong."""
         machine = self._driver.machine
         machine.at[BEGAN_NS] = began_ns
         self._copy_inputs()

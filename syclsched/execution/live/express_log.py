@@ -18,17 +18,7 @@ from syclsched.scheduling.dynamic.places import COPY_FOR, COPY_FROM, COPY_PIECE,
 
 
 class ExpressLog:
-    """Reads a board.
-
-    Parameters
-    ----------
-    layout : Layout
-        The graph.
-    board : Board
-        The run.
-    only : int or None
-        The space in which all data lies, if it is one.
-    """
+    """Reads a board."""
 
     def __init__(self, layout: Layout, board: Board, only: int | None) -> None:
         self._layout, self._board, self._only = layout, board, only
@@ -70,17 +60,7 @@ class ExpressLog:
         return found
 
     def entries(self, driver: Driver, reports: Mapping[int, Completion], on_host: Collection[int]) -> list[Entry]:
-        """Return what was done after the inputs had been copied, in the order of submission.
-
-        Parameters
-        ----------
-        driver : Driver
-            Knows what was handed on, and when.
-        reports : Mapping[int, Completion]
-            What the host's thread has ended, by task.
-        on_host : collection of int
-            The tasks that it was given.
-        """
+        """Return what was done after the inputs had been copied, in the order of submission."""
         board = self._board
         machine = driver.machine
         handed = board.started[: machine.state[HANDED_ON]]

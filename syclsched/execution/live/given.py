@@ -13,47 +13,25 @@ from syclsched.execution.records import Record
 
 @dataclass(slots=True)
 class Given:
-    """Something that was given to a lane.
+    """Something that was given to a lane."""
 
-    Parameters
-    ----------
-    task : int
-        Which, or for whose sake.
-    place : int
-        Its place in what was given to the lane.
-    entry : Entry
-        What the log has of it.
-    order : Order or None
-        How it was submitted; None for what the host does.
-    ended : bool
-        Whether what the host does has ended.
-    behind : tuple of Stamp
-        Of what the host is not to do, as it was left out: what must have completed before it counts as done.
-    """
-
-    task: int
-    place: int
-    entry: Entry
-    order: Order | None = None
-    ended: bool = False
+    task: int  # which, or for whose sake
+    place: int  # its place in what was given to the lane
+    entry: Entry  # what the log has of it
+    order: Order | None = None  # how it was submitted; None for what the host does
+    ended: bool = False  # whether what the host does has ended
+    #: Of what the host is not to do, as it was left out: what must have completed before it counts as done.
     behind: tuple[Stamp, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A task that has completed.
+    """A task that has completed."""
 
-    Parameters
-    ----------
-    task, processor : int
-        What, where.
-    seconds : float or None
-        How long it took; None if it failed or was left out.
-    """
-
+    #: What, where.
     task: int
     processor: int
-    seconds: float | None
+    seconds: float | None  # how long it took; None if it failed or was left out
 
 
 def measured_s(record: Record | None) -> float | None:

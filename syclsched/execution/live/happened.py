@@ -22,42 +22,22 @@ from syclsched.planning.constants import constant_bytes, launched
 
 @dataclass(slots=True)
 class Entry:
-    """One instruction as it was submitted.
+    """One instruction as it was submitted."""
 
-    Parameters
-    ----------
-    kind : str
-        As in `Instruction`.
-    lane : int
-        Where.
-    task : int
-        Which, or for whose sake.
-    pieces, spaces : tuple of int
-        What was touched, in which spaces: of an allocation or a free the array instead of pieces, of a copy source and
-        destination of each piece.
-    stamp : Stamp or None
-        Lane and place; None for allocations and frees.
-    waits : tuple of Stamp
-        What it waited for.
-    start_s, finish_s : float
-        When it was believed to run.
-    record : Record or None
-        What became of it.
-    device : int
-        The device that ran a task, -1 for none.
-    """
-
-    kind: InstructionKind
-    lane: int
-    task: int
+    kind: InstructionKind  # as in `Instruction`
+    lane: int  # where
+    task: int  # which, or for whose sake
+    #: What was touched, in which spaces: of an allocation or a free the array instead of pieces, of a copy source and
+    #: destination of each piece.
     pieces: tuple[int, ...]
     spaces: tuple[int, ...]
-    stamp: Stamp | None = None
-    waits: tuple[Stamp, ...] = ()
+    stamp: Stamp | None = None  # lane and place; None for allocations and frees
+    waits: tuple[Stamp, ...] = ()  # what it waited for
+    #: When it was believed to run.
     start_s: float = 0.0
     finish_s: float = 0.0
-    record: Record | None = None
-    device: int = -1
+    record: Record | None = None  # what became of it
+    device: int = -1  # the device that ran a task, -1 for none
 
 
 @dataclass(slots=True)
@@ -75,24 +55,7 @@ class Log:
 def plan_of(
     log: Log, layout: Layout, empty: Plan, instruction: Callable[[int, int, Sequence[int], int], Instruction]
 ) -> tuple[Plan, dict[int, Record]]:
-    """Return a log as a plan.
-
-    Parameters
-    ----------
-    log : Log
-        All that was submitted.
-    layout : Layout
-        The graph.
-    empty : Plan
-        What the plan says besides.
-    instruction : callable
-        Returns the instruction of a task: of task, device, spaces and number.
-
-    Returns
-    -------
-    (Plan, dict of int to Record)
-        And what became of each instruction, by number.
-    """
+    """Return a log as a plan."""
     _place_allocations(log, layout)
     number_of: dict[Stamp, int] = {}
     freed: dict[tuple[int, int], int] = {}

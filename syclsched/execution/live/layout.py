@@ -21,75 +21,28 @@ from syclsched.scheduling.tables import NOTHING
 
 @dataclass(frozen=True, slots=True)
 class LiveLane:
-    """An in-order queue, or the host's thread.
+    """An in-order queue, or the host's thread."""
 
-    Parameters
-    ----------
-    name, device, kind
-        As in `syclsched.model.plan.Lane`.
-    number : int
-        The device's index on the platform.
-    """
-
+    #: As in `syclsched.model.plan.Lane`.
     name: str
     device: str
     kind: LaneKind
-    number: int
+    number: int  # the device's index on the platform
 
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """How a task touches a piece.
+    """How a task touches a piece."""
 
-    Parameters
-    ----------
-    piece : int
-        Which.
-    reads, writes : bool
-        How.
-    mode : AccessMode
-        The same in one word.
-    """
-
-    piece: int
+    piece: int  # which
+    #: How.
     reads: bool
     writes: bool
-    mode: AccessMode
+    mode: AccessMode  # the same in one word
 
 
 class Layout:
-    """Tasks in the problem's order, pieces, memory, spaces and lanes.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        What is run.
-    problem : Problem
-        Made of it.
-    platform : Platform
-        Where.
-
-    Attributes
-    ----------
-    pieces : list of PlannedArray
-        Arrays, and segments instead of those that have some.
-    wholes : list of PlannedArray
-        What memory is got for: arrays.
-    whole_of : list of int
-        The array each piece is, or is a part of.
-    parts : list of list of int
-        The pieces of each array, in order.
-    touches : list of tuple of Touch
-        By task.
-    after : list of tuple of int
-        By task, those before it by explicit edges and barriers.
-    reads, makes : tuple of tuple of int
-        By task, items of the problem, in the order of its touches.
-    lanes : list of LiveLane
-        Compute lanes come first, one for each of the problem's processors.
-    copy_lane : dict of str to int
-        By device, where it has one.
-    """
+    """Tasks in the problem's order, pieces, memory, spaces and lanes."""
 
     def __init__(self, graph: TaskGraph, problem: Problem, platform: Platform) -> None:
         self.graph, self.problem, self.platform = graph, problem, platform
@@ -194,15 +147,7 @@ class Layout:
         return self._links.get((source, destination))
 
     def lane_of_copy(self, source: int, destination: int, consumer: int) -> int:
-        """Return the lane for a copy, as plans choose it: near its destination, else near its source.
-
-        Parameters
-        ----------
-        source, destination : int
-            Spaces, one of them not the host's.
-        consumer : int
-            The lane for whose sake it is made.
-        """
+        """Return the lane for a copy, as plans choose it: near its destination, else near its source."""
         wanted = self.lanes[consumer]
         device = self.devices[wanted.number]
         if device.is_host or device.space != self.spaces[destination]:

@@ -20,15 +20,7 @@ Learn = Callable[[Sequence[tuple[HistoryKey, float]]], None]
 
 
 def learnt(layout: Layout, work: TaskWork, known: Known, drift: Drift) -> list[tuple[HistoryKey, float]]:
-    """Return what each kind of task took on each device, where it ran often enough.
-
-    Parameters
-    ----------
-    layout, work, known
-        Of the run.
-    drift : Drift
-        What was measured. Of what the host does the first does not count: its function may have imported something.
-    """
+    """Return what each kind of task took on each device, where it ran often enough."""
     kinds = np.array(known.kind, np.int64)
     found = []
     for kind, device in np.argwhere(drift.of_kind > 0.0).tolist():
@@ -44,13 +36,7 @@ def learnt(layout: Layout, work: TaskWork, known: Known, drift: Drift) -> list[t
 
 
 def without_first(drift: Drift, kind: int, device: int) -> float | None:
-    """Return the median ratio of a kind on a device without its first, in which a function of the host may import.
-
-    Returns
-    -------
-    float or None
-        None if too few are left to be believed.
-    """
+    """Return the median ratio of a kind on a device without its first, in which a function of the host may import."""
     count = int(drift.counts[kind, device])
     if count > KEPT:
         return float(drift.of_kind[kind, device])  # the first is no longer among them

@@ -19,37 +19,17 @@ _SHORTEST_NAP_NS, _LONGEST_NAP_NS = 50_000, 1_000_000
 
 
 class Lent(NamedTuple):
-    """What was submitted, for whoever waits for it.
+    """What was submitted, for whoever waits for it."""
 
-    Parameters
-    ----------
-    events : ndarray of int64, shape (E, 3)
-        Events as C has them; their second word is the address of their lane.
-    batches : ndarray of int64, shape (B, 2)
-        Of each submission, half of where its events begin and how many there are.
-    counters : ndarray of int64, shape (2,)
-        How many submissions there have been, and whether there will be no more.
-    at : ndarray of int64, shape (4,)
-        See `WAIT`.
-    """
-
-    events: Ints
-    batches: Ints
-    counters: Ints
-    at: Ints
+    events: Ints  # events as C has them; their second word is the address of their lane
+    batches: Ints  # of each submission, half of where its events begin and how many there are
+    counters: Ints  # how many submissions there have been, and whether there will be no more
+    at: Ints  # see `WAIT`
 
 
 @lean
 def wait_until_over(lent: Lent, lanes: Ints) -> int:
-    """Wait for all events of some lanes, in order of submission; return for how many.
-
-    Parameters
-    ----------
-    lent : Lent
-        Changed by another thread.
-    lanes : ndarray of int64, shape (L,)
-        Their addresses.
-    """
+    """Wait for all events of some lanes, in order of submission; return for how many."""
     seen, waited, nap_ns = 0, 0, _SHORTEST_NAP_NS
     while seen < lent.counters[0] or not lent.counters[1]:
         if seen == lent.counters[0]:

@@ -16,18 +16,12 @@ class Lookahead:
 
     What is submitted cannot be moved any more: the less is ahead, the better decisions are; the more, the longer a lane
     works on while nobody looks.
-
-    Parameters
-    ----------
-    fewest, most : int
-        Of tasks.
-    seconds : float
-        Of work, by the estimates.
     """
 
+    #: Of tasks.
     fewest: int = 2
     most: int = 64
-    seconds: float = 1e-3
+    seconds: float = 1e-3  # of work, by the estimates
 
     def enough(self, count: int, seconds: float) -> bool:
         """Return whether a lane that has this has enough."""
@@ -35,15 +29,7 @@ class Lookahead:
 
 
 class InFlight(Generic[T]):
-    """What a lane has been given and has not completed, in order.
-
-    Attributes
-    ----------
-    items : deque of (T, float)
-        With the estimated seconds of each.
-    seconds : float
-        Their sum.
-    """
+    """What a lane has been given and has not completed, in order."""
 
     __slots__ = ("items", "seconds")
 

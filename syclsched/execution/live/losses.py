@@ -14,19 +14,7 @@ from syclsched.execution.records import Outcome, Record
 
 
 class Losses:
-    """Notes what was lost.
-
-    Parameters
-    ----------
-    layout : Layout
-        The graph.
-    log : Log
-        What was submitted.
-    directory : Directory
-        Where values are.
-    outcomes : Outcomes
-        What failed.
-    """
+    """Notes what was lost."""
 
     def __init__(self, layout: Layout, log: Log, directory: Directory, outcomes: Outcomes) -> None:
         self._layout, self._log, self._directory, self._outcomes = layout, log, directory, outcomes

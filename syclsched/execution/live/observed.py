@@ -11,31 +11,13 @@ from itertools import pairwise
 
 
 class Observed:
-    """The ends that were seen on each lane.
-
-    Parameters
-    ----------
-    lanes : int
-        How many there are.
-    """
+    """The ends that were seen on each lane."""
 
     def __init__(self, lanes: int) -> None:
         self._seen_ns = [0] * lanes
 
     def see(self, lane: int, submit_ns: int, count: int, now_ns: int) -> list[tuple[int, int]]:
-        """Return from when to when things ran that were seen to have ended together; they share the time.
-
-        Parameters
-        ----------
-        lane : int
-            Theirs.
-        submit_ns : int
-            When the first of them was submitted, on the host's clock.
-        count : int
-            How many they are; all that came before them on the lane was seen before.
-        now_ns : int
-            Now: they may have ended as long ago as nobody looked.
-        """
+        """Return from when to when things ran that were seen to have ended together; they share the time."""
         begun_ns = max(submit_ns, self._seen_ns[lane])
         self._seen_ns[lane] = now_ns
         ends = [begun_ns + (now_ns - begun_ns) * n // max(1, count) for n in range(count + 1)]

@@ -31,15 +31,7 @@ class LiveFailures(Failures):
 
 
 class Outcomes:
-    """Outcomes by index of task.
-
-    Parameters
-    ----------
-    tasks : Mapping[str, PlannedTask]
-        The graph's.
-    instruction : callable
-        Returns a task as an instruction that is somewhere, numbered by its place in the order of submission.
-    """
+    """Outcomes by index of task."""
 
     def __init__(self, tasks: Mapping[str, PlannedTask], instruction: Callable[[int], Instruction]) -> None:
         self.failures = LiveFailures(tasks)
@@ -79,13 +71,7 @@ class Outcomes:
         self.failures.lost(instruction)
 
     def late(self, task: int, error: TaskFailedError) -> dict[int, Literal["failed", "cancelled"]]:
-        """Note that a task is past its deadline: what it writes, when it ends, counts as missing.
-
-        Returns
-        -------
-        dict of int to str
-            The tasks whose values are no good: ``failed`` or ``cancelled``.
-        """
+        """Note that a task is past its deadline: what it writes, when it ends, counts as missing."""
         self.failures.record(self._instruction(task), error, "deadline")
         self._codes[task] = _LATE
         return self.spoilt()
@@ -95,20 +81,7 @@ class Outcomes:
         self.failures.record(self._instruction(task), error, "status")
 
     def failed_on_device(self, task: int, code: int) -> dict[int, Literal["failed", "cancelled"]]:
-        """Note that a task failed on its device after it had been submitted, with all that came after it.
-
-        Parameters
-        ----------
-        task : int
-            Which.
-        code : int
-            The runtime's.
-
-        Returns
-        -------
-        dict of int to str
-            The tasks whose values are no good: ``failed`` or ``cancelled``.
-        """
+        """Note that a task failed on its device after it had been submitted, with all that came after it."""
         cause = ExecutionError(f"the runtime gives it status {code}")
         instruction = self._instruction(task)
         self.failures.record(instruction, task_failed(instruction, cause, "failed on its device:"), "device")

@@ -18,17 +18,7 @@ SHARE, FEWEST = 1 / 16, 4
 
 
 class Replanner:
-    """Plans on a thread of its own, which begins when it is first needed; the run goes on meanwhile.
-
-    Parameters
-    ----------
-    board : Board
-        The run; only the thread that calls `turn` touches it.
-    problem : Problem
-        Of which it is.
-    counts : Counts
-        The run's.
-    """
+    """Plans on a thread of its own, which begins when it is first needed; the run goes on meanwhile."""
 
     def __init__(self, board: Board, problem: Problem, counts: Counts) -> None:
         self._board = board
@@ -41,19 +31,7 @@ class Replanner:
         self._made: tuple[Ints, Ints] | None = None
 
     def turn(self, asked: Ints) -> int:
-        """Take over a plan that is ready, or have one made if it is time to.
-
-        Parameters
-        ----------
-        asked : ndarray of int64, shape (1,)
-            Set once the plan is ready.
-
-        Returns
-        -------
-        int
-            From how many started tasks on this is to be called again, if estimates are wrong; `NEVER` while a plan is
-            made or if there is nothing to plan any more.
-        """
+        """Take over a plan that is ready, or have one made if it is time to."""
         board, made = self._board, self._made
         if self._planning and made is not None:
             self._made, self._planning = None, False

@@ -20,15 +20,6 @@ class LiveProgram(Program):
 
     Values are known by their last writer: what `final_buffers` calls an instruction is the task's index in the
     scheduling problem.
-
-    Parameters
-    ----------
-    layout : Layout
-        The graph.
-    policy : str
-        Who decides.
-    where : callable
-        Returns the space in which the current value of a piece can be read now; None if there is none.
     """
 
     def __init__(self, layout: Layout, policy: str, where: Callable[[int], int | None]) -> None:
@@ -91,21 +82,7 @@ def empty_plan(layout: Layout, policy: str) -> Plan:
 
 
 class LiveBuffers:
-    """The buffers of a run as its caller sees them: wherever a value is.
-
-    Parameters
-    ----------
-    table : BufferTable
-        The run's.
-    layout : Layout
-        The graph.
-    where : callable
-        As for `LiveProgram`.
-    pin : callable
-        Sees to it that memory of an array, in a space, stays where it is until the run is over.
-    lock : threading.RLock
-        Held while memory is given back.
-    """
+    """The buffers of a run as its caller sees them: wherever a value is."""
 
     def __init__(
         self,

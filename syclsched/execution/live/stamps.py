@@ -9,18 +9,7 @@ from syclsched.execution.live.coherence import Stamp
 
 
 class Stamps:
-    """The places of one run's lanes.
-
-    Parameters
-    ----------
-    lanes : int
-        How many there are.
-
-    Attributes
-    ----------
-    slots : dict of (int, int) to int
-        Where the event is of what has not completed, by lane and place; of device lanes.
-    """
+    """The places of one run's lanes."""
 
     def __init__(self, lanes: int) -> None:
         self._given = [0] * lanes

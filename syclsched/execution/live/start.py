@@ -38,13 +38,7 @@ NAMES = (*(policy.name for policy in DYNAMIC_POLICIES), "hybrid")
 
 
 def check_name(name: str) -> None:
-    """Refuse what is no dynamic policy.
-
-    Raises
-    ------
-    PolicyError
-        Lists those there are.
-    """
+    """Refuse what is no dynamic policy."""
     if name not in NAMES:
         raise PolicyError(f"no dynamic policy {name!r}", where="dynamic", hint=f"There are {', '.join(NAMES)}")
 
@@ -69,35 +63,7 @@ def run_dynamically(
     learn: bool = True,
     recover: bool = False,
 ) -> Run:
-    """Start a graph under a dynamic policy by its name, and return at once.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        What to run.
-    live, inputs, trace, owns_devices, safeguards, recover
-        As for `execute_dynamic`.
-    name : str
-        One of `NAMES`.
-    plan : Plan, optional
-        What ``hybrid`` follows; if the graph was rewritten for it, so it is run.
-    history : History, optional
-        Measured task times, to begin with.
-    learn : bool, optional
-        Add what tasks took to the history of this user: of each kind the median, one sample a run.
-
-    Returns
-    -------
-    Run
-        On its way.
-
-    Raises
-    ------
-    PolicyError
-        If there is no such policy, or ``hybrid`` has no plan.
-    IncompletePlanError
-        If the plan is for another graph or other devices.
-    """
+    """Start a graph under a dynamic policy by its name, and return at once."""
     check_name(name)
     asked = graph if plan is None else planned_graph(plan, graph)
     problem = build_problem(asked, live.platform, CostModel(live.platform, history))
@@ -137,41 +103,7 @@ def execute_dynamic(
     learn: Learn | None = None,
     recover: bool = False,
 ) -> Run:
-    """Start a graph under a dynamic policy, and return at once.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        What to run.
-    problem : Problem
-        Made of it for the platform of ``live``; its times are what the policy believes at first.
-    live : LiveDevices
-        From `syclsched.devices.open_devices`.
-    policy : DynamicPolicy
-        Who decides.
-    inputs, trace, owns_devices, safeguards
-        As for `syclsched.execution.execute`.
-    memory_limits : Mapping[str, int], optional
-        Bytes that the run may take, by memory space; each space's capacity if not given.
-    lookahead : Lookahead, optional
-        How much lanes are given ahead.
-    learn : callable, optional
-        Is told at the end what kinds of tasks took.
-    recover : bool, optional
-        Go on when a device or its runtime fails: what is left is planned, on the devices that are left.
-
-    Returns
-    -------
-    Run
-        On its way. Its trace's plan is what has happened.
-
-    Raises
-    ------
-    UnknownArrayError, ArgumentError
-        If inputs are missing, unknown, or of another shape or dtype.
-    PlanError
-        If a task has costs instead of code.
-    """
+    """Start a graph under a dynamic policy, and return at once."""
     graph.validate()
     platform = live.platform
     layout = Layout(graph, problem, platform)

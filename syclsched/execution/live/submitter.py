@@ -31,59 +31,22 @@ from syclsched.model.plan import Instruction, Lane
 
 @dataclass(slots=True)
 class Order:
-    """Something that is to be submitted.
+    """Something that is to be submitted."""
 
-    Parameters
-    ----------
-    slot : int
-        Where its event goes.
-    lane : int
-        Which lane it goes to.
-    waits : tuple of int
-        Slots of what it waits for on other lanes.
-    instruction : Instruction
-        What it is, as far as Python must know to submit it.
-    work, executable : Work, Executable or None
-        For a task that computes.
-    submit_ns : int
-        When it was submitted.
-    event : dpctl.SyclEvent or None
-        If it was submitted from Python.
-    first_event : dpctl.SyclEvent or None
-        If that was in several steps: the event of the first.
-    """
-
-    slot: int
-    lane: int
-    waits: tuple[int, ...]
-    instruction: Instruction
+    slot: int  # where its event goes
+    lane: int  # which lane it goes to
+    waits: tuple[int, ...]  # slots of what it waits for on other lanes
+    instruction: Instruction  # what it is, as far as Python must know to submit it
+    #: For a task that computes.
     work: Work | None = None
     executable: Executable | None = None
-    submit_ns: int = 0
-    event: Any = None
-    first_event: Any = None
+    submit_ns: int = 0  # when it was submitted
+    event: Any = None  # if it was submitted from Python
+    first_event: Any = None  # if that was in several steps: the event of the first
 
 
 class Submitter:
-    """The device lanes of one run.
-
-    Parameters
-    ----------
-    lanes : sequence of LiveLane
-        All lanes; those of the host have no queue.
-    queues : Mapping[int, dpctl.SyclQueue]
-        By index of lane.
-    slots : int
-        One more than the largest slot.
-    buffers : BufferTable
-        The run's.
-    counts : Counts
-        The run's.
-    native : bool
-        Whether nothing but the loop's own commands will be submitted to the queues.
-    libraries : bool
-        Whether some of them are calls of libraries.
-    """
+    """The device lanes of one run."""
 
     def __init__(
         self,

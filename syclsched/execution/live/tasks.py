@@ -21,18 +21,7 @@ from syclsched.model.task import Task
 
 
 class TaskWork:
-    """The work of a graph's tasks, by index of task and of device.
-
-    Parameters
-    ----------
-    layout : Layout
-        The graph.
-
-    Raises
-    ------
-    PlanError
-        If a task has costs instead of code.
-    """
+    """The work of a graph's tasks, by index of task and of device."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -59,22 +48,7 @@ class TaskWork:
         return found
 
     def compile(self, queues: Mapping[int, Any], uploads: Uploads) -> None:
-        """Compile every task for every device that can run it, each distinct piece once.
-
-        Parameters
-        ----------
-        queues : Mapping[int, dpctl.SyclQueue]
-            By index of lane.
-        uploads : Uploads
-            The open devices'.
-
-        Raises
-        ------
-        CapabilityError, ExecutionError
-            From the compiler, naming operation, implementation and device.
-        MemoryLimitError
-            If there is no memory for constants.
-        """
+        """Compile every task for every device that can run it, each distinct piece once."""
         layout = self._layout
         queue_of = {layout.lanes[lane].number: queue for lane, queue in queues.items()}
         compiling = Compiling()
@@ -128,17 +102,7 @@ class TaskWork:
         return Work(known, known.operation, implementation, known.signature, buffers, self._nothing[task])
 
     def instruction(self, task: int, device: int, spaces: Sequence[int] | None, number: int) -> Instruction:
-        """Return a task as an instruction.
-
-        Parameters
-        ----------
-        task, device : int
-            What runs where.
-        spaces : sequence of int or None
-            Where what it touches is; None for somewhere.
-        number : int
-            Its number.
-        """
+        """Return a task as an instruction."""
         layout = self._layout
         implementation = self._implementations[task][device] if device >= 0 else None
         kind = layout.tasks[task].kind

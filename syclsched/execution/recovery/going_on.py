@@ -14,22 +14,7 @@ from syclsched.model.platform import HOST, Platform
 
 
 def without(prepared: Prepared, live: Any, devices: Collection[str]) -> Prepared:
-    """Return a plan of the same graph that leaves some devices out.
-
-    Parameters
-    ----------
-    prepared : Prepared
-        The first plan.
-    live : LiveDevices
-        All its devices.
-    devices : collection of str
-        Those not to be used.
-
-    Raises
-    ------
-    SyclschedError
-        If there is none.
-    """
+    """Return a plan of the same graph that leaves some devices out."""
     from syclsched.planner import plan_graph
 
     remains = Remains(prepared.graph, prepared.plan)
@@ -39,13 +24,7 @@ def without(prepared: Prepared, live: Any, devices: Collection[str]) -> Prepared
 
 
 def left_of(platform: Platform, live: Any, devices: Collection[str]) -> Platform:
-    """Return a plan's platform without some devices, with what is known of the others; with none left, the host alone.
-
-    Raises
-    ------
-    EmptyPlatformError
-        If not even the host is there.
-    """
+    """Return a plan's platform without some devices, with what is known of the others; with none left, the host alone."""
     known = {device.name: device.profile for device in live.platform.devices}
     whole = replace(platform, devices=tuple(replace(d, profile=known.get(d.name)) for d in platform.devices))
     kept = [device.name for device in whole.compute_devices if device.name not in devices]

@@ -19,13 +19,7 @@ PATIENCE_S: Final = 5.0
 
 
 class Health:
-    """What is known of the devices of a run, or of all runs of a runner.
-
-    Parameters
-    ----------
-    live : LiveDevices
-        The devices.
-    """
+    """What is known of the devices of a run, or of all runs of a runner."""
 
     def __init__(self, live: Any) -> None:
         self._live = live

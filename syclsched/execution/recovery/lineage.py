@@ -21,27 +21,14 @@ _RESULT = None
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What is left to do.
+    """What is left to do."""
 
-    Parameters
-    ----------
-    tasks : tuple of str
-        In order of submission.
-    redone : tuple of str
-        Those among them that had been done.
-    start : Mapping[str, int]
-        The version of each array to begin with, of those whose value is read or wanted as a result without being made.
-    lost : frozenset of str
-        Arrays that are wanted, and whose last version can never be made.
-    dead : frozenset of str
-        Tasks that cannot be done, or whose values are no good.
-    """
-
-    tasks: tuple[str, ...]
-    redone: tuple[str, ...] = ()
+    tasks: tuple[str, ...]  # in order of submission
+    redone: tuple[str, ...] = ()  # those among them that had been done
+    #: The version of each array to begin with, of those whose value is read or wanted as a result without being made.
     start: Mapping[str, int] = field(default_factory=dict)
-    lost: frozenset[str] = frozenset()
-    dead: frozenset[str] = frozenset()
+    lost: frozenset[str] = frozenset()  # arrays that are wanted, and whose last version can never be made
+    dead: frozenset[str] = frozenset()  # tasks that cannot be done, or whose values are no good
 
 
 def what_is_left(
@@ -53,30 +40,7 @@ def what_is_left(
     wanted: Collection[str],
     repeatable: Collection[str],
 ) -> Left:
-    """Work out what is left to do so that all results that can be made are there.
-
-    Parameters
-    ----------
-    tasks : Mapping[str, PlannedTask]
-        All, in order of submission.
-    versions : Versions
-        Theirs.
-    whole : Mapping[str, collection of int]
-        By array, the versions that lie whole somewhere.
-    done : collection of str
-        Tasks that were done well.
-    failed : collection of str
-        Tasks that failed for good.
-    wanted : collection of str
-        Arrays whose last version is a result.
-    repeatable : collection of str
-        Tasks that may be done again.
-
-    Returns
-    -------
-    Left
-        Without tasks if everything is there, or nothing can be done about what is not.
-    """
+    """Work out what is left to do so that all results that can be made are there."""
     work = _Work(tasks, versions, whole, frozenset(done), frozenset(repeatable))
     dead = _with_followers(tasks, versions, set(failed))
     lost: set[str] = set()

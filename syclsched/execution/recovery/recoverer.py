@@ -43,21 +43,11 @@ class LostRows:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """How a run goes on.
+    """How a run goes on."""
 
-    Parameters
-    ----------
-    prepared : Prepared
-        The plan of what is left.
-    values : dict of str to numpy.ndarray
-        Values to begin with, and results that are there.
-    recovery : Recovery
-        The report.
-    """
-
-    prepared: Prepared
-    values: dict[str, NumpyArray]
-    recovery: Recovery
+    prepared: Prepared  # the plan of what is left
+    values: dict[str, NumpyArray]  # values to begin with, and results that are there
+    recovery: Recovery  # the report
 
 
 @dataclass(slots=True)
@@ -109,19 +99,7 @@ class Ended(Protocol):
 
 
 class Recoverer:
-    """Recovers one run.
-
-    Parameters
-    ----------
-    prepared : Prepared
-        What is run.
-    live : LiveDevices
-        Its devices.
-    health : Health
-        Of the devices.
-    most : int, optional
-        Recoveries at most.
-    """
+    """Recovers one run."""
 
     def __init__(self, prepared: Prepared, live: Any, health: Health, most: int = MOST_RECOVERIES) -> None:
         self._first = prepared
@@ -157,17 +135,7 @@ class Recoverer:
         return self._left > 0 and (reason in _OF_THE_RUNTIME or self._may_retry(instruction.task, reason))
 
     def rest(self, engine: Ended, prepared: Prepared, given: Mapping[str, NumpyArray]) -> Rest | None:
-        """Return how the run goes on after an engine has ended; None if it does not, because all is well or too bad.
-
-        Parameters
-        ----------
-        engine : Ended
-            Its buffers are still there.
-        prepared : Prepared
-            What it ran.
-        given : Mapping[str, numpy.ndarray]
-            The values it began with.
-        """
+        """Return how the run goes on after an engine has ended; None if it does not, because all is well or too bad."""
         begun_s = time.perf_counter()
         trouble = self._trouble(engine)
         if trouble is None:

@@ -37,23 +37,6 @@ class Recovering:
     """Runs a plan, and what is left of it after each failure; with the face of an engine.
 
     What it says of instructions is of the engine at work, `acting`.
-
-    Parameters
-    ----------
-    first : Engine
-        Not yet started.
-    prepared : Prepared
-        What it runs.
-    live : LiveDevices
-        The devices.
-    values : dict of str to numpy.ndarray
-        What it begins with, and values of arrays that no task touches. Results that were there when something broke are
-        added.
-    health : Health, optional
-        Of the devices, if others know of it, too.
-    conclude : callable, optional
-        Returns the first engine, once it has ended, as recovery looks at it, and what it has run: of a run that is not
-        planned beforehand.
     """
 
     def __init__(
@@ -104,20 +87,7 @@ class Recovering:
         wait_flag(self.finished, timeout_s)
 
     def ask(self, read: Callable[[Engine, float | None], Any], timeout_s: float | None) -> Any:
-        """Return what is read from the engine at work; read again if another took over meanwhile.
-
-        Parameters
-        ----------
-        read : callable
-            Given an engine, and the seconds that are left.
-        timeout_s : float or None
-            Seconds; None for no limit.
-
-        Raises
-        ------
-        WaitTimeoutError
-            If the time was up while the run was being recovered.
-        """
+        """Return what is read from the engine at work; read again if another took over meanwhile."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             engine = self.acting
@@ -144,20 +114,7 @@ class Recovering:
                 raise lost.error
 
     def _superseded(self, engine: Engine, timeout_s: float | None) -> bool | None:
-        """Return whether another engine has taken over from one of which something failed.
-
-        Parameters
-        ----------
-        engine : Engine
-            Which.
-        timeout_s : float or None
-            Seconds to wait until it is known; None for no limit.
-
-        Returns
-        -------
-        bool or None
-            None if the time was up first.
-        """
+        """Return whether another engine has taken over from one of which something failed."""
         if engine is not self.acting:
             return True
         if not (engine.failures.halted or engine.any_failed() or engine.error is not None or self._unsettled(engine)):

@@ -24,13 +24,6 @@ class Remains:
 
     A task is to be done by the implementation it was planned with wherever a device that is left has it: then what it
     computes is the same to the last bit, as long as the kind of device is.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        As it was planned.
-    plan : Plan
-        The first.
     """
 
     def __init__(self, graph: TaskGraph, plan: Plan) -> None:
@@ -64,17 +57,7 @@ class Remains:
         return frozenset(task.name for task in found if task.operation is not None and not _runs(task, costs))
 
     def of(self, tasks: Collection[str], platform: Platform, *, whole: bool = False) -> TaskGraph:
-        """Return the graph of some tasks, in their order, for a platform.
-
-        Parameters
-        ----------
-        tasks : collection of str
-            Their names.
-        platform : Platform
-            Some device of which can do each.
-        whole : bool, optional
-            Whether to declare all arrays, with their values.
-        """
+        """Return the graph of some tasks, in their order, for a platform."""
         costs = self.costs(platform)
         made = TaskGraph(self._graph.name, longest_name=_ANY_LENGTH)
         kept = [task for task in self._graph.tasks if task.name in tasks]

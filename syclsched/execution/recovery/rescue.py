@@ -32,31 +32,7 @@ def rescue(
     given: Mapping[str, NumpyArray],
     arrays: Mapping[str, PlannedArray],
 ) -> dict[str, NumpyArray]:
-    """Return the values that the rest of a run begins with, and results that are there already.
-
-    Parameters
-    ----------
-    start : Mapping[str, int]
-        Version by array, or by segment.
-    contents : Mapping[(str, str), int]
-        Which version lies in which buffer that can be reached.
-    buffers : Buffers
-        The buffers.
-    given : Mapping[str, numpy.ndarray]
-        The values the run began with.
-    arrays : Mapping[str, PlannedArray]
-        The plan's arrays and segments.
-
-    Returns
-    -------
-    dict of str to numpy.ndarray
-        By whole array; rows that nobody wants are those of the value that was given, or nothing in particular.
-
-    Raises
-    ------
-    OutOfReachError
-        If a value cannot be read.
-    """
+    """Return the values that the rest of a run begins with, and results that are there already."""
     found: dict[str, NumpyArray] = {}
     for name, version in start.items():
         array = arrays[name]

@@ -13,35 +13,14 @@ from syclsched.model.trace import Span, Trace
 
 
 class Course(NamedTuple):
-    """What one engine did.
+    """What one engine did."""
 
-    Parameters
-    ----------
-    trace : Trace
-        Its own.
-    origin_ns : int
-        The host's clock where the trace begins; 0 if nothing is in it.
-    """
-
-    trace: Trace
-    origin_ns: int
+    trace: Trace  # its own
+    origin_ns: int  # the host's clock where the trace begins; 0 if nothing is in it
 
 
 def merge(courses: Sequence[Course], recoveries: Sequence[Recovery]) -> Trace:
-    """Return one trace of engines that followed each other.
-
-    Parameters
-    ----------
-    courses : sequence of Course
-        In order; the first ran the plan.
-    recoveries : sequence of Recovery
-        What came between them.
-
-    Returns
-    -------
-    Trace
-        What was cancelled and done later is left out. Instructions of later engines have numbers after those before.
-    """
+    """Return one trace of engines that followed each other."""
     first = courses[0].trace
     if len(courses) == 1:
         return first

@@ -19,19 +19,12 @@ GIVEN = 0
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """Which task reads and makes which version of which array.
+    """Which task reads and makes which version of which array."""
 
-    Parameters
-    ----------
-    read, written : Mapping[str, Mapping[str, int]]
-        By task: version by array.
-    writers : Mapping[str, tuple of str or None]
-        By array: who made each version; nobody made the first.
-    """
-
+    #: By task: version by array.
     read: Mapping[str, Mapping[str, int]]
     written: Mapping[str, Mapping[str, int]]
-    writers: Mapping[str, tuple[str | None, ...]]
+    writers: Mapping[str, tuple[str | None, ...]]  # by array: who made each version; nobody made the first
 
     def writer(self, array: str, version: int) -> str | None:
         """Return the task that makes a version; None of the first."""
@@ -43,13 +36,7 @@ class Versions:
 
 
 def find_versions(tasks: Iterable[PlannedTask]) -> Versions:
-    """Return the versions of all arrays.
-
-    Parameters
-    ----------
-    tasks : iterable of PlannedTask
-        A plan's, in order of submission: whatever else orders them, those that touch the same array keep this order.
-    """
+    """Return the versions of all arrays."""
     read: dict[str, dict[str, int]] = {}
     written: dict[str, dict[str, int]] = {}
     writers: dict[str, list[str | None]] = {}
@@ -66,23 +53,7 @@ def find_versions(tasks: Iterable[PlannedTask]) -> Versions:
 
 
 def find_contents(plan: Plan, versions: Versions, left_out: Iterable[int], spoilt: Iterable[int]) -> dict[Buffer, int]:
-    """Return which version lies whole in which buffer when a run has ended.
-
-    Parameters
-    ----------
-    plan : Plan
-        What was run.
-    versions : Versions
-        Of its tasks.
-    left_out, spoilt : iterable of int
-        Instructions that were never begun; and those that were, but not done well: what they write is no version.
-        What is given back or got anew holds nothing more, unless that was never begun either.
-
-    Returns
-    -------
-    dict of (array, space) to int
-        Version by buffer; what is not among them holds nothing that could be used.
-    """
+    """Return which version lies whole in which buffer when a run has ended."""
     skipped, broken = frozenset(left_out), frozenset(spoilt)
     segments: dict[str, list[str]] = {}
     for array in plan.arrays:

@@ -17,25 +17,7 @@ Array = np.ndarray[Any, Any]
 
 
 def evaluate(network: Network, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Return what a network gives, by name of its outputs, done by the host alone.
-
-    Parameters
-    ----------
-    network : Network
-        What to evaluate.
-    inputs : Mapping[str, numpy.ndarray]
-        One array for each of its inputs.
-
-    Returns
-    -------
-    dict of str to numpy.ndarray
-        Every output.
-
-    Raises
-    ------
-    ArgumentError
-        If an input is missing or has another shape or dtype.
-    """
+    """Return what a network gives, by name of its outputs, done by the host alone."""
     known: dict[str, Array] = dict(network.constants)
     for name in network.inputs:
         value = network.values[name]
@@ -55,22 +37,7 @@ def evaluate(network: Network, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def evaluate_node(node: Node, values: Mapping[str, Value], known: Mapping[str, Array]) -> dict[str, Array]:
-    """Return what a node gives, by name of its outputs, done by the host implementation of its operation.
-
-    Parameters
-    ----------
-    node : Node
-        What to evaluate.
-    values : Mapping[str, Value]
-        Shapes and dtypes of its inputs and outputs.
-    known : Mapping[str, numpy.ndarray]
-        Its inputs.
-
-    Returns
-    -------
-    dict of str to numpy.ndarray
-        Every output that somebody asks for.
-    """
+    """Return what a node gives, by name of its outputs, done by the host implementation of its operation."""
     if node.kind == "reshape":
         source, target = node.inputs[0], node.outputs[0]
         assert source is not None and target is not None

@@ -15,20 +15,6 @@ def check_functions(proto: Any, where: str, most: int) -> None:
     """Refuse functions that call others so often that inlining them would not end or not fit.
 
     Forty functions of which each calls the next twice are a small file and 2^40 nodes.
-
-    Parameters
-    ----------
-    proto : onnx.ModelProto
-        The model.
-    where : str
-        Its name, for errors.
-    most : int
-        Nodes that are taken.
-
-    Raises
-    ------
-    ModelError
-        If functions call themselves, or there would be more nodes.
     """
     functions = {_key(each): each for each in proto.functions}
     sizes: dict[_Key, int] = {}

@@ -32,39 +32,7 @@ def read_graph(
     depth: int = 0,
     raw: Mapping[int, memoryview] | None = None,
 ) -> ModelGraph:
-    """Return a GraphProto as a checked graph.
-
-    Parameters
-    ----------
-    onnx : module
-        The package.
-    proto : onnx.GraphProto
-        The graph.
-    opsets : Mapping[str, int]
-        Version of each domain.
-    where : str
-        The file, for errors.
-    folder : Path or None
-        Where external data may lie.
-    limits : ModelLimits
-        What is too large.
-    outside : frozenset of str, optional
-        Values of the graphs around it.
-    depth : int, optional
-        How many graphs are around it.
-    raw : Mapping[int, memoryview], optional
-        Raw data of initialisers that are elsewhere, by their number.
-
-    Returns
-    -------
-    ModelGraph
-        In order.
-
-    Raises
-    ------
-    ModelError
-        Says what is wrong, and where.
-    """
+    """Return a GraphProto as a checked graph."""
     if depth > _DEEPEST:
         raise ModelError(f"graphs within graphs, more than {_DEEPEST} deep", where=where)
     if len(proto.node) > limits.nodes:

@@ -33,19 +33,7 @@ class _Field(NamedTuple):
 
 
 def lifted(data: memoryview) -> tuple[bytes, Mapping[int, memoryview]] | None:
-    """Return a serialised ModelProto without the raw data of its large initialisers, and these.
-
-    Parameters
-    ----------
-    data : memoryview
-        Of bytes, which need not be a model.
-
-    Returns
-    -------
-    (bytes, Mapping[int, memoryview]) or None
-        What is left, and what was taken from which of the graph's initialisers, by their number: views of ``data``.
-        None if nothing is to be gained, or the bytes are odd in any way.
-    """
+    """Return a serialised ModelProto without the raw data of its large initialisers, and these."""
     try:
         graphs = [each for each in _fields(data, 0, len(data), _MOST_FIELDS) if each.number == _GRAPH]
         if len(graphs) != 1 or graphs[0].kind != _LENGTH_DELIMITED:

@@ -13,21 +13,11 @@ def _memory() -> int:
 
 @dataclass(frozen=True, slots=True)
 class ModelLimits:
-    """What is refused as too large, with the sizes, before memory is asked for.
+    """What is refused as too large, with the sizes, before memory is asked for."""
 
-    Parameters
-    ----------
-    memory_bytes : int, optional
-        The model's file, and any one array: what this machine has, by default.
-    folded_bytes : int, optional
-        An array computed from constants while the model is read (by Expand, Tile, Range, ...).
-    nodes : int, optional
-        Nodes, after functions were inlined and loops of known length unrolled.
-    dimensions : int, optional
-        Dimensions of an array.
-    """
-
+    #: The model's file, and any one array: what this machine has, by default.
     memory_bytes: int = field(default_factory=_memory)
+    #: An array computed from constants while the model is read (by Expand, Tile, Range, ...).
     folded_bytes: int = 1 << 30
-    nodes: int = 200_000
-    dimensions: int = 32
+    nodes: int = 200_000  # nodes, after functions were inlined and loops of known length unrolled
+    dimensions: int = 32  # dimensions of an array

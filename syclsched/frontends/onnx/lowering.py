@@ -28,57 +28,19 @@ _LONGEST: Final = LONGEST_NAME // 2
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A task graph made of a network.
+    """A task graph made of a network."""
 
-    Parameters
-    ----------
-    graph : TaskGraph
-        Its tasks are named after the model's nodes, its arrays after the model's values.
-    inputs : Mapping[str, str]
-        The model's name of each input -> the array.
-    outputs : Mapping[str, str]
-        The model's name of each output -> the array.
-    origins : Mapping[str, tuple of str]
-        The name of each task -> the model's operators it does.
-    on_host : tuple of str
-        The model's operators that the host does with onnx's reference implementation, as no device can.
-    """
-
-    graph: TaskGraph
-    inputs: Mapping[str, str]
-    outputs: Mapping[str, str]
+    graph: TaskGraph  # its tasks are named after the model's nodes, its arrays after the model's values
+    inputs: Mapping[str, str]  # the model's name of each input -> the array
+    outputs: Mapping[str, str]  # the model's name of each output -> the array
+    #: The name of each task -> the model's operators it does.
     origins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    #: The model's operators that the host does with onnx's reference implementation, as no device can.
     on_host: tuple[str, ...] = ()
 
 
 def lower(network: Network, *, name: str | None = None, shared: MutableMapping[str, Constant] | None = None) -> Lowered:
-    """Return a task graph that computes what a network does.
-
-    Parameters
-    ----------
-    network : Network
-        All of its nodes canonical.
-    name : str, optional
-        Of the graph; the network's if not given.
-    shared : MutableMapping[str, Constant], optional
-        Constants of other graphs by their digest, which are taken for equal ones of this; its own are added. What
-        several graphs of a model have in common is then in the devices' memory once.
-
-    Returns
-    -------
-    Lowered
-        The graph, and which of its arrays are inputs and outputs. Arrays that are neither are temporary.
-
-    Raises
-    ------
-    ModelError
-        If an operation does not take what a node gives it; names the node.
-
-    Warns
-    -----
-    HostOperatorWarning
-        If the host does operators with onnx's reference implementation; names them.
-    """
+    """Return a task graph that computes what a network does."""
     return _Lowering(network, name or network.name, shared).lowered()
 
 

@@ -19,50 +19,25 @@ Dimension = int | str | None
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """An input or output as a graph declares it.
+    """An input or output as a graph declares it."""
 
-    Parameters
-    ----------
-    name : str
-        The value's.
-    dtype : str or None
-        NumPy dtype name; None where the graph does not say.
-    dimensions : tuple or None
-        Extents; None where not even their number is said.
-    """
-
-    name: str
-    dtype: str | None
-    dimensions: tuple[Dimension, ...] | None
+    name: str  # the value's
+    dtype: str | None  # NumPy dtype name; None where the graph does not say
+    dimensions: tuple[Dimension, ...] | None  # extents; None where not even their number is said
 
 
 @dataclass(frozen=True, slots=True)
 class ModelNode:
-    """One node.
+    """One node."""
 
-    Parameters
-    ----------
-    name : str
-        Unique within the model; made up where the model gives none.
-    operator : str
-        For instance ``Conv``.
-    domain : str
-        "" is ONNX's own.
-    inputs, outputs : tuple of str
-        Names of values; "" for one that is left out.
-    attributes : Mapping[str, Any]
-        int, float, str, NumPy arrays, `ModelGraph`, and tuples of such.
-    proto : bytes
-        The serialised NodeProto.
-    """
-
-    name: str
-    operator: str
-    domain: str
+    name: str  # unique within the model; made up where the model gives none
+    operator: str  # for instance ``Conv``
+    domain: str  # "" is ONNX's own
+    #: Names of values; "" for one that is left out.
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    attributes: Mapping[str, Any]
-    proto: bytes = field(repr=False, default=b"")
+    attributes: Mapping[str, Any]  # int, float, str, NumPy arrays, `ModelGraph`, and tuples of such
+    proto: bytes = field(repr=False, default=b"")  # the serialised NodeProto
 
     @property
     def label(self) -> str:
@@ -71,13 +46,7 @@ class ModelNode:
         return f"{kind} {self.name!r}"
 
     def integers(self, name: str, default: tuple[int, ...] | None = None) -> tuple[int, ...] | None:
-        """Return an attribute that is a list of integers.
-
-        Raises
-        ------
-        ModelError
-            If it is something else.
-        """
+        """Return an attribute that is a list of integers."""
         value = self.attributes.get(name, default)
         if value is None:
             return None
@@ -86,39 +55,21 @@ class ModelNode:
         return value
 
     def integer(self, name: str, default: int = 0) -> int:
-        """Return an attribute that is an integer.
-
-        Raises
-        ------
-        ModelError
-            If it is something else.
-        """
+        """Return an attribute that is an integer."""
         value = self.attributes.get(name, default)
         if not isinstance(value, int):
             raise self.wrong(f"attribute {name!r} is {value!r}, expected an integer")
         return value
 
     def number(self, name: str, default: float = 0.0) -> float:
-        """Return an attribute that is a number.
-
-        Raises
-        ------
-        ModelError
-            If it is something else.
-        """
+        """Return an attribute that is a number."""
         value = self.attributes.get(name, default)
         if not isinstance(value, int | float):
             raise self.wrong(f"attribute {name!r} is {value!r}, expected a number")
         return value
 
     def text(self, name: str, default: str = "") -> str:
-        """Return an attribute that is a string.
-
-        Raises
-        ------
-        ModelError
-            If it is something else.
-        """
+        """Return an attribute that is a string."""
         value = self.attributes.get(name, default)
         if not isinstance(value, str):
             raise self.wrong(f"attribute {name!r} is {value!r}, expected a string")
@@ -131,50 +82,25 @@ class ModelNode:
 
 @dataclass(frozen=True, slots=True)
 class ModelGraph:
-    """The model's graph, or one that a node such as If holds.
+    """The model's graph, or one that a node such as If holds."""
 
-    Parameters
-    ----------
-    name : str
-        Its name.
-    inputs, outputs : tuple of Declared
-        Without those inputs that have an initialiser.
-    initialisers : Mapping[str, numpy.ndarray]
-        Known values, read-only.
-    nodes : tuple of ModelNode
-        Each after those whose values it needs.
-    """
-
-    name: str
+    name: str  # its name
+    #: Without those inputs that have an initialiser.
     inputs: tuple[Declared, ...]
     outputs: tuple[Declared, ...]
-    initialisers: Mapping[str, np.ndarray[Any, Any]] = field(repr=False)
-    nodes: tuple[ModelNode, ...] = field(repr=False)
+    initialisers: Mapping[str, np.ndarray[Any, Any]] = field(repr=False)  # known values, read-only
+    nodes: tuple[ModelNode, ...] = field(repr=False)  # each after those whose values it needs
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model as it was read.
+    """A model as it was read."""
 
-    Parameters
-    ----------
-    name : str
-        The graph's, or the file's.
-    where : str
-        The file, for errors.
-    opsets : Mapping[str, int]
-        Version of each domain; "" is ONNX's own.
-    graph : ModelGraph
-        What it computes.
-    producer : str
-        What wrote it.
-    """
-
-    name: str
-    where: str
-    opsets: Mapping[str, int]
-    graph: ModelGraph
-    producer: str = ""
+    name: str  # the graph's, or the file's
+    where: str  # the file, for errors
+    opsets: Mapping[str, int]  # version of each domain; "" is ONNX's own
+    graph: ModelGraph  # what it computes
+    producer: str = ""  # what wrote it
 
     @property
     def opset(self) -> int:

@@ -93,75 +93,37 @@ KINDS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What stands for an array in a network.
+    """What stands for an array in a network."""
 
-    Parameters
-    ----------
-    name : str
-        Unique within the network.
-    shape : tuple of int
-        Its extents.
-    dtype : str
-        NumPy dtype name.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
+    name: str  # unique within the network
+    shape: tuple[int, ...]  # its extents
+    dtype: str  # NumPy dtype name
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One canonical node.
+    """One canonical node."""
 
-    Parameters
-    ----------
-    name : str
-        Unique within the network; that of the ONNX node it comes from, as far as possible.
-    kind : str
-        One of `KINDS`.
-    inputs : tuple of (str or None)
-        Names of values, in the order of the table above; None for an optional one that is not there.
-    outputs : tuple of (str or None)
-        Names of the values it makes; None for one that nobody asks for.
-    attributes : Mapping[str, Any], optional
-        Numbers, strings and tuples of such.
-    origin : tuple of str, optional
-        The ONNX nodes it comes from, as ``"Conv conv1"``: what reports and traces name.
-    """
-
-    name: str
-    kind: str
+    name: str  # unique within the network; that of the ONNX node it comes from, as far as possible
+    kind: str  # one of `KINDS`
+    #: Names of values, in the order of the table above; None for an optional one that is not there.
     inputs: tuple[str | None, ...]
-    outputs: tuple[str | None, ...]
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    origin: tuple[str, ...] = ()
+    outputs: tuple[str | None, ...]  # names of the values it makes; None for one that nobody asks for
+    attributes: Mapping[str, Any] = field(default_factory=dict)  # numbers, strings and tuples of such
+    origin: tuple[str, ...] = ()  # the ONNX nodes it comes from, as ``"Conv conv1"``: what reports and traces name
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A model for given input shapes.
+    """A model for given input shapes."""
 
-    Parameters
-    ----------
-    name : str
-        The model's.
-    inputs, outputs : tuple of str
-        Values that are given and asked for, in the model's order.
-    values : Mapping[str, Value]
-        All values by name: inputs, constants and what nodes make.
-    constants : Mapping[str, numpy.ndarray]
-        Those that are known: never written to.
-    nodes : tuple of Node
-        Each after those whose values it needs.
-    """
-
-    name: str
+    name: str  # the model's
+    #: Values that are given and asked for, in the model's order.
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    values: Mapping[str, Value]
-    constants: Mapping[str, np.ndarray[Any, Any]]
-    nodes: tuple[Node, ...]
+    values: Mapping[str, Value]  # all values by name: inputs, constants and what nodes make
+    constants: Mapping[str, np.ndarray[Any, Any]]  # those that are known: never written to
+    nodes: tuple[Node, ...]  # each after those whose values it needs
 
     def producer(self) -> dict[str, Node]:
         """Return the node that makes each value, by the value's name."""

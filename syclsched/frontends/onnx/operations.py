@@ -39,47 +39,21 @@ Attributes = Mapping[str, Any]
 
 
 class Call(NamedTuple):
-    """An operation and what it is given.
+    """An operation and what it is given."""
 
-    Parameters
-    ----------
-    operation : Operation
-        What does it.
-    reads : dict of str to str
-        Parameter -> value.
-    writes : dict of str to (str or None)
-        Parameter -> value; None for one that nobody asks for.
-    scratch : Mapping[str, Value], optional
-        Parameter -> what an array has to be that is written and of no interest afterwards.
-    reshaped : Mapping[str, tuple of int], optional
-        Parameter -> the shape it is given under, where that is not the value's own.
-    updated : Mapping[str, str], optional
-        Written parameter -> the value that its memory holds beforehand, which is read and lost.
-    """
-
-    operation: Operation
-    reads: dict[str, str]
-    writes: dict[str, str | None]
+    operation: Operation  # what does it
+    reads: dict[str, str]  # parameter -> value
+    writes: dict[str, str | None]  # parameter -> value; None for one that nobody asks for
+    #: Parameter -> what an array has to be that is written and of no interest afterwards.
     scratch: Mapping[str, Value] = MappingProxyType({})
+    #: Parameter -> the shape it is given under, where that is not the value's own.
     reshaped: Mapping[str, Shape] = MappingProxyType({})
+    #: Written parameter -> the value that its memory holds beforehand, which is read and lost.
     updated: Mapping[str, str] = MappingProxyType({})
 
 
 def call_of(node: Node, values: Mapping[str, Value]) -> Call:
-    """Return what does a node.
-
-    Parameters
-    ----------
-    node : Node
-        Of any kind but ``reshape``, which is nothing to do.
-    values : Mapping[str, Value]
-        The network's.
-
-    Returns
-    -------
-    Call
-        The operation, and which value is which parameter.
-    """
+    """Return what does a node."""
     present = [name for name in node.inputs if name is not None]
     if node.kind == "reference":
         reads = {f"x{i}": name for i, name in enumerate(present)}

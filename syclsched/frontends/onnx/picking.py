@@ -13,18 +13,10 @@ _PICKING = ("gather", "gather_elements", "scatter_elements")
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """What the indices in an input pick from.
+    """What the indices in an input pick from."""
 
-    Parameters
-    ----------
-    extent : int
-        Elements along the axis: indices are from ``-extent`` to ``extent - 1``.
-    by : str
-        The model's operator that picks, as ``"Gather embedding"``.
-    """
-
-    extent: int
-    by: str
+    extent: int  # elements along the axis: indices are from ``-extent`` to ``extent - 1``
+    by: str  # the model's operator that picks, as ``"Gather embedding"``
 
 
 def picked(network: Network) -> dict[str, Picked]:
@@ -32,16 +24,6 @@ def picked(network: Network) -> dict[str, Picked]:
 
     Indices that a network computes are not looked at. A device takes the nearest element there is for one that is out
     of range; what an input says, the host can check in a few microseconds.
-
-    Parameters
-    ----------
-    network : Network
-        Any.
-
-    Returns
-    -------
-    dict of str to Picked
-        By the input; of several nodes that pick, the one with the fewest elements.
     """
     same = {name: name for name in network.inputs}
     found: dict[str, Picked] = {}

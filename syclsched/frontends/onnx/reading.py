@@ -24,30 +24,7 @@ _MESSAGE_BYTES = (1 << 31) - 1
 
 
 def read_model(source: str | os.PathLike[str] | bytes | Any, *, limits: ModelLimits | None = None) -> Model:
-    """Read an ONNX model and check it; nothing in it is executed.
-
-    Parameters
-    ----------
-    source : path, bytes or onnx.ModelProto
-        The model. External data are read where the model is a file, from its folder and below. Large weights stay in
-        the file: see `syclsched.frontends.onnx.stored`.
-    limits : ModelLimits, optional
-        What is too large.
-
-    Returns
-    -------
-    Model
-        Its functions inlined, its nodes in an order in which they can be done.
-
-    Raises
-    ------
-    ModelError
-        If it is no ONNX model, or one that cannot be taken; says what and where.
-    StorageError
-        If the file cannot be read.
-    RuntimeMissingError
-        If the package ``onnx`` is not installed.
-    """
+    """Read an ONNX model and check it; nothing in it is executed."""
     limits = limits or ModelLimits()
     onnx = import_onnx()
     folder: Path | None = None
@@ -79,13 +56,7 @@ def read_model(source: str | os.PathLike[str] | bytes | Any, *, limits: ModelLim
 
 
 def import_onnx() -> Any:
-    """Return the package ``onnx``.
-
-    Raises
-    ------
-    RuntimeMissingError
-        If it is not installed.
-    """
+    """Return the package ``onnx``."""
     from syclsched.errors import RuntimeMissingError
 
     try:

@@ -26,20 +26,7 @@ def host_operators(network: Network) -> tuple[str, ...]:
 
 
 def reference_operation(node: Node) -> Operation:
-    """Return the operation of a ``reference`` node: parameters ``y0``, ... (written) and ``x0``, ...
-
-    Parameters
-    ----------
-    node : Node
-        Of kind ``reference``, with attributes ``node`` (the serialised NodeProto), ``opsets``, ``names`` (what the
-        NodeProto, and graphs in it, call the inputs) and ``results`` (what it calls the outputs). Those that nobody
-        asks for are None in ``outputs``, and left out.
-
-    Returns
-    -------
-    Operation
-        With a host implementation only.
-    """
+    """Return the operation of a ``reference`` node: parameters ``y0``, ... (written) and ``x0``, ..."""
     names: tuple[str, ...] = node.attributes["names"]
     results = tuple(
         result for result, wanted in zip(node.attributes["results"], node.outputs, strict=True) if wanted is not None
@@ -63,24 +50,7 @@ def reference_operation(node: Node) -> Operation:
 def evaluate_reference(
     proto: bytes, opsets: tuple[tuple[str, int], ...], given: dict[str, Any], results: tuple[str, ...]
 ) -> list[Any]:
-    """Return what onnx's reference implementation makes of a node.
-
-    Parameters
-    ----------
-    proto : bytes
-        The serialised NodeProto.
-    opsets : tuple of (str, int)
-        Version of each domain.
-    given : dict of str to numpy.ndarray
-        Inputs by the names the node, and graphs in it, use.
-    results : tuple of str
-        The outputs wanted.
-
-    Returns
-    -------
-    list
-        One value for each of ``results``.
-    """
+    """Return what onnx's reference implementation makes of a node."""
     import numpy as np
 
     with np.errstate(all="ignore"):

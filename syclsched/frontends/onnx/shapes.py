@@ -16,39 +16,12 @@ Made = tuple[Shape, str]
 
 
 def infer(kind: str, inputs: Sequence[Value | None], attributes: Mapping[str, Any]) -> tuple[Made, ...]:
-    """Return shape and dtype of each output of a canonical node.
-
-    Parameters
-    ----------
-    kind : str
-        One of `syclsched.frontends.onnx.network.KINDS`, but ``reshape``, ``slice``, ``elementwise``, ``resize`` and
-        ``reference``, whose shapes do not follow from their attributes.
-    inputs : sequence of Value or None
-        What it is given.
-    attributes : Mapping[str, Any]
-        As the table there says.
-
-    Returns
-    -------
-    tuple of (tuple of int, str)
-        One for each output.
-
-    Raises
-    ------
-    ModelError
-        If the inputs do not fit each other or the attributes; says how.
-    """
+    """Return shape and dtype of each output of a canonical node."""
     return _RULES[kind]([each for each in inputs if each is not None], attributes)
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape:
-    """Return the shape that shapes are broadcast to.
-
-    Raises
-    ------
-    ModelError
-        If they cannot be.
-    """
+    """Return the shape that shapes are broadcast to."""
     rank = max(map(len, shapes), default=0)
     extents: list[int] = []
     for axis in range(-rank, 0):

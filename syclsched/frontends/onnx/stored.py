@@ -27,13 +27,7 @@ _lock = threading.Lock()
 
 
 class StoredFile(mmap.mmap):
-    """A file that is not empty, mapped to be read; made by `stored_file`.
-
-    Attributes
-    ----------
-    where : str
-        Its name, for errors.
-    """
+    """A file that is not empty, mapped to be read; made by `stored_file`."""
 
     where: str
     _was: tuple[int, int]
@@ -41,14 +35,7 @@ class StoredFile(mmap.mmap):
     _descriptor: int = -1
 
     def check(self) -> None:
-        """See whether it is as it was when it was opened.
-
-        Raises
-        ------
-        StorageError
-            If it was written to or cut short since. A file that was deleted, or that another took the name of, is as it
-            was.
-        """
+        """See whether it is as it was when it was opened."""
         if _state(os.fstat(self._descriptor)) != self._was:
             raise StorageError(
                 "the file was changed since it was read, and weights in it are needed again",
@@ -57,20 +44,7 @@ class StoredFile(mmap.mmap):
             )
 
     def load(self, offset: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
-        """Return an array that lies in it, in memory of its own.
-
-        Parameters
-        ----------
-        offset : int
-            Its first byte.
-        dtype, shape
-            What it is; in C order.
-
-        Raises
-        ------
-        StorageError
-            As `check`, or if it cannot be read.
-        """
+        """Return an array that lies in it, in memory of its own."""
         self.check()
         array = np.empty(shape, dtype)
         room = memoryview(array.reshape(-1).view(np.uint8).data)
@@ -92,13 +66,7 @@ class StoredFile(mmap.mmap):
 
 
 def stored_file(path: str | os.PathLike[str]) -> StoredFile:
-    """Return a file mapped to be read; the same for as long as it is used and the file is as it was.
-
-    Raises
-    ------
-    OSError, ValueError
-        If it cannot be opened; it must be an ordinary file that is not empty.
-    """
+    """Return a file mapped to be read; the same for as long as it is used and the file is as it was."""
     with _lock:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

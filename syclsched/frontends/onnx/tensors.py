@@ -30,32 +30,7 @@ _FIELDS = {
 
 
 def read_tensor(tensor: Any, where: str, folder: Path | None, limits: ModelLimits, raw: Any = None) -> Array:
-    """Return the value of a TensorProto.
-
-    Parameters
-    ----------
-    tensor : onnx.TensorProto
-        Which.
-    where : str
-        What errors call it.
-    folder : Path or None
-        Where external data may lie; None if nowhere.
-    limits : ModelLimits
-        How large it may be.
-    raw : memoryview, optional
-        Its raw data, if they are not in it.
-
-    Returns
-    -------
-    numpy.ndarray
-        Read-only, C-contiguous; a view of ``raw``, or of the file if the data are external (see
-        `syclsched.frontends.onnx.stored`).
-
-    Raises
-    ------
-    ModelError
-        If dtype, sizes and data do not fit each other, or external data lie where they must not.
-    """
+    """Return the value of a TensorProto."""
     dtype, shape = tensor_type(tensor.data_type, tensor.dims, where, limits)
     nbytes = math.prod(shape) * dtype.itemsize
     if tensor.data_location == 1:
@@ -107,13 +82,7 @@ def read_sparse(tensor: Any, where: str, folder: Path | None, limits: ModelLimit
 
 
 def tensor_type(data_type: int, dims: Any, where: str, limits: ModelLimits) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    """Return dtype and shape of a tensor, checked.
-
-    Raises
-    ------
-    ModelError
-        If there is no such dtype here, an extent is negative, or it is larger than the limits.
-    """
+    """Return dtype and shape of a tensor, checked."""
     if data_type not in DTYPES:
         raise ModelError(
             f"elements are of type {described(data_type)}, which is not supported",

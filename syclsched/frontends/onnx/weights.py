@@ -24,20 +24,7 @@ _BY_VALUE: Final[WeakValueDictionary[str, Constant]] = WeakValueDictionary()
 
 
 def shared_constant(array: np.ndarray[Any, Any], name: str | None = None) -> Constant:
-    """Return a constant of an array's value; the same object for the same array, or one of equal value.
-
-    Parameters
-    ----------
-    array : numpy.ndarray
-        Not written to by anybody from now on.
-    name : str, optional
-        What a new one is called.
-
-    Returns
-    -------
-    Constant
-        Of the array itself where it is C-contiguous; what is in a file is read from there when it is needed.
-    """
+    """Return a constant of an array's value; the same object for the same array, or one of equal value."""
     place = place_of(array) if array.flags.c_contiguous else None
     if place is not None:
         file, offset = place

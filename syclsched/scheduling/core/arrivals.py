@@ -17,22 +17,7 @@ from syclsched.scheduling.tables import Floats
 
 @lean
 def copy_seconds(data: Data, item: int, source: int, destination: int) -> float:
-    """Return what a copy of an item takes.
-
-    Parameters
-    ----------
-    data : Data
-        Sizes and links.
-    item : int
-        What is copied.
-    source, destination : int
-        Spaces.
-
-    Returns
-    -------
-    float
-        Seconds; infinity if there is no way.
-    """
+    """Return what a copy of an item takes."""
     nbytes = data.item_bytes[item]
     if source == destination or nbytes == 0.0:
         return 0.0
@@ -41,19 +26,7 @@ def copy_seconds(data: Data, item: int, source: int, destination: int) -> float:
 
 @inlined
 def wait_for_items(data: Data, task: int, first: int, end: int, ready_s: Floats) -> None:
-    """Raise the times at which a task can start on devices to when the items it reads are there.
-
-    Parameters
-    ----------
-    data : Data
-        Items that have not been made are left out.
-    task : int
-        Who reads.
-    first, end : int
-        The range of devices.
-    ready_s : ndarray of float64, shape (D,)
-        Changed; infinity where there is no way.
-    """
+    """Raise the times at which a task can start on devices to when the items it reads are there."""
     ready = ready_s[first:end]
     for row in range(data.read_start[task], data.read_start[task + 1]):
         item = data.read_item[row]
@@ -74,17 +47,7 @@ def wait_for_items(data: Data, task: int, first: int, end: int, ready_s: Floats)
 
 @inlined
 def make_items(data: Data, task: int, device: int, finish_s: float) -> None:
-    """Put what a task makes where it makes it.
-
-    Parameters
-    ----------
-    data : Data
-        Changed.
-    task, device : int
-        What was placed, and where.
-    finish_s : float
-        When it finishes.
-    """
+    """Put what a task makes where it makes it."""
     for row in range(data.make_start[task], data.make_start[task + 1]):
         item, replaces = data.make_item[row], data.make_replaces[row]
         space = data.reach_space[data.reach_start[device]]

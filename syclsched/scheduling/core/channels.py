@@ -22,21 +22,7 @@ START, FINISH = 0, 1
 
 @lean
 def wait_for_copies(data: Data, network: Network, task: int, first: int, end: int, ready_s: Floats) -> None:
-    """Raise the times at which a task can start on devices to when the items it reads are there.
-
-    Parameters
-    ----------
-    data : Data
-        Items that have not been made are left out.
-    network : Network
-        What the last of the devices needs is left in it on trial.
-    task : int
-        Who reads.
-    first, end : int
-        The range of devices.
-    ready_s : ndarray of float64, shape (D,)
-        Changed; infinity where there is no way.
-    """
+    """Raise the times at which a task can start on devices to when the items it reads are there."""
     for device in range(first, end):
         network.counts[1] = 0
         for row in range(data.read_start[task], data.read_start[task + 1]):
@@ -48,19 +34,7 @@ def wait_for_copies(data: Data, network: Network, task: int, first: int, end: in
 def make_items_with_copies(
     data: Data, network: Network, task: int, device: int, finish_s: float, unused: Floats
 ) -> None:
-    """Make the copies that a task needs a part of the schedule, and put what it makes where it makes it.
-
-    Parameters
-    ----------
-    data, network : Data, Network
-        Changed.
-    task, device : int
-        What was placed, and where.
-    finish_s : float
-        When it finishes.
-    unused : ndarray of float64, shape (D,)
-        Overwritten.
-    """
+    """Make the copies that a task needs a part of the schedule, and put what it makes where it makes it."""
     wait_for_copies(data, network, task, device, device + 1, unused)
     _keep(network)
     for row in range(data.make_start[task], data.make_start[task + 1]):
@@ -74,17 +48,7 @@ def make_items_with_copies(
 
 @lean
 def unmake_items(data: Data, network: Network, task: int, copies: int) -> None:
-    """Undo the last `make_items` or `make_items_with_copies`.
-
-    Parameters
-    ----------
-    data, network : Data, Network
-        Changed.
-    task : int
-        What was placed.
-    copies : int
-        How many copies there were before.
-    """
+    """Undo the last `make_items` or `make_items_with_copies`."""
     for row in range(data.make_start[task], data.make_start[task + 1]):
         item = data.make_item[row]
         if network.arrival_s.shape[0]:
@@ -103,15 +67,7 @@ def unmake_items(data: Data, network: Network, task: int, copies: int) -> None:
 
 @compiled
 def copy_results(data: Data, network: Network, want_item: Ints, want_space: Ints) -> None:
-    """Copy the results to where they are wanted at the end, those that are made first before the others.
-
-    Parameters
-    ----------
-    data, network : Data, Network
-        With all tasks placed. What cannot be brought to where it is wanted stays where it is.
-    want_item, want_space : ndarray of int64, shape (W,)
-        See `Tables`.
-    """
+    """Copy the results to where they are wanted at the end, those that are made first before the others."""
     wanted_s = np.empty(want_item.shape[0])
     for want in range(wanted_s.shape[0]):
         wanted_s[want] = data.made_s[want_item[want]]

@@ -23,42 +23,17 @@ _BEST, _SECOND = 0, 1
 
 
 class Ready(NamedTuple):
-    """Tasks that are ready, and where they would complete first.
+    """Tasks that are ready, and where they would complete first."""
 
-    Parameters
-    ----------
-    task : ndarray of int64, shape (T,)
-        The ready tasks, in no order.
-    data_s : ndarray of float64, shape (T, D)
-        When a ready task has its data.
-    free_s : ndarray of float64, shape (D,)
-        When each device has finished what it has.
-    best_s : ndarray of float64, shape (T, 2)
-        Best and second best completion of a ready task.
-    best_device : ndarray of int64, shape (T, 2)
-        Where.
-    """
-
-    task: Ints
-    data_s: Floats
-    free_s: Floats
-    best_s: Floats
-    best_device: Ints
+    task: Ints  # the ready tasks, in no order
+    data_s: Floats  # when a ready task has its data
+    free_s: Floats  # when each device has finished what it has
+    best_s: Floats  # best and second best completion of a ready task
+    best_device: Ints  # where
 
 
 def make_ready(tasks: int, devices: int) -> Ready:
-    """Return room for all tasks, none of which is ready.
-
-    Parameters
-    ----------
-    tasks, devices : int
-        How many.
-
-    Returns
-    -------
-    Ready
-        With devices that are free.
-    """
+    """Return room for all tasks, none of which is ready."""
     pairs = (tasks, 2)
     table = np.empty((tasks, devices))
     return Ready(np.empty(tasks, np.int64), table, np.zeros(devices), np.empty(pairs), np.empty(pairs, np.int64))
@@ -74,23 +49,7 @@ def place_by_completion(
     places: Ints,
     sufferage: bool,
 ) -> int:
-    """Schedule one ready task after the other on the device on which it completes first, without insertion.
-
-    Parameters
-    ----------
-    state, waiting, succ_start, succ_task, places
-        See `syclsched.scheduling.core.greedy.place_best_pairs`.
-    ready : Ready
-        Changed.
-    sufferage : bool
-        Whether the task goes first whose second best completion is the most behind its best; else the one whose best
-        completion is latest.
-
-    Returns
-    -------
-    int
-        The task whose data cannot be brought to any device that can run it, or `NOTHING`.
-    """
+    """Schedule one ready task after the other on the device on which it completes first, without insertion."""
     slots, data, network = state
     tasks, devices = slots.seconds.shape
     count = 0

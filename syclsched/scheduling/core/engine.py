@@ -19,29 +19,7 @@ from syclsched.scheduling.tables import NOTHING, Floats, Ints
 
 @lean
 def place_in_order(state: State, order: Ints, pinned: Ints, follows: Ints, offset_s: Floats, weight: float) -> int:
-    """Schedule tasks in an order, each where it suits best, with insertion.
-
-    Parameters
-    ----------
-    state : State
-        In which nothing has been placed; changed.
-    order : ndarray of int64, shape (T,)
-        Every task after its predecessors.
-    pinned : ndarray of int64, shape (T,)
-        The device that a task goes to if it can run there; `NOTHING` for the best. Length 0: all for the best.
-    follows : ndarray of int64, shape (T,)
-        A task earlier in the order whose device a task goes to if it can run there; `NOTHING` or the task itself for
-        the best. Length 0: all for the best.
-    offset_s : ndarray of float64, shape (T, D)
-        The slot with the least ``start + weight * seconds + offset`` is chosen. Length 0: no offsets.
-    weight : float
-        1 to go by the finish, 0 to go by the start.
-
-    Returns
-    -------
-    int
-        The task whose data cannot be brought to any device that can run it, or `NOTHING`.
-    """
+    """Schedule tasks in an order, each where it suits best, with insertion."""
     slots, data, network = state
     devices = slots.seconds.shape[1]
     for task in order:
@@ -64,17 +42,7 @@ def place_in_order(state: State, order: Ints, pinned: Ints, follows: Ints, offse
 
 @inlined
 def find_ready(slots: Slots, data: Data, network: Network, task: int, first: int, end: int) -> None:
-    """Find when a task can start on devices, were these free.
-
-    Parameters
-    ----------
-    slots, data, network : Slots, Data, Network
-        Predecessors and items that have not been placed are left out. ``slots.ready_s`` is set.
-    task : int
-        Which.
-    first, end : int
-        The range of devices.
-    """
+    """Find when a task can start on devices, were these free."""
     after_s = slots.release_s[task]
     for arc in range(slots.pred_start[task], slots.pred_start[task + 1]):
         after_s = max(after_s, slots.finish_s[slots.pred_task[arc]])
@@ -87,20 +55,7 @@ def find_ready(slots: Slots, data: Data, network: Network, task: int, first: int
 
 @inlined
 def best_slot(slots: Slots, task: int, first: int, end: int, offset_s: Floats, weight: float) -> tuple[int, float]:
-    """Return the best slot of a task on some devices.
-
-    Parameters
-    ----------
-    slots, task, first, end
-        See `find_ready`.
-    offset_s, weight
-        See `place_in_order`.
-
-    Returns
-    -------
-    (int, float)
-        Processor and start; the first of equals by value and by finish. The processor is `NOTHING` if there is none.
-    """
+    """Return the best slot of a task on some devices."""
     link, time, device_start = slots.lines.link, slots.lines.time, slots.device_start
     heads, seconds, ready_s = slots.seconds.shape[0], slots.seconds[task], slots.ready_s
     # The best without insertion: where a task could not start early enough to beat that, no gap is looked for.
@@ -127,17 +82,7 @@ def best_slot(slots: Slots, task: int, first: int, end: int, offset_s: Floats, w
 
 @inlined
 def place(slots: Slots, data: Data, network: Network, task: int, processor: int, start_s: float) -> None:
-    """Put a task into a slot, with the copies it needs.
-
-    Parameters
-    ----------
-    slots, data, network : Slots, Data, Network
-        Changed.
-    task, processor : int
-        The processor is of a device that can run the task.
-    start_s : float
-        As `best_slot` found it, or later and free.
-    """
+    """Put a task into a slot, with the copies it needs."""
     device = slots.processor_device[processor]
     finish_s = start_s + slots.seconds[task, device]
     take(slots.lines.link, slots.lines.time, slots.seconds.shape[0] + processor, task, start_s, finish_s)
@@ -150,17 +95,7 @@ def place(slots: Slots, data: Data, network: Network, task: int, processor: int,
 
 @lean
 def take_back(slots: Slots, data: Data, network: Network, task: int, copies: int) -> None:
-    """Undo the last `place`.
-
-    Parameters
-    ----------
-    slots, data, network : Slots, Data, Network
-        Changed.
-    task : int
-        The task that was placed last.
-    copies : int
-        How many copies there were before.
-    """
+    """Undo the last `place`."""
     give_back(slots.lines.link, slots.lines.time, slots.seconds.shape[0] + slots.processor[task], task)
     slots.processor[task], slots.start_s[task], slots.finish_s[task] = NOTHING, 0.0, 0.0
     unmake_items(data, network, task, copies)

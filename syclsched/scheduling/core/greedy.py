@@ -25,39 +25,16 @@ _NOW, _LATER, _ARRIVING = 0, 1, 2
 
 
 class Heaps(NamedTuple):
-    """The ready tasks of each device.
+    """The ready tasks of each device."""
 
-    Parameters
-    ----------
-    task : ndarray of int64, shape (3, D, T)
-        Binary heaps.
-    key : ndarray of float64, shape (3, D, T)
-        The least comes out first.
-    size : ndarray of int64, shape (3, D)
-        Tasks in each heap, among them some that have been placed or wait no more, until they come up.
-    data_s : ndarray of float64, shape (T, D)
-        When a ready task has its data.
-    """
-
-    task: Ints
-    key: Floats
-    size: Ints
-    data_s: Floats
+    task: Ints  # binary heaps
+    key: Floats  # the least comes out first
+    size: Ints  # tasks in each heap, among them some that have been placed or wait no more, until they come up
+    data_s: Floats  # when a ready task has its data
 
 
 def make_heaps(tasks: int, devices: int) -> Heaps:
-    """Return heaps without tasks.
-
-    Parameters
-    ----------
-    tasks, devices : int
-        How many.
-
-    Returns
-    -------
-    Heaps
-        Memory is taken by the system when it is first written.
-    """
+    """Return heaps without tasks."""
     shape = (3, devices, tasks)
     return Heaps(np.empty(shape, np.int64), np.empty(shape), np.zeros(shape[:2], np.int64), np.empty((tasks, devices)))
 
@@ -72,29 +49,7 @@ def place_best_pairs(
     places: Ints,
     merit_s: Floats,
 ) -> int:
-    """Schedule the pair of ready task and device of the highest value, until all tasks are placed.
-
-    Parameters
-    ----------
-    state : State
-        In which nothing has been placed; changed. With channels, a task's copies are taken to arrive
-        when they would have if it had been placed as soon as it was ready; they are made when it is placed.
-    heaps : Heaps
-        Without tasks; changed.
-    waiting : ndarray of int64, shape (T,)
-        For how many predecessors each task waits; changed.
-    succ_start, succ_task : ndarray of int64
-        See `Tables`.
-    places : ndarray of int64, shape (T,)
-        Among equals the task of the smaller place goes first, and goes where it takes less time.
-    merit_s : ndarray of float64, shape (T, D)
-        Merit of each pair.
-
-    Returns
-    -------
-    int
-        The task whose data cannot be brought to any device that can run it, or `NOTHING`.
-    """
+    """Schedule the pair of ready task and device of the highest value, until all tasks are placed."""
     slots, data, network = state
     tasks = slots.seconds.shape[0]
     for task in range(tasks):
@@ -116,20 +71,7 @@ def place_best_pairs(
 
 @lean
 def first_free(slots: Slots, device: int) -> int:
-    """Return the processor of a device that has finished what it has first.
-
-    Parameters
-    ----------
-    slots : Slots
-        What has been placed.
-    device : int
-        Which device.
-
-    Returns
-    -------
-    int
-        The first of equals; its time is the `FREE` of its head.
-    """
+    """Return the processor of a device that has finished what it has first."""
     tasks, best = slots.seconds.shape[0], slots.device_start[device]
     for processor in range(best + 1, slots.device_start[device + 1]):
         if slots.lines.time[tasks + processor, FREE] < slots.lines.time[tasks + best, FREE]:

@@ -20,26 +20,7 @@ def place_looking_ahead(
     ready_s: Floats,
     no_offset_s: Floats,
 ) -> int:
-    """Schedule tasks in an order, each on the device after which the last of its successors finishes first.
-
-    Parameters
-    ----------
-    state : State
-        In which nothing has been placed; changed.
-    order : ndarray of int64, shape (T,)
-        Every task after its predecessors.
-    succ_start, succ_task : ndarray of int64
-        See `Tables`; the successors of each task in the order in which they are tried.
-    ready_s : ndarray of float64, shape (D,)
-        Overwritten.
-    no_offset_s : ndarray of float64, shape (0, 0)
-        What `best_slot` takes for none.
-
-    Returns
-    -------
-    int
-        The task whose data cannot be brought to any device that can run it, or `NOTHING`.
-    """
+    """Schedule tasks in an order, each on the device after which the last of its successors finishes first."""
     slots, data, network = state
     devices = slots.seconds.shape[1]
     for task in order:

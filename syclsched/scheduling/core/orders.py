@@ -10,20 +10,7 @@ from syclsched.scheduling.tables import Floats, Ints, Tables
 
 
 def positions(tables: Tables, *ranks: Floats) -> Ints:
-    """Return the place of each task when all are sorted by falling rank.
-
-    Parameters
-    ----------
-    tables : Tables
-        The problem.
-    *ranks : ndarray of float64, shape (T,)
-        By task; each decides between equals of those before it. Equals of all go by priority, then by submission.
-
-    Returns
-    -------
-    ndarray of int64, shape (T,)
-        A permutation of 0 to T - 1.
-    """
+    """Return the place of each task when all are sorted by falling rank."""
     keys = [-rank for rank in reversed(ranks)]
     order = np.lexsort([tables.submission, -tables.priority, *keys])
     places = np.empty(order.shape[0], np.int64)
@@ -33,20 +20,7 @@ def positions(tables: Tables, *ranks: Floats) -> Ints:
 
 @compiled
 def list_order(tables: Tables, places: Ints) -> Ints:
-    """Return the order in which list scheduling takes tasks: of those that are ready, the one that comes first.
-
-    Parameters
-    ----------
-    tables : Tables
-        The problem.
-    places : ndarray of int64, shape (T,)
-        As `positions` makes them.
-
-    Returns
-    -------
-    ndarray of int64, shape (T,)
-        Every task after its predecessors.
-    """
+    """Return the order in which list scheduling takes tasks: of those that are ready, the one that comes first."""
     tasks = places.shape[0]
     sorted_tasks = np.empty(tasks, np.int64)
     for task in range(tasks):

@@ -11,24 +11,7 @@ from syclsched.scheduling.tables import NOTHING, Floats, Ints, Tables
 
 @compiled
 def heavy_chains(tables: Tables, order: Ints, ranks: Floats, latency_s: float, s_per_byte: float) -> Ints:
-    """Cover the graph with chains, each along the heaviest successors that are in none yet.
-
-    Parameters
-    ----------
-    tables : Tables
-        The problem.
-    order : ndarray of int64, shape (T,)
-        Chains start at the first task in this order that is in none yet.
-    ranks : ndarray of float64, shape (T,)
-        Upward ranks, of which a successor's and the copy to it make its weight.
-    latency_s, s_per_byte : float
-        What a copy counts for.
-
-    Returns
-    -------
-    ndarray of int64, shape (T,)
-        The first task of the chain that each task is in.
-    """
+    """Cover the graph with chains, each along the heaviest successors that are in none yet."""
     chain = np.full(order.shape[0], NOTHING, np.int64)
     for first in order:
         task = first if chain[first] < 0 else NOTHING
@@ -47,19 +30,6 @@ def heavy_chains(tables: Tables, order: Ints, ranks: Floats, latency_s: float, s
 @compiled
 def optimistic_costs(tables: Tables, latency_s: float, s_per_byte: float) -> Floats:
     """Return the optimistic cost table: what must at least follow a task on a device [1]_.
-
-    Parameters
-    ----------
-    tables : Tables
-        The problem.
-    latency_s, s_per_byte : float
-        What a copy between devices of different home spaces counts for.
-
-    Returns
-    -------
-    ndarray of float64, shape (T, D)
-        Seconds: the longest path from the finish of the task to the end, each task on it where that is shortest.
-        ``O(arcs * devices)``, as all devices of other spaces are compared at once.
 
     References
     ----------

@@ -25,18 +25,7 @@ _NO_OFFSETS = np.empty((0, 0))
 
 
 def mean_upward_ranks(problem: Problem) -> Floats:
-    """Return the upward ranks of HEFT, with mean seconds and mean copies.
-
-    Parameters
-    ----------
-    problem : Problem
-        What is to be scheduled.
-
-    Returns
-    -------
-    ndarray of float64, shape (T,)
-        See `syclsched.scheduling.core.ranks.upward_ranks`.
-    """
+    """Return the upward ranks of HEFT, with mean seconds and mean copies."""
     return upward_ranks(problem.tables, mean_seconds(problem.tables), *problem.mean_copy_line())
 
 
@@ -49,33 +38,7 @@ def in_order(
     offset_s: Floats = _NO_OFFSETS,
     by_start: bool = False,
 ) -> Timetable:
-    """Schedule tasks in an order, each where it finishes first, with insertion.
-
-    Parameters
-    ----------
-    problem : Problem
-        What is to be scheduled.
-    order : ndarray of int64, shape (T,)
-        Every task after its predecessors.
-    pinned : ndarray of int64, shape (T,), optional
-        The device that a task goes to if it can run there; -1 for the best.
-    follows : ndarray of int64, shape (T,), optional
-        The task earlier in the order to whose device a task goes if it can run there; -1 or itself for the best.
-    offset_s : ndarray of float64, shape (T, D), optional
-        Added to the finish when slots are compared.
-    by_start : bool, optional
-        Compare the starts instead of the finishes; equal starts go by finish.
-
-    Returns
-    -------
-    Timetable
-        Every task.
-
-    Raises
-    ------
-    PolicyError
-        If the data of a task cannot be brought to any device that can run it.
-    """
+    """Schedule tasks in an order, each where it finishes first, with insertion."""
     state = make_state(problem.tables)
     weight = 0.0 if by_start else 1.0
     stuck = place_in_order(state, order, pinned, follows, offset_s, weight)
@@ -83,43 +46,12 @@ def in_order(
 
 
 def by_rank(problem: Problem, *ranks: Floats) -> Ints:
-    """Return the order of tasks by falling rank, but never before their predecessors.
-
-    Parameters
-    ----------
-    problem : Problem
-        What is to be scheduled.
-    *ranks : ndarray of float64, shape (T,)
-        See `syclsched.scheduling.core.orders.positions`; none at all for priority and submission alone.
-
-    Returns
-    -------
-    ndarray of int64, shape (T,)
-        Each task once.
-    """
+    """Return the order of tasks by falling rank, but never before their predecessors."""
     return list_order(problem.tables, positions(problem.tables, *ranks))
 
 
 def looking_ahead(problem: Problem, ranks: Floats) -> Timetable:
-    """Schedule tasks by falling rank, each where the last of its successors finishes first.
-
-    Parameters
-    ----------
-    problem : Problem
-        What is to be scheduled.
-    ranks : ndarray of float64, shape (T,)
-        By task.
-
-    Returns
-    -------
-    Timetable
-        Every task.
-
-    Raises
-    ------
-    PolicyError
-        See `in_order`.
-    """
+    """Schedule tasks by falling rank, each where the last of its successors finishes first."""
     tables, state = problem.tables, make_state(problem.tables)
     places = positions(tables, ranks)
     rows = np.repeat(np.arange(len(problem)), np.diff(tables.succ_start))
@@ -130,27 +62,7 @@ def looking_ahead(problem: Problem, ranks: Floats) -> Timetable:
 
 
 def best_pairs(problem: Problem, merit_s: Floats, *ranks: Floats) -> Timetable:
-    """Schedule the best pair of ready task and device, again and again, without insertion.
-
-    Parameters
-    ----------
-    problem : Problem
-        What is to be scheduled.
-    merit_s : ndarray of float64, shape (T, D)
-        The pair of the most merit less start is taken.
-    *ranks : ndarray of float64, shape (T,)
-        Decide between equals; see `by_rank`.
-
-    Returns
-    -------
-    Timetable
-        Every task.
-
-    Raises
-    ------
-    PolicyError
-        See `in_order`.
-    """
+    """Schedule the best pair of ready task and device, again and again, without insertion."""
     tables, state = problem.tables, make_state(problem.tables)
     heaps, waiting = make_heaps(*tables.seconds.shape), np.diff(tables.pred_start)
     places = positions(tables, *ranks)
@@ -159,25 +71,7 @@ def best_pairs(problem: Problem, merit_s: Floats, *ranks: Floats) -> Timetable:
 
 
 def by_completion(problem: Problem, *, sufferage: bool) -> Timetable:
-    """Schedule ready tasks by their best completion times, without insertion.
-
-    Parameters
-    ----------
-    problem : Problem
-        What is to be scheduled.
-    sufferage : bool
-        See `syclsched.scheduling.core.completion.place_by_completion`.
-
-    Returns
-    -------
-    Timetable
-        Every task.
-
-    Raises
-    ------
-    PolicyError
-        See `in_order`.
-    """
+    """Schedule ready tasks by their best completion times, without insertion."""
     tables, state = problem.tables, make_state(problem.tables)
     ready, waiting = make_ready(*tables.seconds.shape), np.diff(tables.pred_start)
     places = positions(tables)

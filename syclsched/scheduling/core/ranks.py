@@ -11,18 +11,7 @@ from syclsched.scheduling.tables import Floats, Tables
 
 @compiled
 def mean_seconds(tables: Tables) -> Floats:
-    """Return the mean seconds of each task over the devices that can run it.
-
-    Parameters
-    ----------
-    tables : Tables
-        The problem.
-
-    Returns
-    -------
-    ndarray of float64, shape (T,)
-        0 for a task that no device can run.
-    """
+    """Return the mean seconds of each task over the devices that can run it."""
     tasks, devices = tables.seconds.shape
     means = np.zeros(tasks)
     for task in range(tasks):
@@ -38,20 +27,6 @@ def mean_seconds(tables: Tables) -> Floats:
 @compiled
 def upward_ranks(tables: Tables, weights_s: Floats, latency_s: float, s_per_byte: float) -> Floats:
     """Return the upward rank of each task: the length of the longest path from its start to the end.
-
-    Parameters
-    ----------
-    tables : Tables
-        The problem.
-    weights_s : ndarray of float64, shape (T,)
-        What each task counts for.
-    latency_s, s_per_byte : float
-        What a copy counts for. With zeros these are static levels, which leave communication out.
-
-    Returns
-    -------
-    ndarray of float64, shape (T,)
-        Seconds. ``rank(i) = weight(i) + max over successors j of (copy(i, j) + rank(j))`` [1]_.
 
     References
     ----------
@@ -70,20 +45,7 @@ def upward_ranks(tables: Tables, weights_s: Floats, latency_s: float, s_per_byte
 
 @compiled
 def next_ranks(tables: Tables, ranks: Floats) -> Floats:
-    """Return the highest rank among the successors of each task.
-
-    Parameters
-    ----------
-    tables : Tables
-        The problem.
-    ranks : ndarray of float64, shape (T,)
-        By task, zero or more.
-
-    Returns
-    -------
-    ndarray of float64, shape (T,)
-        0 for a task without successors.
-    """
+    """Return the highest rank among the successors of each task."""
     highest = np.zeros(ranks.shape[0])
     for task in range(ranks.shape[0]):
         for arc in range(tables.succ_start[task], tables.succ_start[task + 1]):
@@ -93,19 +55,7 @@ def next_ranks(tables: Tables, ranks: Floats) -> Floats:
 
 @compiled
 def downward_ranks(tables: Tables, weights_s: Floats, latency_s: float, s_per_byte: float) -> Floats:
-    """Return the downward rank of each task: the length of the longest path from the beginning to its start.
-
-    Parameters
-    ----------
-    tables, weights_s, latency_s, s_per_byte
-        See `upward_ranks`.
-
-    Returns
-    -------
-    ndarray of float64, shape (T,)
-        Seconds. ``rank(i) = max over predecessors j of (rank(j) + weight(j) + copy(j, i))``, and not before the task
-        is released.
-    """
+    """Return the downward rank of each task: the length of the longest path from the beginning to its start."""
     ranks = np.zeros(weights_s.shape[0])
     for task in range(ranks.shape[0]):
         longest_s = tables.release_s[task]

@@ -17,53 +17,27 @@ from syclsched.scheduling.tables import NOTHING, Floats, Ints, Tables
 
 
 class Slots(NamedTuple):
-    """Tasks on processors. The first six are the problem's; see `Tables`.
+    """Tasks on processors. The first six are the problem's; see `Tables`."""
 
-    Parameters
-    ----------
-    seconds, device_start, processor_device, release_s, pred_start, pred_task
-        The problem's.
-    lines : Lines
-        What is taken on the processors; tasks are nodes.
-    processor : ndarray of int64, shape (T,)
-        `NOTHING` for tasks that have not been placed.
-    start_s, finish_s : ndarray of float64, shape (T,)
-        0 for tasks that have not been placed.
-    ready_s : ndarray of float64, shape (D,)
-        When the task in hand can start on each device.
-    """
-
+    #: The problem's.
     seconds: Floats
     device_start: Ints
     processor_device: Ints
     release_s: Floats
     pred_start: Ints
     pred_task: Ints
-    lines: Lines
-    processor: Ints
+    lines: Lines  # what is taken on the processors; tasks are nodes
+    processor: Ints  # `NOTHING` for tasks that have not been placed
+    #: 0 for tasks that have not been placed.
     start_s: Floats
     finish_s: Floats
-    ready_s: Floats
+    ready_s: Floats  # when the task in hand can start on each device
 
 
 class Data(NamedTuple):
-    """Items in spaces. The first are the problem's; see `Tables`.
+    """Items in spaces. The first are the problem's; see `Tables`."""
 
-    Parameters
-    ----------
-    read_start, read_item, make_start, make_item, make_replaces, item_bytes, reach_start, reach_space, latency_s, s_per_byte
-        The problem's.
-    fetch_latency_s, fetch_s_per_byte : ndarray of float64, shape (S, D)
-        What a copy from a space to a device takes: nothing if the device reaches the space. Minus infinity where the
-        device can choose between several spaces.
-    choosing : ndarray of int64
-        The devices that reach several spaces.
-    origin : ndarray of int64, shape (I,)
-        The space an item was made in; `NOTHING` if it has not been made.
-    made_s : ndarray of float64, shape (I,)
-        When.
-    """  # noqa: E501
-
+    #: The problem's.
     read_start: Ints
     read_item: Ints
     make_start: Ints
@@ -74,71 +48,37 @@ class Data(NamedTuple):
     reach_space: Ints
     latency_s: Floats
     s_per_byte: Floats
+    #: What a copy from a space to a device takes: nothing if the device reaches the space. Minus infinity where the
+    #: device can choose between several spaces.
     fetch_latency_s: Floats
     fetch_s_per_byte: Floats
-    choosing: Ints
-    origin: Ints
-    made_s: Floats
+    choosing: Ints  # the devices that reach several spaces
+    origin: Ints  # the space an item was made in; `NOTHING` if it has not been made
+    made_s: Floats  # when
 
 
 class Network(NamedTuple):
-    """Copies on channels. Without channels all but the first have length 0.
+    """Copies on channels. Without channels all but the first have length 0."""
 
-    Parameters
-    ----------
-    channel : ndarray of int64, shape (S, S, 2)
-        The problem's.
-    lines : Lines
-        What is taken on the channels. Copy ``k`` is node ``2 * k`` on its first and ``2 * k + 1`` on its second.
-    arrival_s : ndarray of float64, shape (I, S)
-        When an item is in a space; infinity where it has not been copied.
-    what : ndarray of int64, shape (copies, 3)
-        Item, source and destination of each copy.
-    when_s : ndarray of float64, shape (copies, 2)
-        Start and finish of each copy.
-    counts : ndarray of int64, shape (2,)
-        How many copies there are, and how many more stand behind them on trial.
-    """
-
-    channel: Ints
+    channel: Ints  # the problem's
+    #: What is taken on the channels. Copy ``k`` is node ``2 * k`` on its first and ``2 * k + 1`` on its second.
     lines: Lines
-    arrival_s: Floats
-    what: Ints
-    when_s: Floats
-    counts: Ints
+    arrival_s: Floats  # when an item is in a space; infinity where it has not been copied
+    what: Ints  # item, source and destination of each copy
+    when_s: Floats  # start and finish of each copy
+    counts: Ints  # how many copies there are, and how many more stand behind them on trial
 
 
 class State(NamedTuple):
-    """A schedule that grows.
+    """A schedule that grows."""
 
-    Parameters
-    ----------
-    slots : Slots
-        Tasks on processors.
-    data : Data
-        Items in spaces.
-    network : Network
-        Copies on channels.
-    """
-
-    slots: Slots
-    data: Data
-    network: Network
+    slots: Slots  # tasks on processors
+    data: Data  # items in spaces
+    network: Network  # copies on channels
 
 
 def make_state(tables: Tables) -> State:
-    """Return a schedule in which nothing has been placed.
-
-    Parameters
-    ----------
-    tables : Tables
-        The problem.
-
-    Returns
-    -------
-    State
-        Items that are there from the start lie where they lie.
-    """
+    """Return a schedule in which nothing has been placed."""
     tasks, devices = tables.seconds.shape
     slots = Slots(
         tables.seconds,

@@ -32,33 +32,14 @@ ROUNDING = 2.0**-50
 
 
 class Lines(NamedTuple):
-    """What is taken on each of several lines; see `make_lines`.
+    """What is taken on each of several lines; see `make_lines`."""
 
-    Parameters
-    ----------
-    link : ndarray of int64, shape (nodes + lines, 4)
-        The trees: `LEFT`, `RIGHT`, `PARENT`, `LAST`.
-    time : ndarray of float64, shape (nodes + lines, 4)
-        Seconds: `START`, `FREE`, `LONGEST`, `CLOSED`.
-    """
-
-    link: Ints
-    time: Floats
+    link: Ints  # the trees: `LEFT`, `RIGHT`, `PARENT`, `LAST`
+    time: Floats  # seconds: `START`, `FREE`, `LONGEST`, `CLOSED`
 
 
 def make_lines(lines: int, nodes: int) -> Lines:
-    """Return lines on which nothing is taken.
-
-    Parameters
-    ----------
-    lines, nodes : int
-        How many lines, and how many nodes at most: nodes are numbers below this, on one line at most.
-
-    Returns
-    -------
-    Lines
-        The head of line ``k`` is ``nodes + k``.
-    """
+    """Return lines on which nothing is taken."""
     link = np.full((nodes + lines, 4), NOTHING, np.int64)
     link[nodes:, LAST] = np.arange(nodes, nodes + lines)
     time = np.zeros((nodes + lines, 4))
@@ -68,24 +49,7 @@ def make_lines(lines: int, nodes: int) -> Lines:
 
 @lean
 def earliest(link: Ints, time: Floats, head: int, ready_s: float, duration_s: float, latest_s: float) -> float:
-    """Return the earliest start on a line, in a gap or after everything.
-
-    Parameters
-    ----------
-    link, time
-        Of `Lines`: passed on their own, as that makes calls cheap.
-    head : int
-        Of the line to look at.
-    ready_s, duration_s : float
-        Not before this time, for so long.
-    latest_s : float
-        Later starts are of no use: where it is plain that there is none earlier, the search ends.
-
-    Returns
-    -------
-    float
-        Seconds; infinity where the search ended.
-    """
+    """Return the earliest start on a line, in a gap or after everything."""
     tail_s = time[head, FREE]
     if ready_s >= tail_s:
         return ready_s
@@ -113,17 +77,7 @@ def earliest(link: Ints, time: Floats, head: int, ready_s: float, duration_s: fl
 
 @lean
 def take(link: Ints, time: Floats, head: int, node: int, start_s: float, finish_s: float) -> None:
-    """Put a node into a line.
-
-    Parameters
-    ----------
-    link, time
-        Of `Lines`; changed.
-    head, node : int
-        Of the line; and the node, which must not be on any line.
-    start_s, finish_s : float
-        Free, as `earliest` found it.
-    """
+    """Put a node into a line."""
     parent, side, later = link[head, LAST], RIGHT, head
     if start_s < time[head, FREE]:
         parent, side, later = _leaf(link, time, head, start_s, finish_s)
@@ -148,15 +102,7 @@ def take(link: Ints, time: Floats, head: int, node: int, start_s: float, finish_
 
 @lean
 def give_back(link: Ints, time: Floats, head: int, node: int) -> None:
-    """Take a node out of a line again.
-
-    Parameters
-    ----------
-    link, time
-        Of `Lines`; changed.
-    head, node : int
-        Of the line; and the node, which is on it.
-    """
+    """Take a node out of a line again."""
     later = _neighbour(link, time, node, RIGHT)
     time[later, FREE] = time[node, FREE]
     if later == head:

@@ -28,104 +28,57 @@ NOW, DEVIATION, BOUND, AHEAD_S, FEWEST, MOST = range(6)
 
 
 class Board(NamedTuple):
-    """A run: T tasks, L lanes, P of which are for tasks, D devices, and S things to submit, tasks first.
+    """A run: T tasks, L lanes, P of which are for tasks, D devices, and S things to submit, tasks first."""
 
-    Parameters
-    ----------
-    seconds : ndarray of float64, shape (T, D)
-        Estimates.
-    kind, level, planned : ndarray of int64, shape (T,)
-        As in `Known`; ``planned`` is `NOTHING` without a plan.
-    device_of : ndarray of int64, shape (P,)
-        The device of each of the lanes that tasks run on, which come first.
-    is_host : ndarray of bool, shape (L,)
-        Whether it is the host's: what comes after its tasks waits for their end.
-    succ_start, succ_task, pred_start, pred_task : ndarray of int64
-        Dependencies; predecessors may be things that are no tasks.
-    drift : Drift
-        What was measured.
-    places : Places
-        Where data is.
-    waiting, released_by : ndarray of int64, shape (T,)
-        How many predecessors are yet to be submitted, and on which lane the last one was.
-    ready : ndarray of int64, shape (T,)
-        The first ``counters[READY]`` can start: by level, then in the order in which they became ready.
-    queue : ndarray of int64, shape (P, T)
-        Tasks bound to each lane.
-    queued : ndarray of int64, shape (P,)
-        How many.
-    queued_s, ahead_s, until_s : ndarray of float64, shape (P,), (L,), (L,)
-        Estimated seconds of what is queued, of what the lane was given, and when that should end.
-    order : ndarray of int64, shape (T,)
-        Where there is a plan, the tasks of each lane by level, lane by lane.
-    order_at, order_end : ndarray of int64, shape (P,)
-        The first of each lane that was not started, and where the lane's end.
-    lane, place : ndarray of int64, shape (S,)
-        Where each thing was submitted, and its place there; `NOTHING` before. A task that is held back has a lane, but
-        no place.
-    estimate_s, start_s : ndarray of float64, shape (T,)
-        What each task that was started was believed to take, and when it was believed to start.
-    given, done : ndarray of int64, shape (L,)
-        How many things were given to each lane, and how many of these have completed.
-    flight : ndarray of int64, shape (L, S)
-        What was given to each lane, by place.
-    ordered : ndarray of int64, shape (L, L)
-        Up to which place of another lane each lane has waited.
-    waits : ndarray of int64, shape (S, 2 L)
-        What each thing waits for on other lanes; and then up to which place of each lane it comes after what is there,
-        `NOTHING` for none.
-    waits_count : ndarray of int64, shape (S,)
-        How many.
-    started : ndarray of int64, shape (S,)
-        Things in the order in which they were started.
-    unbound : ndarray of int64, shape (T,)
-        To work in: what is to be bound anew.
-    choice : ndarray of int64, shape (P,)
-        To work in: what each lane is to start.
-    counters : ndarray of int64, shape (3,)
-        See `READY`.
-    scalars : ndarray of float64, shape (6,)
-        See `NOW`.
-    """
-
-    seconds: Floats
+    seconds: Floats  # estimates
+    #: As in `Known`; ``planned`` is `NOTHING` without a plan.
     kind: Ints
     level: Ints
     planned: Ints
-    device_of: Ints
-    is_host: Flags
+    device_of: Ints  # the device of each of the lanes that tasks run on, which come first
+    is_host: Flags  # whether it is the host's: what comes after its tasks waits for their end
+    #: Dependencies; predecessors may be things that are no tasks.
     succ_start: Ints
     succ_task: Ints
     pred_start: Ints
     pred_task: Ints
-    drift: Drift
-    places: Places
+    drift: Drift  # what was measured
+    places: Places  # where data is
+    #: How many predecessors are yet to be submitted, and on which lane the last one was.
     waiting: Ints
     released_by: Ints
-    ready: Ints
-    queue: Ints
-    queued: Ints
+    ready: Ints  # the first ``counters[READY]`` can start: by level, then in the order in which they became ready
+    queue: Ints  # tasks bound to each lane
+    queued: Ints  # how many
+    #: Estimated seconds of what is queued, of what the lane was given, and when that should end.
     queued_s: Floats
     ahead_s: Floats
     until_s: Floats
-    order: Ints
+    order: Ints  # where there is a plan, the tasks of each lane by level, lane by lane
+    #: The first of each lane that was not started, and where the lane's end.
     order_at: Ints
     order_end: Ints
+    #: Where each thing was submitted, and its place there; `NOTHING` before. A task that is held back has a lane, but
+    #: no place.
     lane: Ints
     place: Ints
+    #: What each task that was started was believed to take, and when it was believed to start.
     estimate_s: Floats
     start_s: Floats
+    #: How many things were given to each lane, and how many of these have completed.
     given: Ints
     done: Ints
-    flight: Ints
-    ordered: Ints
+    flight: Ints  # what was given to each lane, by place
+    ordered: Ints  # up to which place of another lane each lane has waited
+    #: What each thing waits for on other lanes; and then up to which place of each lane it comes after what is there,
+    #: `NOTHING` for none.
     waits: Ints
-    waits_count: Ints
-    started: Ints
-    unbound: Ints
-    choice: Ints
-    counters: Ints
-    scalars: Floats
+    waits_count: Ints  # how many
+    started: Ints  # things in the order in which they were started
+    unbound: Ints  # to work in: what is to be bound anew
+    choice: Ints  # to work in: what each lane is to start
+    counters: Ints  # see `READY`
+    scalars: Floats  # see `NOW`
 
 
 def new_board(
@@ -143,34 +96,7 @@ def new_board(
     after: Sequence[Sequence[int]] | None = None,
     copies_from: int = 0,
 ) -> Board:
-    """Return the board of a run that has not begun.
-
-    Parameters
-    ----------
-    problem : Problem
-        Made of the graph.
-    known : Known
-        By the policy.
-    lanes, things : int
-        How many lanes there are, the problem's processors first, and how many things are submitted, its tasks first.
-    is_host : sequence of bool
-        Whether each processor is the host's.
-    bound : float
-        From which deviation a plan is left.
-    lookahead : (int, int, float)
-        Fewest and most tasks that a lane has ahead, and seconds.
-    before : sequence of sequence of int
-        For each task the things besides tasks that it comes after.
-    contexts : sequence of int, optional
-        Of each lane: lanes of different ones cannot wait for each other; `NOTHING` for the host's. One for all if not
-        given.
-    spread : Spread, optional
-        The data, if it is not all in one space.
-    after : sequence of sequence of int, optional
-        With ``spread``: for each task those that it comes after whatever it touches, in the place of all before it.
-    copies_from : int, optional
-        The first thing that is a copy made for ``spread``.
-    """
+    """Return the board of a run that has not begun."""
     tables, tasks, processors = problem.tables, len(problem), len(known.device_of)
     earlier_tasks = _rows(tables.pred_start, tables.pred_task) if after is None else after
     listed = [[*earlier_tasks[task], *before[task]] for task in range(tasks)]

@@ -19,26 +19,7 @@ from syclsched.scheduling.tables import NOTHING
 
 
 class Book:
-    """The state of a run, and its changes.
-
-    Parameters
-    ----------
-    problem : Problem
-        The graph.
-    known : Known
-        What the policy knows of it.
-    sorts_queues : bool
-        Whether lanes' queues stand by level.
-
-    Attributes
-    ----------
-    state : State
-        What the policy sees.
-    able : tuple of frozenset of int
-        For each task the devices that can run it and have not failed.
-    drift : Drift
-        What was measured.
-    """
+    """The state of a run, and its changes."""
 
     def __init__(self, problem: Problem, known: Known, sorts_queues: bool) -> None:
         tables = problem.tables
@@ -166,17 +147,7 @@ class Book:
         return released
 
     def ahead(self, processor: int, until_s: float, task: int) -> None:
-        """Note what a lane of a live run has been given: when that should end, and whether it can be given more.
-
-        Parameters
-        ----------
-        processor : int
-            The lane.
-        until_s : float
-            When all it has been given ends, by the estimates.
-        task : int
-            One of them if the lane has enough; `NOTHING` if it can be given more.
-        """
+        """Note what a lane of a live run has been given: when that should end, and whether it can be given more."""
         lane = self.state.lanes[processor]
         lane.until_s, lane.running = until_s, task
 

@@ -51,18 +51,7 @@ class Priority:
 
 
 def from_central_queue(state: State) -> list[Decision]:
-    """Return for each idle lane, in the order of lanes, the first ready task that it can run.
-
-    Parameters
-    ----------
-    state : State
-        The run now.
-
-    Returns
-    -------
-    list of Decision
-        All starts.
-    """
+    """Return for each idle lane, in the order of lanes, the first ready task that it can run."""
     decisions: list[Decision] = []
     taken: set[int] = set()
     for processor, lane in enumerate(state.lanes):

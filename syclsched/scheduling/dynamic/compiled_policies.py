@@ -30,17 +30,7 @@ _LOOK_AT = 16
 
 
 def advance(board: Board, policy: int, now_s: float) -> int:
-    """Start what the policy wants started now; return how many tasks have been started since the run began.
-
-    Parameters
-    ----------
-    board : Board
-        Changed.
-    policy : int
-        `CENTRAL`, `LOCALITY`, `STEALING` or `HYBRID`.
-    now_s : float
-        The time.
-    """
+    """Start what the policy wants started now; return how many tasks have been started since the run began."""
     return turn(board, policy, _NONE, _NONE, _NONE, now_s)
 
 

@@ -38,46 +38,21 @@ _MAD_SCALE = 1.4826
 
 
 class Drift(NamedTuple):
-    """What was measured. Changed in place.
+    """What was measured. Changed in place."""
 
-    Parameters
-    ----------
-    of_device : ndarray of float64, shape (D,)
-        What estimates on each device are to be multiplied by.
-    of_kind : ndarray of float64, shape (K, D)
-        The same of each kind; 0 where too little is known.
-    ratios : ndarray of float64, shape (K, D, KEPT)
-        The latest measurements over estimates.
-    counts : ndarray of int64, shape (K, D)
-        How many there have been.
-    measured_s, estimated_s : ndarray of float64, shape (D,)
-        Sums, newer tasks counting more.
-    totals : ndarray of float64, shape (3,)
-        Seconds of the prior, and over all tasks the estimated seconds and the sum of deviations from them.
-    work : ndarray of float64, shape (KEPT,)
-        To work in.
-    """
-
-    of_device: Floats
-    of_kind: Floats
-    ratios: Floats
-    counts: Ints
+    of_device: Floats  # what estimates on each device are to be multiplied by
+    of_kind: Floats  # the same of each kind; 0 where too little is known
+    ratios: Floats  # the latest measurements over estimates
+    counts: Ints  # how many there have been
+    #: Sums, newer tasks counting more.
     measured_s: Floats
     estimated_s: Floats
-    totals: Floats
-    work: Floats
+    totals: Floats  # seconds of the prior, and over all tasks the estimated seconds and the sum of deviations from them
+    work: Floats  # to work in
 
 
 def new_drift(seconds: Floats, kinds: int) -> Drift:
-    """Return a drift in which nothing was measured yet.
-
-    Parameters
-    ----------
-    seconds : ndarray of float64, shape (T, D)
-        The estimates.
-    kinds : int
-        How many kinds of tasks there are.
-    """
+    """Return a drift in which nothing was measured yet."""
     devices = seconds.shape[1]
     finite = seconds[np.isfinite(seconds)]
     prior_s = PRIOR_TASKS * float(finite.mean()) if len(finite) else 0.0
@@ -95,17 +70,7 @@ def new_drift(seconds: Floats, kinds: int) -> Drift:
 
 @lean
 def note(drift: Drift, kind: int, device: int, measured_s: float, estimated_s: float) -> float:
-    """Note how long a task took; return how far off estimates were so far, over their sum.
-
-    Parameters
-    ----------
-    drift : Drift
-        Changed.
-    kind, device : int
-        Of the task, and where it ran.
-    measured_s, estimated_s : float
-        How long it took, and should have taken.
-    """
+    """Note how long a task took; return how far off estimates were so far, over their sum."""
     totals = drift.totals
     totals[1] += estimated_s
     totals[2] += abs(measured_s - estimated_s)

@@ -23,15 +23,9 @@ _MAX_TASKS = 200
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """A dynamic policy on a virtual clock, with estimates that are right.
+    """A dynamic policy on a virtual clock, with estimates that are right."""
 
-    Parameters
-    ----------
-    policy : DynamicPolicy
-        Which.
-    """
-
-    policy: DynamicPolicy
+    policy: DynamicPolicy  # which
 
     @property
     def name(self) -> str:
@@ -39,23 +33,7 @@ class Foreseen:
         return f"dynamic:{self.policy.name}"
 
     def schedule(self, problem: Problem) -> Timetable:
-        """Return what the policy does.
-
-        Parameters
-        ----------
-        problem : Problem
-            What is to be scheduled.
-
-        Returns
-        -------
-        Timetable
-            Every task.
-
-        Raises
-        ------
-        PolicyError
-            If the policy leads to where the data of a task cannot be brought to any device that can run it.
-        """
+        """Return what the policy does."""
         return run_dynamic(problem, self.policy).timetable
 
 
@@ -73,23 +51,7 @@ class DynamicPolicies:
         return tuple(f"{self.prefix}:{policy.name}" for policy in DYNAMIC_POLICIES)
 
     def make(self, argument: str) -> Foreseen:
-        """Return one of them.
-
-        Parameters
-        ----------
-        argument : str
-            The dynamic policy's name.
-
-        Returns
-        -------
-        Foreseen
-            As a static policy.
-
-        Raises
-        ------
-        PolicyError
-            If there is no such dynamic policy; lists those there are.
-        """
+        """Return one of them."""
         for policy in DYNAMIC_POLICIES:
             if policy.name == argument:
                 return Foreseen(policy)

@@ -19,22 +19,6 @@ class Fetcher:
 
     Every copy is made from where its item was made. Without channels a copy lasts its time alone; with channels it
     waits until they are free, in the order of requests.
-
-    Parameters
-    ----------
-    problem : Problem
-        What is run.
-    state : State
-        Its run; changed here as far as it concerns items.
-    copy_factor : ndarray of float64, shape (I,), optional
-        By item, how many times as long as stated its copies take.
-    follows_results : bool, optional
-        Whether to look after results that are wanted somewhere where there are no channels, too.
-
-    Attributes
-    ----------
-    lost : set of int
-        The items that were somewhere and are nowhere any more.
     """
 
     def __init__(

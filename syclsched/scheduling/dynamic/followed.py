@@ -12,25 +12,7 @@ from syclsched.scheduling.timetable import Timetable
 
 
 def timetable_of(problem: Problem, schedule: Schedule) -> Timetable:
-    """Return a schedule with numbers in place of names.
-
-    Parameters
-    ----------
-    problem : Problem
-        Of the same graph and platform.
-    schedule : Schedule
-        With every task once.
-
-    Returns
-    -------
-    Timetable
-        Without copies: who follows it makes them as they are needed.
-
-    Raises
-    ------
-    IncompletePlanError
-        If it is for other tasks, devices or lanes.
-    """
+    """Return a schedule with numbers in place of names."""
     task = {name: n for n, name in enumerate(problem.names)}
     lane = {(problem.devices[d], n): p for p, (d, n) in enumerate(problem.processors)}
     processor = np.full(len(problem), -1, np.int64)

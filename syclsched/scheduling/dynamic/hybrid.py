@@ -36,17 +36,10 @@ _LOOK_AT = 16
 
 @dataclass(frozen=True, slots=True)
 class Hybrid:
-    """Follow a timetable, and deviate from it by the rule above.
+    """Follow a timetable, and deviate from it by the rule above."""
 
-    Parameters
-    ----------
-    plan : Timetable
-        What is followed: processors, and starts as the order of each lane. Made with the estimates.
-    bound : float
-        From which mean deviation of tasks on the plan is left; infinity to follow it whatever happens.
-    """
-
-    plan: Timetable
+    plan: Timetable  # what is followed: processors, and starts as the order of each lane. Made with the estimates.
+    #: From which mean deviation of tasks on the plan is left; infinity to follow it whatever happens.
     bound: float = 0.05
     name: str = "hybrid"
     sorts_queues: bool = True

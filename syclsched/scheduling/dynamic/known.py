@@ -16,22 +16,7 @@ from syclsched.scheduling.tables import Floats, Ints
 
 
 def known_of(problem: Problem, urgency: Sequence[npt.NDArray[np.generic]], *, planned: Ints | None = None) -> Known:
-    """Return what a dynamic policy knows.
-
-    Parameters
-    ----------
-    problem : Problem
-        Its times are the estimates.
-    urgency : sequence of ndarray, shape (T,)
-        Larger is earlier; each decides between equals of those before it.
-    planned : ndarray of int64, shape (T,), optional
-        The processor each task is meant for.
-
-    Returns
-    -------
-    Known
-        As plain numbers, which Python reads faster than arrays one by one.
-    """
+    """Return what a dynamic policy knows."""
     tables = problem.tables
     return Known(
         seconds=tuple(map(tuple, tables.seconds.tolist())),

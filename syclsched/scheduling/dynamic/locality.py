@@ -25,13 +25,9 @@ class Locality:
     Among equally urgent tasks of its queue, a lane starts the one with most data already there. Transfers overlap with
     what the lane does before, so that they do not count in the expected end; ``beta`` says how much they count
     nevertheless, as others want the links too.
-
-    Parameters
-    ----------
-    alpha, beta : float
-        Weights of a second of expected end and of a second of transfer.
     """
 
+    #: Weights of a second of expected end and of a second of transfer.
     alpha: float = 1.0
     beta: float = 1.0
     name: str = "dmdas"
@@ -67,18 +63,7 @@ class Locality:
 
 
 def start_most_resident(state: State) -> list[Decision]:
-    """Return for each idle lane with a queue the task to start: of the most urgent the one with most data there.
-
-    Parameters
-    ----------
-    state : State
-        The run now.
-
-    Returns
-    -------
-    list of Decision
-        All starts.
-    """
+    """Return for each idle lane with a queue the task to start: of the most urgent the one with most data there."""
     level = state.known.level
     decisions = []
     for processor, lane in enumerate(state.lanes):

@@ -42,35 +42,7 @@ def run_dynamic(
     copy_factor: Floats | None = None,
     events: Sequence[Event] = (),
 ) -> DynamicRun:
-    """Run a problem under a dynamic policy.
-
-    Parameters
-    ----------
-    problem : Problem
-        With the true times.
-    policy : DynamicPolicy
-        Who decides.
-    estimated_s : ndarray of float64, shape (T, D), optional
-        What the policy believes, infinity where a task cannot run; the truth if not given.
-    copy_factor : ndarray of float64, shape (I,), optional
-        By item, how many times as long as the problem says its copies take; the policy believes the problem.
-    events : sequence of SlowDown or Failure, optional
-        What goes wrong, and when; devices by name. After the last task has ended and the last result has come to where
-        it is wanted nothing can.
-
-    Returns
-    -------
-    DynamicRun
-        Deterministic. After a failure it may be incomplete.
-
-    Raises
-    ------
-    PolicyError
-        If the policy leaves tasks undone though no device failed, for instance as their data cannot be brought
-        anywhere, or wants something impossible.
-    DeviceNotFoundError, PlanError
-        If an event is impossible.
-    """
+    """Run a problem under a dynamic policy."""
     for event in events:
         check_event(event, problem.devices)
     believed = problem

@@ -24,19 +24,7 @@ def begin(board: Board) -> None:
 
 @lean
 def complete(board: Board, counts: Ints, start_ns: Ints, end_ns: Ints, now_s: float) -> None:
-    """Note that the next things of each lane have completed, and when they began and ended.
-
-    Parameters
-    ----------
-    board : Board
-        Changed.
-    counts : ndarray of int64, shape (L,)
-        How many on which lane.
-    start_ns, end_ns : ndarray of int64, shape (S,)
-        By thing, on its device's clock; a thing that ended before it began was not measured.
-    now_s : float
-        The time.
-    """
+    """Note that the next things of each lane have completed, and when they began and ended."""
     for lane in range(len(counts)):
         if counts[lane]:
             for _ in range(counts[lane]):

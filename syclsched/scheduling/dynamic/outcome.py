@@ -15,85 +15,47 @@ Reason = Literal["data", "device", "after", "policy"]
 
 
 class Logged(NamedTuple):
-    """A decision as it was carried out.
+    """A decision as it was carried out."""
 
-    Parameters
-    ----------
-    time_s : float
-        When.
-    task, processor : int
-        What went where.
-    start : bool
-        Whether to run, or into the queue.
-    source : int
-        The lane in whose queue it was; `NOTHING` if in none.
-    """
-
-    time_s: float
+    time_s: float  # when
+    #: What went where.
     task: int
     processor: int
-    start: bool
-    source: int
+    start: bool  # whether to run, or into the queue
+    source: int  # the lane in whose queue it was; `NOTHING` if in none
 
 
 class Interrupted(NamedTuple):
-    """A task that was stopped as a device failed.
+    """A task that was stopped as a device failed."""
 
-    Parameters
-    ----------
-    task, processor : int
-        What was stopped where.
-    start_s, stopped_s : float
-        When it had started (or was to start, if it still waited for data), and when it was stopped.
-    """
-
+    #: What was stopped where.
     task: int
     processor: int
+    #: When it had started (or was to start, if it still waited for data), and when it was stopped.
     start_s: float
     stopped_s: float
 
 
 class Undone(NamedTuple):
-    """A task that was not done.
+    """A task that was not done."""
 
-    Parameters
-    ----------
-    task : int
-        Which.
-    reason : str
-        ``data``, ``device``, ``after`` or ``policy``: see `Reason`.
-    """
-
-    task: int
-    reason: Reason
+    task: int  # which
+    reason: Reason  # ``data``, ``device``, ``after`` or ``policy``: see `Reason`
 
 
 @dataclass(frozen=True, slots=True)
 class DynamicRun:
-    """What happened.
+    """What happened."""
 
-    Parameters
-    ----------
-    timetable : Timetable
-        When each task ran, by the true times: valid for the true problem if no device failed. Of a task that was not
-        done the processor is `NOTHING`, and the times are no numbers.
-    log : tuple of Logged
-        Every decision, in order.
-    makespan_s : float
-        When everything was done that was done: tasks, and copies of results to where they are wanted.
-    interrupted : tuple of Interrupted, optional
-        Tasks stopped by failures, in order; each started again, or is among those not done.
-    undone : tuple of Undone, optional
-        Tasks that were not done, in the problem's order.
-    lost_items : tuple of int, optional
-        Items that were lost with a device and would have been needed: by a task, or as a result where it is wanted.
-    """
-
+    #: When each task ran, by the true times: valid for the true problem if no device failed. Of a task that was not
+    #: done the processor is `NOTHING`, and the times are no numbers.
     timetable: Timetable
-    log: tuple[Logged, ...]
-    makespan_s: float
+    log: tuple[Logged, ...]  # every decision, in order
+    makespan_s: float  # when everything was done that was done: tasks, and copies of results to where they are wanted
+    #: Tasks stopped by failures, in order; each started again, or is among those not done.
     interrupted: tuple[Interrupted, ...] = ()
-    undone: tuple[Undone, ...] = ()
+    undone: tuple[Undone, ...] = ()  # tasks that were not done, in the problem's order
+    #: Items that were lost with a device and would have been needed: by a task, or as a result where it is wanted.
     lost_items: tuple[int, ...] = ()
 
     @property

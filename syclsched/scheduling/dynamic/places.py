@@ -33,83 +33,46 @@ class Places(NamedTuple):
     """A run's data: N touches by T tasks of K pieces in M spaces, and C copies; of P processors, L lanes, D devices.
 
     Few arrays, as compiled functions are compiled for longer the more they are given.
-
-    Parameters
-    ----------
-    touch_start : ndarray of int64, shape (T + 1,)
-        Where the touches of each task begin.
-    touches : ndarray of int64, shape (N, 4)
-        What is touched, whether it is read, whether it is written, and where, once the task was submitted.
-    pieces : ndarray of int64, shape (K, 3)
-        The array that each is a part of, all parts of which a task touches in one space; where its current value was
-        made; and its bytes.
-    reaches : ndarray of int64, shape (D, M + 1)
-        Whether a device addresses a space; then its home.
-    links : ndarray of float64, shape (M, M, 3)
-        What a copy takes from one space to another, and to this: seconds, seconds for each byte; and those of a small
-        one that needs no other space, infinity where there is none.
-    copy_lane : ndarray of int64, shape (M, M, P)
-        The lane of a copy for the sake of a task on a processor.
-    directory : ndarray of int64, shape (K, M, 3 + L)
-        Whether a space holds the current value of a piece, or will; lane and place of what wrote it there last; and by
-        lane the place of the last that has read it since. `NOTHING` for none.
-    there_s : ndarray of float64, shape (K, M)
-        Since, or from, when it is there.
-    copies : ndarray of int64, shape (C, 4)
-        What each copy brings, from where to where, and for which task.
-    copy_s : ndarray of float64, shape (C, 2)
-        When it was believed to be under way.
-    held : ndarray of int64, shape (T,)
-        Tasks that were given to a lane, and wait for what their lane cannot wait for; the first ``counters[HELD]``.
-    lanes : ndarray of int64, shape (L, 5)
-        The context: lanes of different ones cannot wait for each other; `NOTHING` for the host's. Then how many tasks
-        are held that were given to it, and the last it was given; the others are to work in.
-    counters : ndarray of int64, shape (4,)
-        See `FIRST_COPY`.
     """
 
-    touch_start: Ints
-    touches: Ints
+    touch_start: Ints  # where the touches of each task begin
+    touches: Ints  # what is touched, whether it is read, whether it is written, and where, once the task was submitted
+    #: The array that each is a part of, all parts of which a task touches in one space; where its current value was
+    #: made; and its bytes.
     pieces: Ints
-    reaches: Ints
+    reaches: Ints  # whether a device addresses a space; then its home
+    #: What a copy takes from one space to another, and to this: seconds, seconds for each byte; and those of a small
+    #: one that needs no other space, infinity where there is none.
     links: Floats
-    copy_lane: Ints
+    copy_lane: Ints  # the lane of a copy for the sake of a task on a processor
+    #: Whether a space holds the current value of a piece, or will; lane and place of what wrote it there last; and by
+    #: lane the place of the last that has read it since. `NOTHING` for none.
     directory: Ints
-    there_s: Floats
-    copies: Ints
-    copy_s: Floats
+    there_s: Floats  # since, or from, when it is there
+    copies: Ints  # what each copy brings, from where to where, and for which task
+    copy_s: Floats  # when it was believed to be under way
+    #: Tasks that were given to a lane, and wait for what their lane cannot wait for; the first ``counters[HELD]``.
     held: Ints
+    #: The context: lanes of different ones cannot wait for each other; `NOTHING` for the host's. Then how many tasks
+    #: are held that were given to it, and the last it was given; the others are to work in.
     lanes: Ints
-    counters: Ints
+    counters: Ints  # see `FIRST_COPY`
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A run's data over several spaces, before the run.
+    """A run's data over several spaces, before the run."""
 
-    Parameters
-    ----------
-    touches : sequence of sequence of (int, bool, bool)
-        For each task the pieces it touches, whether it reads them, whether it writes them.
-    array_of, nbytes : sequence of int
-        Of each piece.
-    given_in : sequence of int
-        The space of each piece from the start; `NOTHING` for none.
-    host_space : int
-        Which that is.
-    direct_s : sequence of sequence of float
-        Seconds of a small copy that needs no other space; infinity where there is none.
-    copy_lane : sequence of sequence of sequence of int
-        As in `Places`.
-    """
-
+    #: For each task the pieces it touches, whether it reads them, whether it writes them.
     touches: Sequence[Sequence[tuple[int, bool, bool]]]
+    #: Of each piece.
     array_of: Sequence[int]
     nbytes: Sequence[int]
-    given_in: Sequence[int]
-    host_space: int
+    given_in: Sequence[int]  # the space of each piece from the start; `NOTHING` for none
+    host_space: int  # which that is
+    #: Seconds of a small copy that needs no other space; infinity where there is none.
     direct_s: Sequence[Sequence[float]]
-    copy_lane: Sequence[Sequence[Sequence[int]]]
+    copy_lane: Sequence[Sequence[Sequence[int]]]  # as in `Places`
 
     @property
     def most_copies(self) -> int:
@@ -119,19 +82,7 @@ class Spread:
 
 
 def new_places(known: Known, spread: Spread | None, *, lanes: int, first_copy: int, contexts: Sequence[int]) -> Places:
-    """Return where data is before a run.
-
-    Parameters
-    ----------
-    known : Known
-        By the policy.
-    spread : Spread or None
-        None if all lies in one space: nothing is followed then.
-    lanes, first_copy : int
-        How many lanes there are, and the first thing that is a copy.
-    contexts : sequence of int
-        Of each lane.
-    """
+    """Return where data is before a run."""
     tasks, devices, processors = len(known.seconds), len(known.reaches), len(known.device_of)
     spaces = len(known.latency_s) if spread is not None else 1
     listed = [] if spread is None else [touch for each in spread.touches for touch in each]

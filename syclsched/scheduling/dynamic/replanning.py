@@ -27,53 +27,25 @@ STAY = 0.25
 
 
 class Frontier(NamedTuple):
-    """A run at one moment, apart from the board, which goes on: T tasks, P lanes, D devices.
+    """A run at one moment, apart from the board, which goes on: T tasks, P lanes, D devices."""
 
-    Parameters
-    ----------
-    seconds : ndarray of float64, shape (T, D)
-        Estimates, corrected by what was measured.
-    device_of : ndarray of int64, shape (P,)
-        The device of each lane.
-    succ_start, succ_task : ndarray of int64
-        Dependencies; tasks come after those before them in number.
-    planned : ndarray of int64, shape (T,)
-        The lane of each task by the plan that is followed.
-    lane : ndarray of int64, shape (T,)
-        Where each task was started; `NOTHING` if it was not.
-    succ_bytes : ndarray of float64
-        What is read across each dependency.
-    latency_s, s_per_byte : ndarray of float64, shape (P, P)
-        What that takes from one lane (first index) to another.
-    end_s : ndarray of float64, shape (T,)
-        Of tasks that were started, when they should end.
-    free_s : ndarray of float64, shape (P,)
-        When each lane should have done what it was given.
-    """
-
-    seconds: Floats
-    device_of: Ints
+    seconds: Floats  # estimates, corrected by what was measured
+    device_of: Ints  # the device of each lane
+    #: Dependencies; tasks come after those before them in number.
     succ_start: Ints
     succ_task: Ints
-    planned: Ints
-    lane: Ints
-    succ_bytes: Floats
+    planned: Ints  # the lane of each task by the plan that is followed
+    lane: Ints  # where each task was started; `NOTHING` if it was not
+    succ_bytes: Floats  # what is read across each dependency
+    #: What that takes from one lane (first index) to another.
     latency_s: Floats
     s_per_byte: Floats
-    end_s: Floats
-    free_s: Floats
+    end_s: Floats  # of tasks that were started, when they should end
+    free_s: Floats  # when each lane should have done what it was given
 
 
 def frontier_of(board: Board, succ_bytes: Floats) -> Frontier:
-    """Return where a run is now.
-
-    Parameters
-    ----------
-    board : Board
-        The run.
-    succ_bytes : ndarray of float64
-        From `bytes_between`.
-    """
+    """Return where a run is now."""
     tasks, processors = len(board.waiting), len(board.device_of)
     now_s = float(board.scalars[NOW])
     factors = board.drift.of_kind[board.kind]
@@ -100,20 +72,7 @@ def frontier_of(board: Board, succ_bytes: Floats) -> Frontier:
 
 
 def plan_frontier(frontier: Frontier, stay: float = STAY) -> tuple[Ints, Ints]:
-    """Return the lane of each task, and its level: tasks with lower ones come first on their lane.
-
-    Parameters
-    ----------
-    frontier : Frontier
-        Of the run.
-    stay : float, optional
-        A task is moved to another lane if it should end earlier there by more than this share of what it takes.
-
-    Returns
-    -------
-    (ndarray of int64, ndarray of int64), shape (T,) each
-        Tasks that were started keep their lane.
-    """
+    """Return the lane of each task, and its level: tasks with lower ones come first on their lane."""
     seconds = frontier.seconds
     finite = np.isfinite(seconds)
     mean_s = np.where(finite, seconds, 0.0).sum(axis=1) / np.maximum(finite.sum(axis=1), 1)
@@ -129,15 +88,7 @@ def plan_frontier(frontier: Frontier, stay: float = STAY) -> tuple[Ints, Ints]:
 
 
 def follow(board: Board, planned: Ints, level: Ints) -> None:
-    """Let a run follow another plan from now on: what is bound to a lane and was not started is bound anew.
-
-    Parameters
-    ----------
-    board : Board
-        The run.
-    planned, level : ndarray of int64, shape (T,)
-        From `plan_frontier`, of a moment that may have passed.
-    """
+    """Let a run follow another plan from now on: what is bound to a lane and was not started is bound anew."""
     tasks, processors = len(board.waiting), len(board.device_of)
     left = board.lane[:tasks] == NOTHING
     board.planned[left] = planned[left]

@@ -20,41 +20,22 @@ _OVERDUE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known before the run. Tasks, devices, processors, spaces and items are indices from 0.
+    """What is known before the run. Tasks, devices, processors, spaces and items are indices from 0."""
 
-    Parameters
-    ----------
-    seconds : tuple of tuple of float
-        For each task and device the estimated time; infinity where it cannot run.
-    reads : tuple of tuple of int
-        For each task the items it needs.
-    nbytes : tuple of float
-        The size of each item.
-    reaches : tuple of tuple of int
-        For each device the spaces it can address, its home first.
-    latency_s, s_per_byte : tuple of tuple of float
-        What a copy takes from one space (first index) to another.
-    device_of : tuple of int
-        The device of each processor.
-    level : tuple of int
-        For each task how early the policy wants it: smaller is earlier, equals are equally urgent.
-    planned : tuple of int or None, optional
-        For each task the processor it is meant for, where there is a plan; its inputs are brought there as soon as
-        they are made.
-    kind : tuple of int, optional
-        For each task its kind: tasks that the estimates cannot tell apart. What is measured of one corrects the
-        estimates of the others.
-    """
-
-    seconds: tuple[tuple[float, ...], ...]
-    reads: tuple[tuple[int, ...], ...]
-    nbytes: tuple[float, ...]
-    reaches: tuple[tuple[int, ...], ...]
+    seconds: tuple[tuple[float, ...], ...]  # for each task and device the estimated time; infinity where it cannot run
+    reads: tuple[tuple[int, ...], ...]  # for each task the items it needs
+    nbytes: tuple[float, ...]  # the size of each item
+    reaches: tuple[tuple[int, ...], ...]  # for each device the spaces it can address, its home first
+    #: What a copy takes from one space (first index) to another.
     latency_s: tuple[tuple[float, ...], ...]
     s_per_byte: tuple[tuple[float, ...], ...]
-    device_of: tuple[int, ...]
-    level: tuple[int, ...]
+    device_of: tuple[int, ...]  # the device of each processor
+    level: tuple[int, ...]  # for each task how early the policy wants it: smaller is earlier, equals are equally urgent
+    #: For each task the processor it is meant for, where there is a plan; its inputs are brought there as soon as they
+    #: are made.
     planned: tuple[int, ...] | None = None
+    #: For each task its kind: tasks that the estimates cannot tell apart. What is measured of one corrects the
+    #: estimates of the others.
     kind: tuple[int, ...] = ()
 
     def copy_s(self, item: int, source: int, destination: int) -> float:
@@ -67,76 +48,37 @@ class Known:
 
 @dataclass(slots=True)
 class Lane:
-    """One processor.
+    """One processor."""
 
-    Parameters
-    ----------
-    running : int
-        The task it has been given; `NOTHING` if it can be given one. In a live run a lane takes some ahead, so that it
-        never runs dry, and is given more until it has enough.
-    until_s : float
-        When what it has been given ends, by the estimates.
-    queue : list of int
-        Ready tasks that are bound to it and have not been started, in the policy's order.
-    queued_s : float
-        Their estimated seconds.
-    ahead : list of int
-        Where there is a plan: the tasks meant for this lane that have not been started, by level.
-    """
-
+    #: The task it has been given; `NOTHING` if it can be given one. In a live run a lane takes some ahead, so that it
+    #: never runs dry, and is given more until it has enough.
     running: int
-    until_s: float
-    queue: list[int]
-    queued_s: float
-    ahead: list[int]
+    until_s: float  # when what it has been given ends, by the estimates
+    queue: list[int]  # ready tasks that are bound to it and have not been started, in the policy's order
+    queued_s: float  # their estimated seconds
+    ahead: list[int]  # where there is a plan: the tasks meant for this lane that have not been started, by level
 
 
 @dataclass(slots=True)
 class State:
-    """The run at one moment. Policies must not change it.
+    """The run at one moment. Policies must not change it."""
 
-    Parameters
-    ----------
-    known : Known
-        What was known before.
-    now_s : float
-        The time.
-    ready : list of int
-        Tasks that can start and are bound to no lane, by level, then in the order in which they became ready.
-    ready_on : list of int
-        For each device how many of them it can run.
-    lanes : list of Lane
-        By processor.
-    where : list of dict of int to float
-        For each item the spaces it is in, or on its way to, and since (or from) when.
-    origin : list of int
-        For each item the space it was made in; `NOTHING` if it has not been made.
-    released_by : list of int
-        For each task the processor on which the last of its predecessors ended; `NOTHING` for those without.
-    drift : list of float
-        For each device how many times longer than estimated its tasks take, as measured so far.
-    deviation : float
-        How far off the estimates of the tasks that have ended were: sum of deviations over sum of estimates.
-    gone : set of int, optional
-        The devices that have failed.
-    lost_spaces : set of int, optional
-        The spaces that were lost with them.
-    correction : list of list of float, optional
-        For each kind and device the same as `drift` of that kind alone; 0 where too little was measured.
-    """
-
-    known: Known
-    now_s: float
+    known: Known  # what was known before
+    now_s: float  # the time
+    #: Tasks that can start and are bound to no lane, by level, then in the order in which they became ready.
     ready: list[int]
-    ready_on: list[int]
-    lanes: list[Lane]
-    where: list[dict[int, float]]
-    origin: list[int]
+    ready_on: list[int]  # for each device how many of them it can run
+    lanes: list[Lane]  # by processor
+    where: list[dict[int, float]]  # for each item the spaces it is in, or on its way to, and since (or from) when
+    origin: list[int]  # for each item the space it was made in; `NOTHING` if it has not been made
+    #: For each task the processor on which the last of its predecessors ended; `NOTHING` for those without.
     released_by: list[int]
-    drift: list[float]
+    drift: list[float]  # for each device how many times longer than estimated its tasks take, as measured so far
+    #: How far off the estimates of the tasks that have ended were: sum of deviations over sum of estimates.
     deviation: float
-    gone: set[int] = field(default_factory=set)
-    lost_spaces: set[int] = field(default_factory=set)
+    gone: set[int] = field(default_factory=set)  # the devices that have failed
+    lost_spaces: set[int] = field(default_factory=set)  # the spaces that were lost with them
+    #: For each kind and device the same as `drift` of that kind alone; 0 where too little was measured.
     correction: list[list[float]] = field(default_factory=list)
 
     def seconds(self, task: int, device: int) -> float:
@@ -210,21 +152,12 @@ class State:
 
 
 class Decision(NamedTuple):
-    """What a policy wants done with a task.
+    """What a policy wants done with a task."""
 
-    Parameters
-    ----------
-    task : int
-        A ready task, or one in some lane's queue.
-    processor : int
-        The lane it goes to.
-    start : bool
-        True to give it to that lane now, which must be idle; False to put it into the lane's queue, so that its data
-        is fetched in the meantime.
-    """
-
-    task: int
-    processor: int
+    task: int  # A ready task, or one in some lane's queue
+    processor: int  # the lane it goes to
+    #: True to give it to that lane now, which must be idle; False to put it into the lane's queue, so that its data is
+    #: fetched in the meantime.
     start: bool
 
 

@@ -26,20 +26,11 @@ _SIDES: Final = re.compile(r"([^<>=≤≥]*)(<=|>=|==|<|>|=|≤|≥)(.*)")
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A limit on one metric.
+    """A limit on one metric."""
 
-    Parameters
-    ----------
-    metric : str
-        ``makespan``, ``interval``, ``energy`` or ``memory``.
-    limit : float
-        The most it may be: seconds, joules or bytes.
-    space : str or None, optional
-        For ``memory``: of one space, named as on the platform or by a device whose home it is; None for each space.
-    """
-
-    metric: str
-    limit: float
+    metric: str  # ``makespan``, ``interval``, ``energy`` or ``memory``
+    limit: float  # the most it may be: seconds, joules or bytes
+    #: For ``memory``: of one space, named as on the platform or by a device whose home it is; None for each space.
     space: str | None = None
 
     def __post_init__(self) -> None:
@@ -57,24 +48,7 @@ class Constraint:
 
     @classmethod
     def parse(cls, text: str) -> Constraint:
-        """Read a constraint as people type it.
-
-        Parameters
-        ----------
-        text : str
-            ``makespan <= 20ms``, ``memory[gpu] <= 1GiB``, ``energy <= 5J``, ``interval <= 2ms`` or
-            ``throughput >= 50 runs/s``.
-
-        Returns
-        -------
-        Constraint
-            A throughput of at least r is an interval of at most 1 / r.
-
-        Raises
-        ------
-        PolicyError
-            If it is none; says which part, and what is expected there.
-        """
+        """Read a constraint as people type it."""
         where = f"constraint {text.strip()!r}"
         sides = _SIDES.fullmatch(text)
         if not sides:
@@ -94,43 +68,17 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What is minimised, under which constraints; made by `minimize`.
+    """What is minimised, under which constraints; made by `minimize`."""
 
-    Parameters
-    ----------
-    metric : str
-        ``makespan``, ``interval`` (of initiation, in steady state), ``energy`` or ``memory``.
-    space : str or None, optional
-        For ``memory``: as in `Constraint`.
-    constraints : tuple of Constraint, optional
-        All must hold.
-    """
-
-    metric: str = "makespan"
-    space: str | None = None
-    constraints: tuple[Constraint, ...] = ()
+    metric: str = "makespan"  # ``makespan``, ``interval`` (of initiation, in steady state), ``energy`` or ``memory``
+    space: str | None = None  # for ``memory``: as in `Constraint`
+    constraints: tuple[Constraint, ...] = ()  # all must hold
 
     def __post_init__(self) -> None:
         _check_metric(self.metric, self.space, "minimize")
 
     def subject_to(self, *constraints: str | Constraint) -> Aim:
-        """Return the same aim under more constraints.
-
-        Parameters
-        ----------
-        *constraints : str or Constraint
-            As `Constraint.parse` reads them.
-
-        Returns
-        -------
-        Aim
-            Under those it had and these.
-
-        Raises
-        ------
-        PolicyError
-            If one cannot be read.
-        """
+        """Return the same aim under more constraints."""
         more = tuple(Constraint.parse(c) if isinstance(c, str) else c for c in constraints)
         return replace(self, constraints=self.constraints + more)
 
@@ -155,22 +103,6 @@ class Aim:
 
 def minimize(metric: str) -> Aim:
     """Return an aim without constraints.
-
-    Parameters
-    ----------
-    metric : str
-        ``makespan`` or ``latency``, ``throughput`` (the initiation interval is minimised), ``energy``, ``memory`` (the
-        largest peak of any space) or ``memory[SPACE]``.
-
-    Returns
-    -------
-    Aim
-        `Aim.subject_to` adds constraints to it.
-
-    Raises
-    ------
-    PolicyError
-        If there is no such metric.
 
     Examples
     --------

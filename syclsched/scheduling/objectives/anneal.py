@@ -30,21 +30,11 @@ _REASSIGN, _REORDER, _BOTH, _SWAP = 0.35, 0.6, 0.8, 0.92
 
 
 class Goal(NamedTuple):
-    """What counts.
+    """What counts."""
 
-    Parameters
-    ----------
-    weight : ndarray of float64, shape (3,)
-        What one unit of makespan, interval and energy costs.
-    limit : ndarray of float64, shape (3,)
-        The most of each; infinity for no limit. The limits of spaces are in `State.room`.
-    scale : ndarray of float64, shape (3,)
-        What a limit of 0 is compared with.
-    """
-
-    weight: Floats
-    limit: Floats
-    scale: Floats
+    weight: Floats  # what one unit of makespan, interval and energy costs
+    limit: Floats  # the most of each; infinity for no limit. The limits of spaces are in `State.room`.
+    scale: Floats  # what a limit of 0 is compared with
 
 
 class Best(NamedTuple):
@@ -162,32 +152,7 @@ def keep(order: Ints, processor: Ints, best: Best, cost: float, excess: float) -
 def anneal(
     t: Tables, s: State, goal: Goal, best: Best, words: Words, current: float, temperature: float, steps: int
 ) -> float:
-    """Make so many steps at one temperature.
-
-    Parameters
-    ----------
-    t : Tables
-        The problem.
-    s : State
-        The state to go on from, decoded.
-    goal : Goal
-        What counts.
-    best : Best
-        Kept up: the least excess first, then the least cost.
-    words : ndarray of uint64, shape (1,)
-        The state of the random numbers.
-    current : float
-        Cost of the state.
-    temperature : float
-        A change for the worse by so much is taken with probability 1/e.
-    steps : int
-        How many moves to try.
-
-    Returns
-    -------
-    float
-        Cost of the state it ends in.
-    """
+    """Make so many steps at one temperature."""
     moved = np.empty((MOST_MOVED, 2), np.int64)
     order, position, processor, value, room = s.order, s.position, s.processor, s.value, s.room
     for _ in range(steps):

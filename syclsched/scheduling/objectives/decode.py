@@ -19,15 +19,7 @@ from syclsched.scheduling.tables import Floats, Ints, Tables
 
 @compiled
 def decode(t: Tables, s: State) -> None:
-    """Work out everything that follows from an order and a placement.
-
-    Parameters
-    ----------
-    t : Tables
-        The problem.
-    s : State
-        Loaded; changed. The makespan is infinity if some data cannot be brought somewhere.
-    """
+    """Work out everything that follows from an order and a placement."""
     _locate(t, s)
     _place(t, s)
     _measure(t, s)

@@ -24,21 +24,11 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One schedule of a front.
+    """One schedule of a front."""
 
-    Parameters
-    ----------
-    values : tuple of float
-        Its metrics, in the order asked for; for throughput the initiation interval.
-    timetable : Timetable
-        The schedule.
-    metrics : Metrics
-        All its measures.
-    """
-
-    values: tuple[float, ...]
-    timetable: Timetable
-    metrics: Metrics
+    values: tuple[float, ...]  # its metrics, in the order asked for; for throughput the initiation interval
+    timetable: Timetable  # the schedule
+    metrics: Metrics  # all its measures
 
 
 def front(
@@ -50,34 +40,7 @@ def front(
     steps: int | None = None,
     seed: int = 0,
 ) -> tuple[Point, ...]:
-    """Return schedules on the Pareto front of several metrics, as far as it is found.
-
-    Parameters
-    ----------
-    problem : Problem
-        What is to be scheduled.
-    metrics : sequence of str, optional
-        At least two different ones, as `minimize` takes them.
-    timetables : sequence of Timetable, optional
-        Where to begin; by default those of the registered policies.
-    points : int, optional
-        How many limits are tried for each pair of metrics.
-    steps : int, optional
-        Moves that may be tried altogether; some seconds' worth if not given.
-    seed : int, optional
-        Of the random numbers.
-
-    Returns
-    -------
-    tuple of Point
-        By the first metric, rising; none is as good as another in all metrics and better in one. Equal arguments give
-        equal fronts.
-
-    Raises
-    ------
-    PolicyError
-        If fewer than two metrics are given, one is not known, or the energy cannot be known.
-    """
+    """Return schedules on the Pareto front of several metrics, as far as it is found."""
     aims = tuple(resolve(problem, minimize(metric)) for metric in metrics)
     if len(set(aims)) < 2 or len(set(aims)) < len(aims) or points < 1:
         raise PolicyError(

@@ -21,39 +21,12 @@ TOLERANCE = 1e-9
 
 
 def excess(metrics: Metrics, constraints: Sequence[Constraint]) -> float:
-    """Return by how much constraints are broken, relatively, all together.
-
-    Parameters
-    ----------
-    metrics : Metrics
-        What was measured.
-    constraints : sequence of Constraint
-        With the names of spaces.
-
-    Returns
-    -------
-    float
-        0 if all are kept to; infinity if the energy is limited and not known.
-    """
+    """Return by how much constraints are broken, relatively, all together."""
     return sum((_broken(metrics, constraint) for constraint in constraints), 0.0)
 
 
 def nothing_found(known: Sequence[Metrics], aim: Aim) -> InfeasibleError:
-    """Return the error that says which constraints bind.
-
-    Parameters
-    ----------
-    known : sequence of Metrics
-        Of everything that was looked at, at least one.
-    aim : Aim
-        What was asked for.
-
-    Returns
-    -------
-    InfeasibleError
-        With the least of each metric that is above its limit in the nearest miss: with all other constraints kept to if
-        that was found, else with the nearest miss of all.
-    """
+    """Return the error that says which constraints bind."""
     nearest = min(known, key=lambda metrics: excess(metrics, aim.constraints))
     said = []
     for constraint in aim.constraints:
@@ -72,20 +45,7 @@ def nothing_found(known: Sequence[Metrics], aim: Aim) -> InfeasibleError:
 
 
 def check_working_sets(problem: Problem, constraints: Sequence[Constraint]) -> None:
-    """Refuse limits of memory that a single task breaks wherever it runs.
-
-    Parameters
-    ----------
-    problem : Problem
-        What is to be scheduled.
-    constraints : sequence of Constraint
-        With the names of spaces.
-
-    Raises
-    ------
-    MemoryLimitError
-        With the task, what it needs at least, and the limit.
-    """
+    """Refuse limits of memory that a single task breaks wherever it runs."""
     limits = np.full(len(problem.spaces), np.inf)
     for constraint in constraints:
         if constraint.metric == "memory":

@@ -18,26 +18,15 @@ from syclsched.scheduling.timetable import Timetable
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """A timetable's measures; of each, less is better.
+    """A timetable's measures; of each, less is better."""
 
-    Parameters
-    ----------
-    makespan_s : float
-        When everything is done, wanted results included.
-    initiation_interval_s : float
-        The least time between the starts of two generations when the graph is run again and again with this assignment:
-        the most that any processor has to compute in one generation, or any channel to copy. No modulo schedule with
-        the assignment has a shorter interval; `syclsched.scheduling.objectives.pipeline` finds one.
-    energy_j : float or None
-        Of all devices until everything is done; None where a device's power is not known.
-    peak_bytes : dict of str to float
-        The most bytes there are at once, by memory space.
-    """
-
-    makespan_s: float
+    makespan_s: float  # when everything is done, wanted results included
+    #: The least time between the starts of two generations when the graph is run again and again with this assignment:
+    #: the most that any processor has to compute in one generation, or any channel to copy. No modulo schedule with the
+    #: assignment has a shorter interval; `syclsched.scheduling.objectives.pipeline` finds one.
     initiation_interval_s: float
-    energy_j: float | None
-    peak_bytes: dict[str, float]
+    energy_j: float | None  # of all devices until everything is done; None where a device's power is not known
+    peak_bytes: dict[str, float]  # the most bytes there are at once, by memory space
 
     @property
     def throughput_per_s(self) -> float:
@@ -45,27 +34,7 @@ class Metrics:
         return 1.0 / self.initiation_interval_s if self.initiation_interval_s > 0.0 else math.inf
 
     def value(self, metric: str, space: str | None = None) -> float:
-        """Return one measure.
-
-        Parameters
-        ----------
-        metric : str
-            ``makespan``, ``interval``, ``energy`` or ``memory``.
-        space : str or None, optional
-            For ``memory``, a memory space; None for the largest peak of any.
-
-        Returns
-        -------
-        float
-            Seconds, joules or bytes.
-
-        Raises
-        ------
-        PolicyError
-            If there is no such metric, or the energy is not known.
-        PlatformError
-            If there is no such space.
-        """
+        """Return one measure."""
         if metric == "makespan":
             return self.makespan_s
         if metric == "interval":
@@ -92,20 +61,7 @@ class Metrics:
 
 
 def evaluate(problem: Problem, timetable: Timetable) -> Metrics:
-    """Return what a timetable is worth by every measure.
-
-    Parameters
-    ----------
-    problem : Problem
-        What was scheduled.
-    timetable : Timetable
-        A timetable of it that `syclsched.scheduling.validate` accepts.
-
-    Returns
-    -------
-    Metrics
-        In time that grows with n log n of tasks and reads.
-    """
+    """Return what a timetable is worth by every measure."""
     done_s = makespan_s(problem, timetable)
     joules = energy_j(problem, timetable, done_s)
     return Metrics(
@@ -119,25 +75,7 @@ def evaluate(problem: Problem, timetable: Timetable) -> Metrics:
 
 
 def resolve_space(problem: Problem, name: str) -> str:
-    """Return the memory space that a name means.
-
-    Parameters
-    ----------
-    problem : Problem
-        With named devices and spaces.
-    name : str
-        A space's name, or a device's, whose home is meant.
-
-    Returns
-    -------
-    str
-        A space's name.
-
-    Raises
-    ------
-    PlatformError
-        If it is neither.
-    """
+    """Return the memory space that a name means."""
     if name in problem.spaces:
         return name
     if name in problem.devices:
@@ -148,20 +86,7 @@ def resolve_space(problem: Problem, name: str) -> str:
 
 
 def check_known(problem: Problem, metric: str) -> None:
-    """Raise if a metric cannot be known of any timetable of a problem.
-
-    Parameters
-    ----------
-    problem : Problem
-        What is to be scheduled.
-    metric : str
-        As in `Metrics.value`.
-
-    Raises
-    ------
-    PolicyError
-        If it is the energy, and powers are missing.
-    """
+    """Raise if a metric cannot be known of any timetable of a problem."""
     if metric == "energy":
         require_power(problem)
 

@@ -15,54 +15,21 @@ ROUNDING = 1e-11
 
 
 class Operations(NamedTuple):
-    """What repeats; ``N`` operations, ``E`` dependencies.
+    """What repeats; ``N`` operations, ``E`` dependencies."""
 
-    Parameters
-    ----------
-    seconds : ndarray of float64, shape (N,)
-        How long each takes.
-    early_s : ndarray of float64, shape (N,)
-        No operation starts before this in its generation.
-    resource : ndarray of int64, shape (N, 2)
-        What it occupies; -1 for nothing.
-    start : ndarray of int64, shape (N + 1,)
-        Rows of the three below.
-    after : ndarray of int64, shape (E,)
-        The operation that must wait.
-    lag_s : ndarray of float64, shape (E,)
-        For so long after the start of this one,
-    distance : ndarray of int64, shape (E,)
-        counted so many generations later.
-    order : ndarray of int64, shape (N,)
-        Every operation after those it waits for in its generation.
-    """
-
-    seconds: Floats
-    early_s: Floats
-    resource: Ints
-    start: Ints
-    after: Ints
-    lag_s: Floats
-    distance: Ints
-    order: Ints
+    seconds: Floats  # how long each takes
+    early_s: Floats  # no operation starts before this in its generation
+    resource: Ints  # what it occupies; -1 for nothing
+    start: Ints  # rows of the three below
+    after: Ints  # the operation that must wait
+    lag_s: Floats  # for so long after the start of this one,
+    distance: Ints  # counted so many generations later
+    order: Ints  # every operation after those it waits for in its generation
 
 
 @compiled
 def earliest(o: Operations, interval_s: float) -> tuple[bool, Floats]:
-    """Return the earliest starts without resources, and whether there are any: no circuit takes too long.
-
-    Parameters
-    ----------
-    o : Operations
-        What repeats.
-    interval_s : float
-        Between generations.
-
-    Returns
-    -------
-    (bool, ndarray of float64)
-        Longest paths, by as many sweeps as circuits can need.
-    """
+    """Return the earliest starts without resources, and whether there are any: no circuit takes too long."""
     begin = o.early_s.copy()
     backward = 0
     for k in range(o.distance.size):
@@ -84,26 +51,7 @@ def earliest(o: Operations, interval_s: float) -> tuple[bool, Floats]:
 
 @compiled
 def fit(o: Operations, order: Ints, resources: int, interval_s: float, packed: bool) -> tuple[bool, Floats]:
-    """Place operations one after another, each as early as it may.
-
-    Parameters
-    ----------
-    o : Operations
-        What repeats.
-    order : ndarray of int64, shape (N,)
-        Every operation after those it waits for in its generation.
-    resources : int
-        How many there are.
-    interval_s : float
-        Between generations.
-    packed : bool
-        Put what occupies one resource without gaps, so that all of it fits if there is just enough room.
-
-    Returns
-    -------
-    (bool, ndarray of float64)
-        Whether all found a place, and the starts.
-    """
+    """Place operations one after another, each as early as it may."""
     count, slack = o.seconds.size, ROUNDING * interval_s
     begin = o.early_s.copy()
     placed = np.zeros(count, np.bool_)

@@ -10,18 +10,7 @@ from syclsched.scheduling.tables import Ints, Tables
 
 
 def depth_first(tables: Tables) -> Ints:
-    """Return the tasks in a topological order in which what has just become ready goes first.
-
-    Parameters
-    ----------
-    tables : Tables
-        The problem.
-
-    Returns
-    -------
-    ndarray of int64, shape (T,)
-        Few values are alive at once: a chain is followed to its end before another is begun.
-    """
+    """Return the tasks in a topological order in which what has just become ready goes first."""
     return _depth_first(tables.pred_start, tables.succ_start, tables.succ_task)
 
 

@@ -40,25 +40,6 @@ def pipeline(
 
     The assignment is searched for with the least load of the busiest processor or channel; the best of it and of those
     given is made a modulo schedule.
-
-    Parameters
-    ----------
-    problem : Problem
-        One generation.
-    timetables : sequence of Timetable, optional
-        Assignments to consider; by default those of the registered policies.
-    steps, budget_s, clock, seed
-        As in `syclsched.scheduling.objectives.search`.
-
-    Returns
-    -------
-    PipelinedSchedule
-        In steady state: what is updated in place lies, before the first generation, where a generation leaves it.
-
-    Raises
-    ------
-    PolicyError
-        As `syclsched.scheduling.objectives.search` does.
     """
     given = list(timetables) or asked(problem)
     found = search(
@@ -69,25 +50,7 @@ def pipeline(
 
 
 def modulo_schedule(problem: Problem, timetable: Timetable) -> PipelinedSchedule:
-    """Return the schedule with the shortest interval that is found for a timetable's assignment.
-
-    Parameters
-    ----------
-    problem : Problem
-        One generation.
-    timetable : Timetable
-        Where each task runs; in its order they are placed.
-
-    Returns
-    -------
-    PipelinedSchedule
-        Without channels and updates in place across generations, its interval is the least there is.
-
-    Raises
-    ------
-    PolicyError
-        If updates in place would lie somewhere else in every generation.
-    """
+    """Return the schedule with the shortest interval that is found for a timetable's assignment."""
     tables = problem.tables
     order = order_of(tables.pred_start, tables.pred_task, timetable.start_s, timetable.finish_s)
     state, handed = _settled(problem, order, np.array(timetable.processor, np.int64))

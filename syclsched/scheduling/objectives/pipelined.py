@@ -22,29 +22,15 @@ class PipelinedSchedule:
     Every generation has arrays of its own, but for those that are there from the start and updated in place: these
     are handed on from one generation to the next. Other values that are there from the start are taken to be new in
     each generation.
-
-    Parameters
-    ----------
-    processor : ndarray of int64, shape (tasks,)
-        Where each task runs, in every generation.
-    start_s : ndarray of float64, shape (tasks,)
-        When it starts in generation 0.
-    seconds : ndarray of float64, shape (tasks,)
-        How long it takes there.
-    interval_s : float
-        Seconds between the starts of two generations.
-    copies : Copies or None
-        On channels, in generation 0; None in the contention-free model.
-    bound_s : float
-        No modulo schedule with these processors has a shorter interval: the most that a processor or channel has to do
-        in a generation, and what updates in place hand on.
     """
 
-    processor: Ints
-    start_s: Floats
-    seconds: Floats
-    interval_s: float
-    copies: Copies | None
+    processor: Ints  # where each task runs, in every generation
+    start_s: Floats  # when it starts in generation 0
+    seconds: Floats  # how long it takes there
+    interval_s: float  # seconds between the starts of two generations
+    copies: Copies | None  # on channels, in generation 0; None in the contention-free model
+    #: No modulo schedule with these processors has a shorter interval: the most that a processor or channel has to do
+    #: in a generation, and what updates in place hand on.
     bound_s: float
 
     @property

@@ -15,24 +15,7 @@ from syclsched.scheduling.timetable import Timetable
 
 
 def energy_j(problem: Problem, timetable: Timetable, done_s: float) -> float:
-    """Return the energy that all devices take until everything is done.
-
-    Parameters
-    ----------
-    problem : Problem
-        What was scheduled.
-    timetable : Timetable
-        A valid timetable of it.
-    done_s : float
-        When everything is done.
-
-    Returns
-    -------
-    float
-        Joules: for each device, busy power times the time in which some lane of it computes, plus idle power times the
-        rest. Of copies nothing is known, and nothing counted. A device of which neither power is known counts nothing
-        if it is given nothing to do. NaN if a power is missing.
-    """
+    """Return the energy that all devices take until everything is done."""
     tables = problem.tables
     device = tables.processor_device[timetable.processor]
     busy_s = busy_seconds(device, timetable.start_s, timetable.finish_s, len(problem.devices))
@@ -40,22 +23,7 @@ def energy_j(problem: Problem, timetable: Timetable, done_s: float) -> float:
 
 
 def weigh(busy_s: Floats, done_s: float, busy_w: Floats, idle_w: Floats) -> float:
-    """Return the joules of devices that compute for some time and wait for the rest.
-
-    Parameters
-    ----------
-    busy_s : ndarray of float64, shape (devices,)
-        Seconds in which each computes.
-    done_s : float
-        Seconds altogether.
-    busy_w, idle_w : ndarray of float64, shape (devices,)
-        Watts; NaN if not known.
-
-    Returns
-    -------
-    float
-        NaN if a power that counts is not known.
-    """
+    """Return the joules of devices that compute for some time and wait for the rest."""
     counted = (busy_s > 0.0) | ~(np.isnan(busy_w) & np.isnan(idle_w))
     # A device that never computes needs no busy power, one that never waits no idle power.
     busy_j = np.where(busy_s > 0.0, busy_w * busy_s, 0.0)
@@ -64,18 +32,7 @@ def weigh(busy_s: Floats, done_s: float, busy_w: Floats, idle_w: Floats) -> floa
 
 
 def require_power(problem: Problem) -> None:
-    """Raise if no timetable of a problem has a known energy.
-
-    Parameters
-    ----------
-    problem : Problem
-        What is to be scheduled.
-
-    Raises
-    ------
-    PolicyError
-        If a device has one of its two powers only, or a task can run on devices without them only.
-    """
+    """Raise if no timetable of a problem has a known energy."""
     busy, idle = np.isfinite(problem.tables.busy_w), np.isfinite(problem.tables.idle_w)
     hint = "Give busy_w and idle_w, watts, under power in its profile, or leave it out"
     for device in np.flatnonzero(busy != idle).tolist():
@@ -96,22 +53,7 @@ def require_power(problem: Problem) -> None:
 
 @compiled
 def busy_seconds(device: Ints, start_s: Floats, finish_s: Floats, devices: int) -> Floats:
-    """Return the seconds in which at least one task runs on each device.
-
-    Parameters
-    ----------
-    device : ndarray of int64, shape (T,)
-        Where each task runs.
-    start_s, finish_s : ndarray of float64, shape (T,)
-        When.
-    devices : int
-        How many devices there are.
-
-    Returns
-    -------
-    ndarray of float64, shape (devices,)
-        The length of the union of the tasks' intervals.
-    """
+    """Return the seconds in which at least one task runs on each device."""
     busy, until = np.zeros(devices), np.zeros(devices)
     for task in np.argsort(start_s):
         d = device[task]

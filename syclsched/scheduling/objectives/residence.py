@@ -23,39 +23,18 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Blocks(NamedTuple):
-    """Blocks of memory; arrays of one length.
+    """Blocks of memory; arrays of one length."""
 
-    Parameters
-    ----------
-    item, space : ndarray of int64
-        What lies where.
-    begin_s, end_s : ndarray of float64
-        It takes room from the first until the second, that excluded.
-    """
-
+    #: What lies where.
     item: Ints
     space: Ints
+    #: It takes room from the first until the second, that excluded.
     begin_s: Floats
     end_s: Floats
 
 
 def peak_bytes(problem: Problem, timetable: Timetable, done_s: float) -> Floats:
-    """Return the most bytes there are at once in each space.
-
-    Parameters
-    ----------
-    problem : Problem
-        What was scheduled.
-    timetable : Timetable
-        A valid timetable of it.
-    done_s : float
-        When everything is done.
-
-    Returns
-    -------
-    ndarray of float64, shape (spaces,)
-        What is the user's own in the host's memory is not counted; what lies elsewhere from the start is, all the time.
-    """
+    """Return the most bytes there are at once in each space."""
     tables = problem.tables
     made = blocks(problem, timetable, done_s)
     nbytes = tables.item_bytes[made.item]
@@ -70,18 +49,7 @@ def peak_bytes(problem: Problem, timetable: Timetable, done_s: float) -> Floats:
 
 
 def standing_bytes(problem: Problem) -> Floats:
-    """Return the bytes that lie in each space from the start, the user's own in the host's memory left out.
-
-    Parameters
-    ----------
-    problem : Problem
-        Any.
-
-    Returns
-    -------
-    ndarray of float64, shape (spaces,)
-        They lie there until the end.
-    """
+    """Return the bytes that lie in each space from the start, the user's own in the host's memory left out."""
     tables = problem.tables
     given = np.flatnonzero(tables.item_producer == NOTHING)
     nbytes = np.bincount(tables.item_space[given], tables.item_bytes[given], len(problem.spaces))
@@ -98,20 +66,6 @@ def backing_space(problem: Problem) -> int:
 
 def blocks(problem: Problem, timetable: Timetable, done_s: float) -> Blocks:
     """Return every block of memory that a run by a timetable takes.
-
-    Parameters
-    ----------
-    problem : Problem
-        What was scheduled.
-    timetable : Timetable
-        A valid timetable of it.
-    done_s : float
-        When everything is done: until then stay results that are wanted, or may be asked for.
-
-    Returns
-    -------
-    Blocks
-        Those that are there from the start left out.
 
     Notes
     -----

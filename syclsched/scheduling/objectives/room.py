@@ -18,22 +18,7 @@ LIMIT, HELD, FLOOR, OVER, STANDING = 0, 1, 2, 3, 4
 
 @lean
 def take(room: Floats, heap: Floats, size: Ints, space: int, nbytes: float) -> float:
-    """Take room in a space; return the time from which it is there.
-
-    Parameters
-    ----------
-    room, heap, size
-        See `State`; changed. What is above the limit is noted, and taken all the same.
-    space : int
-        Where.
-    nbytes : float
-        How much.
-
-    Returns
-    -------
-    float
-        Seconds.
-    """
+    """Take room in a space; return the time from which it is there."""
     if room[space, LIMIT] == np.inf:
         return 0.0
     limit = room[space, LIMIT] * (1.0 + 1e-12)
@@ -60,19 +45,7 @@ def take(room: Floats, heap: Floats, size: Ints, space: int, nbytes: float) -> f
 
 @lean
 def give_back(room: Floats, heap: Floats, size: Ints, space: int, nbytes: float, time_s: float) -> None:
-    """Give room back at a time.
-
-    Parameters
-    ----------
-    room, heap, size
-        See `State`; changed.
-    space : int
-        Where.
-    nbytes : float
-        How much.
-    time_s : float
-        From when on it is free.
-    """
+    """Give room back at a time."""
     if room[space, LIMIT] == np.inf or nbytes == 0.0:
         return
     here = size[space]

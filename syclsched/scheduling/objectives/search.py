@@ -43,18 +43,10 @@ _METRIC_NUMBER = {"makespan": 0, "interval": 1, "energy": 2}
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search found.
+    """What a search found."""
 
-    Parameters
-    ----------
-    timetable : Timetable
-        It keeps to all constraints.
-    metrics : Metrics
-        Its measures.
-    """
-
-    timetable: Timetable
-    metrics: Metrics
+    timetable: Timetable  # it keeps to all constraints
+    metrics: Metrics  # its measures
 
 
 def search(
@@ -71,39 +63,6 @@ def search(
 
     Simulated annealing over the order of tasks and their places. Limits of memory are kept while tasks are placed: what
     finds no room waits for it. Given equal arguments and no seconds, the answer is always the same.
-
-    Parameters
-    ----------
-    problem : Problem
-        What is to be scheduled.
-    aim : Aim
-        What is minimised, under which constraints; the capacities of the problem's spaces are not among them.
-    timetables : sequence of Timetable, optional
-        Where to begin; must be valid. If none are given, those of the registered policies.
-    steps : int, optional
-        Moves that may be tried. If neither is given, `default_steps`.
-    budget_s : float, optional
-        Seconds that the search may take, by ``clock``.
-    clock : callable, optional
-        Returns seconds; needed with ``budget_s``.
-    seed : int, optional
-        Of the random numbers.
-
-    Returns
-    -------
-    Found
-        Never worse than any timetable it began with that keeps to all constraints.
-
-    Raises
-    ------
-    MemoryLimitError
-        If a task alone needs more memory than its limit; with the sizes.
-    InfeasibleError
-        If nothing that keeps to all constraints was found: which of them binds, and the least that was found.
-    PolicyError
-        If the energy is asked for and a power is not known.
-    PlatformError
-        If a constraint names a space that is not there.
     """
     aim = resolve(problem, aim)
     for metric in METRICS:
@@ -130,48 +89,14 @@ def default_steps(tasks: int) -> int:
 
 
 def resolve(problem: Problem, aim: Aim) -> Aim:
-    """Return an aim with the names of spaces instead of those of devices at home there.
-
-    Parameters
-    ----------
-    problem : Problem
-        With its devices and spaces.
-    aim : Aim
-        Any.
-
-    Returns
-    -------
-    Aim
-        The same.
-
-    Raises
-    ------
-    PlatformError
-        If a space or device is not there.
-    """
+    """Return an aim with the names of spaces instead of those of devices at home there."""
     space = None if aim.space is None else resolve_space(problem, aim.space)
     named = [c if c.space is None else replace(c, space=resolve_space(problem, c.space)) for c in aim.constraints]
     return replace(aim, space=space, constraints=tuple(named))
 
 
 def asked(problem: Problem) -> list[Timetable]:
-    """Return the timetables of the registered policies, of large problems those of a few.
-
-    Parameters
-    ----------
-    problem : Problem
-        What is to be scheduled.
-
-    Returns
-    -------
-    list of Timetable
-        At least one.
-
-    Raises
-    ------
-    PolicyError, CapabilityError
-        As the first policy does, if none has an answer.
-    """
+    """Return the timetables of the registered policies, of large problems those of a few."""
     names = candidates(problem)
     if len(problem) > MANY_TASKS:
         names = tuple(name for name in names if name in FEW_POLICIES or name.startswith("single:"))
@@ -321,18 +246,7 @@ class _Walk:
 
 
 def timetable_of(state: State) -> Timetable:
-    """Return a decoded state as a timetable.
-
-    Parameters
-    ----------
-    state : State
-        Decoded.
-
-    Returns
-    -------
-    Timetable
-        With copies if the problem has channels.
-    """
+    """Return a decoded state as a timetable."""
     copies = None
     if state.counts[LISTED]:
         count = int(state.counts[COPIES])

@@ -27,16 +27,6 @@ def stages(problem: Problem) -> Timetable | None:
     All data goes forward from stage to stage. So lanes in order are never held up by a later stage: with as many
     generations on their way as there are stages, and one more, the interval is that of the longest, whatever else an
     assignment with the same loads would need.
-
-    Parameters
-    ----------
-    problem : Problem
-        One generation.
-
-    Returns
-    -------
-    Timetable or None
-        None if there are fewer than two processors, or no such cut puts every task where it can run.
     """
     tables = problem.tables
     devices = range(len(problem.devices))

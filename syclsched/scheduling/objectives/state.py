@@ -23,83 +23,44 @@ MOST_MOVED = 32
 
 
 class State(NamedTuple):
-    """``T`` tasks, ``P`` processors, ``I`` items, ``S`` spaces, ``R`` reads, ``W`` wishes, ``C`` channels.
+    """``T`` tasks, ``P`` processors, ``I`` items, ``S`` spaces, ``R`` reads, ``W`` wishes, ``C`` channels."""
 
-    Parameters
-    ----------
-    order, position : ndarray of int64, shape (T,)
-        Tasks in a topological order, and where each stands in it. The tasks of a processor run in it, and so do copies
-        on a channel.
-    processor, device : ndarray of int64, shape (T,)
-        Where each task runs.
-    start_s, finish_s : ndarray of float64, shape (T,)
-        When.
-    free_s : ndarray of float64, shape (P,)
-        When each processor has done its tasks.
-    load_s : ndarray of float64, shape (P + C,)
-        What each processor computes and each channel copies.
-    port_s : ndarray of float64, shape (C,)
-        When each channel has done its copies.
-    origin, made_s : ndarray, shape (I,)
-        Where each item is made, and when.
-    own : ndarray of bool, shape (I,)
-        Whether it lies where something lay from the start, so that it takes no room of its own.
-    read_space : ndarray of int64, shape (R,)
-        Where each item is read.
-    first : ndarray of bool, shape (R,)
-        Whether the copy was made for this read.
-    arrival_s, last_s : ndarray of float64, shape (I, S)
-        When an item has been copied to a space, and its last use there so far.
-    left : ndarray of int64, shape (I, S)
-        Uses in a space that are still to come.
-    wanted : ndarray of bool, shape (I, S)
-        Where items are wanted at the end.
-    lasting : ndarray of bool, shape (I,)
-        Whether an item stays where it was made.
-    room : ndarray of float64, shape (S, 5)
-        By space: its limit, the bytes held, the time before which nothing more may be put there, the most bytes above
-        the limit, the bytes that stand there from the start.
-    heap : ndarray of float64, shape (S, I + 1, 2)
-        By time, what has been used for the last time but not been counted as free: time and bytes.
-    size : ndarray of int64, shape (S,)
-        The heaps' lengths.
-    copy_what, copy_when_s : ndarray, shape (R + W, 3) and (R + W, 2)
-        Item, source, destination; start, finish.
-    counts : ndarray of int64, shape (3,)
-        Copies listed; whether they are to be; the host's space.
-    value : ndarray of float64, shape (3,)
-        Makespan, interval, energy.
-    watts : ndarray of float64, shape (D, 2)
-        Busy and idle power; zeros if energy does not matter.
-    """
-
+    #: Tasks in a topological order, and where each stands in it. The tasks of a processor run in it, and so do copies
+    #: on a channel.
     order: Ints
     position: Ints
+    #: Where each task runs.
     processor: Ints
     device: Ints
+    #: When.
     start_s: Floats
     finish_s: Floats
-    free_s: Floats
-    load_s: Floats
-    port_s: Floats
+    free_s: Floats  # when each processor has done its tasks
+    load_s: Floats  # what each processor computes and each channel copies
+    port_s: Floats  # when each channel has done its copies
+    #: Where each item is made, and when.
     origin: Ints
     made_s: Floats
-    own: Flags
-    read_space: Ints
-    first: Flags
+    own: Flags  # whether it lies where something lay from the start, so that it takes no room of its own
+    read_space: Ints  # where each item is read
+    first: Flags  # whether the copy was made for this read
+    #: When an item has been copied to a space, and its last use there so far.
     arrival_s: Floats
     last_s: Floats
-    left: Ints
-    wanted: Flags
-    lasting: Flags
+    left: Ints  # uses in a space that are still to come
+    wanted: Flags  # where items are wanted at the end
+    lasting: Flags  # whether an item stays where it was made
+    #: By space: its limit, the bytes held, the time before which nothing more may be put there, the most bytes above
+    #: the limit, the bytes that stand there from the start.
     room: Floats
-    heap: Floats
-    size: Ints
+    heap: Floats  # by time, what has been used for the last time but not been counted as free: time and bytes
+    size: Ints  # the heaps' lengths
+    #: Item, source, destination; start, finish.
     copy_what: Ints
     copy_when_s: Floats
-    counts: Ints
-    value: Floats
-    watts: Floats
+    counts: Ints  # copies listed; whether they are to be; the host's space
+    value: Floats  # makespan, interval, energy
+    watts: Floats  # busy and idle power; zeros if energy does not matter
 
 
 #: Entries of `State.counts`.
@@ -107,20 +68,7 @@ COPIES, LISTED, BACKING = 0, 1, 2
 
 
 def make_state(problem: Problem, *, power: bool) -> State:
-    """Return a state without limits in which nothing is placed.
-
-    Parameters
-    ----------
-    problem : Problem
-        What is to be scheduled.
-    power : bool
-        Whether the energy matters.
-
-    Returns
-    -------
-    State
-        `load` and `syclsched.scheduling.objectives.decode.decode` fill it.
-    """
+    """Return a state without limits in which nothing is placed."""
     t = problem.tables
     tasks, items, spaces = len(problem), len(t.item_bytes), len(problem.spaces)
     processors, channels = len(t.processor_device), int(t.channel.max(initial=NOTHING)) + 1
@@ -167,15 +115,7 @@ def make_state(problem: Problem, *, power: bool) -> State:
 
 
 def load(state: State, order: Ints, processor: Ints) -> None:
-    """Go to an order and placement.
-
-    Parameters
-    ----------
-    state : State
-        Changed; to be decoded.
-    order, processor : ndarray of int64, shape (T,)
-        As in `State`.
-    """
+    """Go to an order and placement."""
     state.order[:] = order
     state.position[order] = np.arange(len(order))
     state.processor[:] = processor

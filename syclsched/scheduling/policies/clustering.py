@@ -29,36 +29,13 @@ class Clustering:
     the device on which the whole cluster would end first if it ran on from there, the others follow it; what that
     device cannot run goes where it finishes first, and counts with its longest time. Complexity as of HEFT, with
     eight bytes for each task and device.
-
-    Parameters
-    ----------
-    name : str
-        What users type.
-    max_tasks : int or None
-        Larger problems are left to other policies by ``auto``.
     """
 
-    name: str = "clustering"
-    max_tasks: int | None = None
+    name: str = "clustering"  # what users type
+    max_tasks: int | None = None  # larger problems are left to other policies by ``auto``
 
     def schedule(self, problem: Problem) -> Timetable:
-        """Return the schedule.
-
-        Parameters
-        ----------
-        problem : Problem
-            What is to be scheduled.
-
-        Returns
-        -------
-        Timetable
-            Every task.
-
-        Raises
-        ------
-        PolicyError
-            If the data of a task cannot be brought to any device that can run it.
-        """
+        """Return the schedule."""
         tables = problem.tables
         ranks_s = mean_upward_ranks(problem)
         order = by_rank(problem, ranks_s)

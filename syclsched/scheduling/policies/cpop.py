@@ -29,36 +29,13 @@ class Cpop:
     The critical path starts at the entry task of the highest rank. Generalised: tasks of the path that its device
     cannot run go where they finish first, and the device is one that can run as many of them as any; items that are
     copied once and shared, several lanes a device. Complexity as of HEFT.
-
-    Parameters
-    ----------
-    name : str
-        What users type.
-    max_tasks : int or None
-        Larger problems are left to other policies by ``auto``.
     """
 
-    name: str = "cpop"
-    max_tasks: int | None = None
+    name: str = "cpop"  # what users type
+    max_tasks: int | None = None  # larger problems are left to other policies by ``auto``
 
     def schedule(self, problem: Problem) -> Timetable:
-        """Return the schedule.
-
-        Parameters
-        ----------
-        problem : Problem
-            What is to be scheduled.
-
-        Returns
-        -------
-        Timetable
-            Every task.
-
-        Raises
-        ------
-        PolicyError
-            If the data of a task cannot be brought to any device that can run it.
-        """
+        """Return the schedule."""
         tables, line = problem.tables, problem.mean_copy_line()
         if not len(problem):
             return in_order(problem, np.empty(0, np.int64))

@@ -29,36 +29,13 @@ class Dls:
     resources. Generalised: items that are copied once and shared, several lanes a device; with channels, the starts
     that are compared are those when the task became ready. Complexity ``O((arcs + tasks * log(tasks)) * devices)``;
     some fifty bytes for each task and device.
-
-    Parameters
-    ----------
-    name : str
-        What users type.
-    max_tasks : int or None
-        Larger problems are left to other policies by ``auto``.
     """
 
-    name: str = "dls"
-    max_tasks: int | None = 200_000
+    name: str = "dls"  # what users type
+    max_tasks: int | None = 200_000  # larger problems are left to other policies by ``auto``
 
     def schedule(self, problem: Problem) -> Timetable:
-        """Return the schedule.
-
-        Parameters
-        ----------
-        problem : Problem
-            What is to be scheduled.
-
-        Returns
-        -------
-        Timetable
-            Every task.
-
-        Raises
-        ------
-        PolicyError
-            If the data of a task cannot be brought to any device that can run it.
-        """
+        """Return the schedule."""
         tables = problem.tables
         longest_s = np.where(np.isfinite(tables.seconds), tables.seconds, 0.0).max(axis=1, initial=0.0)
         median_s = np.median(tables.seconds, axis=1) if len(problem) else longest_s

@@ -27,36 +27,13 @@ class Etf:
     Generalised: mean times in the levels; of devices that start a task equally early the one that takes less time
     (the paper's are identical); items that are copied once and shared, several lanes a device; with channels, the
     starts that are compared are those when the task became ready. Complexity and memory as of DLS.
-
-    Parameters
-    ----------
-    name : str
-        What users type.
-    max_tasks : int or None
-        Larger problems are left to other policies by ``auto``.
     """
 
-    name: str = "etf"
-    max_tasks: int | None = 200_000
+    name: str = "etf"  # what users type
+    max_tasks: int | None = 200_000  # larger problems are left to other policies by ``auto``
 
     def schedule(self, problem: Problem) -> Timetable:
-        """Return the schedule.
-
-        Parameters
-        ----------
-        problem : Problem
-            What is to be scheduled.
-
-        Returns
-        -------
-        Timetable
-            Every task.
-
-        Raises
-        ------
-        PolicyError
-            If the data of a task cannot be brought to any device that can run it.
-        """
+        """Return the schedule."""
         tables = problem.tables
         levels_s = upward_ranks(tables, mean_seconds(tables), 0.0, 0.0)
         return best_pairs(problem, np.zeros(tables.seconds.shape), levels_s)

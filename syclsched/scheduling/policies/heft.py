@@ -23,34 +23,11 @@ class Heft:
     As in the paper: mean costs in the ranks, insertion, the first of equal processors. Generalised: items that are
     copied once and shared, several lanes a device, devices that cannot run a task (left out of its mean). Complexity
     ``O(arcs * devices + tasks * processors * log(tasks))``.
-
-    Parameters
-    ----------
-    name : str
-        What users type.
-    max_tasks : int or None
-        Larger problems are left to other policies by ``auto``.
     """
 
-    name: str = "heft"
-    max_tasks: int | None = None
+    name: str = "heft"  # what users type
+    max_tasks: int | None = None  # larger problems are left to other policies by ``auto``
 
     def schedule(self, problem: Problem) -> Timetable:
-        """Return the schedule.
-
-        Parameters
-        ----------
-        problem : Problem
-            What is to be scheduled.
-
-        Returns
-        -------
-        Timetable
-            Every task.
-
-        Raises
-        ------
-        PolicyError
-            If the data of a task cannot be brought to any device that can run it.
-        """
+        """Return the schedule."""
         return in_order(problem, by_rank(problem, mean_upward_ranks(problem)))

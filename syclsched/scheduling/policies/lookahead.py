@@ -26,34 +26,11 @@ class Lookahead:
     predecessors of a successor that have not been placed are taken to be no hindrance; equal devices go by the finish
     of the task itself; items that are copied once and shared, several lanes a device. Complexity
     ``O(arcs * devices * processors * log(tasks))``.
-
-    Parameters
-    ----------
-    name : str
-        What users type.
-    max_tasks : int or None
-        Larger problems are left to other policies by ``auto``.
     """
 
-    name: str = "lookahead"
-    max_tasks: int | None = 10_000
+    name: str = "lookahead"  # what users type
+    max_tasks: int | None = 10_000  # larger problems are left to other policies by ``auto``
 
     def schedule(self, problem: Problem) -> Timetable:
-        """Return the schedule.
-
-        Parameters
-        ----------
-        problem : Problem
-            What is to be scheduled.
-
-        Returns
-        -------
-        Timetable
-            Every task.
-
-        Raises
-        ------
-        PolicyError
-            If the data of a task cannot be brought to any device that can run it.
-        """
+        """Return the schedule."""
         return looking_ahead(problem, mean_upward_ranks(problem))

@@ -24,34 +24,11 @@ class MaxMin:
 
     As in the papers: no insertion. Generalised as min-min. Complexity ``O(arcs * devices)`` and, for each task, the
     number of tasks that are ready when it is placed: of ``n`` independent tasks ``O(n**2)``.
-
-    Parameters
-    ----------
-    name : str
-        What users type.
-    max_tasks : int or None
-        Larger problems are left to other policies by ``auto``.
     """
 
-    name: str = "max-min"
-    max_tasks: int | None = 20_000
+    name: str = "max-min"  # what users type
+    max_tasks: int | None = 20_000  # larger problems are left to other policies by ``auto``
 
     def schedule(self, problem: Problem) -> Timetable:
-        """Return the schedule.
-
-        Parameters
-        ----------
-        problem : Problem
-            What is to be scheduled.
-
-        Returns
-        -------
-        Timetable
-            Every task.
-
-        Raises
-        ------
-        PolicyError
-            If the data of a task cannot be brought to any device that can run it.
-        """
+        """Return the schedule."""
         return by_completion(problem, sufferage=False)

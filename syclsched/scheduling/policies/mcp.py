@@ -26,35 +26,12 @@ class Mcp:
     descendants. Generalised: mean costs in the ranks; of devices that start a task equally early the one that
     finishes it first, which on the paper's identical processors is any; items that are copied once and shared,
     several lanes a device. Complexity as of HEFT.
-
-    Parameters
-    ----------
-    name : str
-        What users type.
-    max_tasks : int or None
-        Larger problems are left to other policies by ``auto``.
     """
 
-    name: str = "mcp"
-    max_tasks: int | None = None
+    name: str = "mcp"  # what users type
+    max_tasks: int | None = None  # larger problems are left to other policies by ``auto``
 
     def schedule(self, problem: Problem) -> Timetable:
-        """Return the schedule.
-
-        Parameters
-        ----------
-        problem : Problem
-            What is to be scheduled.
-
-        Returns
-        -------
-        Timetable
-            Every task.
-
-        Raises
-        ------
-        PolicyError
-            If the data of a task cannot be brought to any device that can run it.
-        """
+        """Return the schedule."""
         ranks = mean_upward_ranks(problem)
         return in_order(problem, by_rank(problem, ranks, next_ranks(problem.tables, ranks)), by_start=True)

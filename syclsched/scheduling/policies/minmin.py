@@ -25,34 +25,11 @@ class MinMin:
     As in the papers: no insertion. Generalised: the papers' tasks are independent; here those that are ready take part,
     with the arrival of their data; equal tasks go by priority and submission; several lanes a device; with channels,
     the arrivals that are compared are those when the task became ready. Complexity and memory as of DLS.
-
-    Parameters
-    ----------
-    name : str
-        What users type.
-    max_tasks : int or None
-        Larger problems are left to other policies by ``auto``.
     """
 
-    name: str = "min-min"
-    max_tasks: int | None = 200_000
+    name: str = "min-min"  # what users type
+    max_tasks: int | None = 200_000  # larger problems are left to other policies by ``auto``
 
     def schedule(self, problem: Problem) -> Timetable:
-        """Return the schedule.
-
-        Parameters
-        ----------
-        problem : Problem
-            What is to be scheduled.
-
-        Returns
-        -------
-        Timetable
-            Every task.
-
-        Raises
-        ------
-        PolicyError
-            If the data of a task cannot be brought to any device that can run it.
-        """
+        """Return the schedule."""
         return best_pairs(problem, -problem.tables.seconds)

@@ -26,36 +26,13 @@ class Peft:
     As in the paper: the optimistic cost table, its mean as rank, insertion. Generalised: means are over the devices
     that can run a task; between devices of one home space nothing is copied; items that are copied once and shared,
     several lanes a device. Complexity as of HEFT; the table takes eight bytes for each task and device.
-
-    Parameters
-    ----------
-    name : str
-        What users type.
-    max_tasks : int or None
-        Larger problems are left to other policies by ``auto``.
     """
 
-    name: str = "peft"
-    max_tasks: int | None = None
+    name: str = "peft"  # what users type
+    max_tasks: int | None = None  # larger problems are left to other policies by ``auto``
 
     def schedule(self, problem: Problem) -> Timetable:
-        """Return the schedule.
-
-        Parameters
-        ----------
-        problem : Problem
-            What is to be scheduled.
-
-        Returns
-        -------
-        Timetable
-            Every task.
-
-        Raises
-        ------
-        PolicyError
-            If the data of a task cannot be brought to any device that can run it.
-        """
+        """Return the schedule."""
         tables = problem.tables
         costs_s = optimistic_costs(tables, *problem.mean_copy_line())
         able = np.isfinite(tables.seconds)

@@ -17,39 +17,14 @@ class Random:
     """Tasks in a random order that respects dependencies, each on a random device that can run it.
 
     Equal problems and seeds give equal timetables. What cannot get its data to its device goes where it finishes first.
-
-    Parameters
-    ----------
-    name : str
-        What users type.
-    max_tasks : int or None
-        Larger problems are left to other policies by ``auto``.
-    seed : int
-        Of the random numbers.
     """
 
-    name: str = "random"
-    max_tasks: int | None = None
-    seed: int = 0
+    name: str = "random"  # what users type
+    max_tasks: int | None = None  # larger problems are left to other policies by ``auto``
+    seed: int = 0  # of the random numbers
 
     def schedule(self, problem: Problem) -> Timetable:
-        """Return the schedule.
-
-        Parameters
-        ----------
-        problem : Problem
-            What is to be scheduled.
-
-        Returns
-        -------
-        Timetable
-            Every task.
-
-        Raises
-        ------
-        PolicyError
-            If the data of a task cannot be brought to any device that can run it.
-        """
+        """Return the schedule."""
         generator = np.random.default_rng(self.seed)
         order = by_rank(problem, generator.random(len(problem)))
         lots = np.where(np.isfinite(problem.tables.seconds), generator.random(problem.tables.seconds.shape), -1.0)

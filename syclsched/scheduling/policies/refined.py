@@ -15,42 +15,14 @@ from syclsched.scheduling.timetable import Timetable
 
 @dataclass(frozen=True, slots=True)
 class Refined:
-    """The better of HEFT, CPOP and PEFT, refined by `syclsched.scheduling.refine.refine`.
+    """The better of HEFT, CPOP and PEFT, refined by `syclsched.scheduling.refine.refine`."""
 
-    Parameters
-    ----------
-    name : str
-        What users type.
-    steps : int or None
-        Moves that the search may try; by the number of tasks if not given.
-    seed : int
-        Of its random numbers.
-    max_tasks : int or None
-        Larger problems are left to other policies by ``auto``, which refines by itself.
-    """
-
-    name: str = "refine"
-    steps: int | None = None
-    seed: int = 0
-    max_tasks: int | None = 0
+    name: str = "refine"  # what users type
+    steps: int | None = None  # moves that the search may try; by the number of tasks if not given
+    seed: int = 0  # of its random numbers
+    max_tasks: int | None = 0  # larger problems are left to other policies by ``auto``, which refines by itself
 
     def schedule(self, problem: Problem) -> Timetable:
-        """Return the schedule.
-
-        Parameters
-        ----------
-        problem : Problem
-            What is to be scheduled.
-
-        Returns
-        -------
-        Timetable
-            Never worse than those of the three.
-
-        Raises
-        ------
-        PolicyError
-            If the data of a task cannot be brought to any device that can run it.
-        """
+        """Return the schedule."""
         starts = [policy.schedule(problem) for policy in (Heft(), Cpop(), Peft())]
         return refine(problem, starts, steps=self.steps, seed=self.seed)

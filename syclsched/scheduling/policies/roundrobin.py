@@ -19,36 +19,13 @@ class RoundRobin:
 
     A device has its turn once for each of its lanes; the task takes the lane that is free first. What cannot get its
     data there goes where it finishes first.
-
-    Parameters
-    ----------
-    name : str
-        What users type.
-    max_tasks : int or None
-        Larger problems are left to other policies by ``auto``.
     """
 
-    name: str = "round-robin"
-    max_tasks: int | None = None
+    name: str = "round-robin"  # what users type
+    max_tasks: int | None = None  # larger problems are left to other policies by ``auto``
 
     def schedule(self, problem: Problem) -> Timetable:
-        """Return the schedule.
-
-        Parameters
-        ----------
-        problem : Problem
-            What is to be scheduled.
-
-        Returns
-        -------
-        Timetable
-            Every task.
-
-        Raises
-        ------
-        PolicyError
-            If the data of a task cannot be brought to any device that can run it.
-        """
+        """Return the schedule."""
         order = by_rank(problem)
         return in_order(problem, order, pinned=_in_turn(problem, order))
 

@@ -17,18 +17,10 @@ PREFIX = "single"
 
 @dataclass(frozen=True, slots=True)
 class Single:
-    """One device runs all it can; what it cannot, host functions among it, goes where it finishes first.
+    """One device runs all it can; what it cannot, host functions among it, goes where it finishes first."""
 
-    Parameters
-    ----------
-    device : str
-        Name of the device.
-    max_tasks : int or None
-        Larger problems are left to other policies by ``auto``.
-    """
-
-    device: str
-    max_tasks: int | None = None
+    device: str  # name of the device
+    max_tasks: int | None = None  # larger problems are left to other policies by ``auto``
 
     @property
     def name(self) -> str:
@@ -36,23 +28,7 @@ class Single:
         return f"{PREFIX}:{self.device}"
 
     def schedule(self, problem: Problem) -> Timetable:
-        """Return the schedule.
-
-        Parameters
-        ----------
-        problem : Problem
-            What is to be scheduled.
-
-        Returns
-        -------
-        Timetable
-            Every task, over the lanes of the device by falling upward rank.
-
-        Raises
-        ------
-        PolicyError
-            If the platform has no such device, or the data of a task cannot be brought to any that can run it.
-        """
+        """Return the schedule."""
         if self.device not in problem.devices:
             raise PolicyError(
                 f"no device {self.device!r}",
@@ -71,18 +47,7 @@ class SingleDevices:
     argument: str = "device"
 
     def members(self, problem: Problem) -> tuple[str, ...]:
-        """Return one name per device that can run more than barriers.
-
-        Parameters
-        ----------
-        problem : Problem
-            What is to be scheduled.
-
-        Returns
-        -------
-        tuple of str
-            In the order of the devices; of a graph of barriers only, all devices.
-        """
+        """Return one name per device that can run more than barriers."""
         seconds = problem.tables.seconds
         real = (problem.implementation >= 0).any(axis=1)
         weighty = seconds[real] if real.any() else seconds

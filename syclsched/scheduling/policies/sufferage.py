@@ -23,34 +23,11 @@ class Sufferage:
     As in the paper: sufferage decides, no insertion. Changed: the paper gives each device one task a round and compares
     anew in the next; here every task that is placed is followed by a new comparison. Generalised as min-min; a task
     that only one device can run suffers without limit. Complexity as of max-min.
-
-    Parameters
-    ----------
-    name : str
-        What users type.
-    max_tasks : int or None
-        Larger problems are left to other policies by ``auto``.
     """
 
-    name: str = "sufferage"
-    max_tasks: int | None = 20_000
+    name: str = "sufferage"  # what users type
+    max_tasks: int | None = 20_000  # larger problems are left to other policies by ``auto``
 
     def schedule(self, problem: Problem) -> Timetable:
-        """Return the schedule.
-
-        Parameters
-        ----------
-        problem : Problem
-            What is to be scheduled.
-
-        Returns
-        -------
-        Timetable
-            Every task.
-
-        Raises
-        ------
-        PolicyError
-            If the data of a task cannot be brought to any device that can run it.
-        """
+        """Return the schedule."""
         return by_completion(problem, sufferage=True)

@@ -35,26 +35,7 @@ def _keep(search: Search, best: Best, makespan_s: float) -> None:
 
 @lean
 def anneal(search: Search, best: Best, current_s: float, temperature_s: float, steps: int) -> float:
-    """Make so many steps at one temperature.
-
-    Parameters
-    ----------
-    search : Search
-        The settled state to go on from.
-    best : Best
-        Kept up.
-    current_s : float
-        Makespan of the state.
-    temperature_s : float
-        A change for the worse by so much is taken with probability 1/e.
-    steps : int
-        How many moves to try.
-
-    Returns
-    -------
-    float
-        Makespan of the state it ends in.
-    """
+    """Make so many steps at one temperature."""
     length = critical_path(search)
     work_out_tails(search)
     for _ in range(steps):

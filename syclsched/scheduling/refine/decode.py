@@ -85,21 +85,7 @@ def makespan_of(lanes: Records, nodes: Records, wants: Records, want_s: Floats, 
 
 @lean
 def settle(search: Search, limit_s: float) -> float:
-    """Work out the times of dirty tasks and of all that follows from them; nothing is dirty afterwards.
-
-    Parameters
-    ----------
-    search : Search
-        Old times are noted in it.
-    limit_s : float
-        Give up as soon as the makespan must be above this; the longest ways to the end are to be worked out, unless
-        it is infinity.
-
-    Returns
-    -------
-    float
-        The makespan; infinity if given up, and then times are right only after `undo`.
-    """
+    """Work out the times of dirty tasks and of all that follows from them; nothing is dirty afterwards."""
     nodes, order, counts, arcs, timed = search.nodes, search.order, search.counts, search.arcs, search.timed
     lanes, flows, costs, lines, origin = search.lanes, search.flows, search.costs, search.lines, search.origin
     alive = True

@@ -34,23 +34,7 @@ State = tuple[float, Ints, Ints]
 
 
 def exchange(tables: Tables, starts: Sequence[State], best: Best, meter: Meter, seed: int, bound_s: float) -> None:
-    """Search until the budget is over, or the best is at a bound.
-
-    Parameters
-    ----------
-    tables : Tables
-        The problem, in the contention-free model.
-    starts : sequence of State
-        The best first; at least one. The coldest replica begins with it, and so on in turn.
-    best : Best
-        Kept up.
-    meter : Meter
-        The budget.
-    seed : int
-        Of the random numbers.
-    bound_s : float
-        No better makespan is wanted than this.
-    """
+    """Search until the budget is over, or the best is at a bound."""
     replicas: list[Search] = []
     current_s: list[float] = []
     for k in range(REPLICAS):

@@ -23,18 +23,7 @@ SHARES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 def guided_starts(problem: Problem) -> Iterator[Timetable]:
-    """Yield list schedules by upward rank with the waste of devices weighed in.
-
-    Parameters
-    ----------
-    problem : Problem
-        What is to be scheduled.
-
-    Yields
-    ------
-    Timetable
-        One for each of `SHARES`; none if there is only one device, or some data cannot be brought somewhere.
-    """
+    """Yield list schedules by upward rank with the waste of devices weighed in."""
     tables = problem.tables
     if len(problem.devices) < 2 or not len(problem):
         return

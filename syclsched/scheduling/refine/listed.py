@@ -29,24 +29,7 @@ REACH = 20
 
 
 def refine_listed(problem: Problem, ranked: Sequence[Timetable], meter: Meter, seed: int) -> Timetable:
-    """Search for a better timetable with copies.
-
-    Parameters
-    ----------
-    problem : Problem
-        With channels.
-    ranked : sequence of Timetable
-        Where to begin, the best first.
-    meter : Meter
-        The budget.
-    seed : int
-        Of the random numbers.
-
-    Returns
-    -------
-    Timetable
-        Never worse than the first that was given.
-    """
+    """Search for a better timetable with copies."""
     best, best_s = ranked[0], makespan_s(problem, ranked[0])
     tables = problem.tables
     order = order_of(tables.pred_start, tables.pred_task, best.start_s, best.finish_s)

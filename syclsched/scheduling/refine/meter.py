@@ -14,27 +14,12 @@ Clock = Callable[[], float]
 
 @dataclass(slots=True)
 class Meter:
-    """A budget and what is spent of it; whichever of the two budgets ends first counts.
+    """A budget and what is spent of it; whichever of the two budgets ends first counts."""
 
-    Parameters
-    ----------
-    steps : int or None
-        Moves that may be tried.
-    budget_s : float or None
-        Seconds that may pass, by the clock.
-    clock : callable, optional
-        Returns seconds; needed for the seconds only.
-
-    Attributes
-    ----------
-    done : int
-        Moves that were tried.
-    """
-
-    steps: int | None
-    budget_s: float | None
-    clock: Clock | None = None
-    done: int = field(default=0, init=False)
+    steps: int | None  # moves that may be tried
+    budget_s: float | None  # seconds that may pass, by the clock
+    clock: Clock | None = None  # returns seconds; needed for the seconds only
+    done: int = field(default=0, init=False)  # moves that were tried
     _begun_s: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:

@@ -191,17 +191,7 @@ def _gather(search: Search, task: int, there: int) -> None:
 
 @lean
 def propose(search: Search, length: int, limit_s: float) -> None:
-    """Make one move, noted in the counts; none if the one that is drawn makes no sense or looks hopeless.
-
-    Parameters
-    ----------
-    search : Search
-        Settled, with tails worked out and a critical path.
-    length : int
-        Of the path.
-    limit_s : float
-        What the makespan should not exceed.
-    """
+    """Make one move, noted in the counts; none if the one that is drawn makes no sense or looks hopeless."""
     words = search.words
     if chance(words) < ON_PATH:
         task = search.path[pick(words, length)]

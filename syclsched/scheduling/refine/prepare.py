@@ -24,20 +24,7 @@ from syclsched.scheduling.tables import Floats, Ints, Tables
 
 
 def prepare(tables: Tables, seed: int) -> Search:
-    """Return the records of a problem; no task is placed yet.
-
-    Parameters
-    ----------
-    tables : Tables
-        The problem.
-    seed : int
-        Of the random numbers.
-
-    Returns
-    -------
-    Search
-        In time and space linear in the tables.
-    """
+    """Return the records of a problem; no task is placed yet."""
     count, items = tables.seconds.shape[0], tables.item_bytes.size
     flow_start, flow_read, wait_start, wait_task = _reads(
         tables.read_start, tables.read_item, tables.item_producer, tables.pred_start, tables.pred_task

@@ -59,66 +59,24 @@ MOST_MOVED = 64
 
 
 class Search(NamedTuple):
-    """All that the search works on; ``T`` tasks, ``P`` processors, ``D`` devices, ``S`` spaces, ``I`` items.
+    """All that the search works on; ``T`` tasks, ``P`` processors, ``D`` devices, ``S`` spaces, ``I`` items."""
 
-    Parameters
-    ----------
-    nodes : ndarray of NODE, shape (T + 1,)
-        The tasks, and one that ends their rows.
-    lanes : ndarray of LANE, shape (P,)
-        The processors.
-    order : ndarray of int64, shape (T,)
-        Tasks by position: a topological order. The tasks of a processor run in it.
-    arcs : ndarray of int64
-        Predecessors, successors and mere waits of all tasks.
-    flows : ndarray of FLOW
-        What tasks read.
-    feeds : ndarray of FLOW
-        The same, in rows of the makers.
-    makes : ndarray of MAKE
-        What tasks make.
-    costs : ndarray of COST, shape (T, D)
-        Times.
-    lines : ndarray of LINE, shape (S, D, K)
-        Ways from a space to a device.
-    homes : ndarray of int64, shape (D,)
-        The home space of each device.
-    wants : ndarray of WANT, shape (W,)
-        Wanted results.
-    want_s : ndarray of float64, shape (W, S)
-        The time each takes from each space to where it is wanted.
-    origin : ndarray of int64, shape (I,)
-        The space in which each item lies after it is made.
-    counts : ndarray of int64, shape (7,)
-        See the indices above.
-    moved : ndarray of MOVED, shape (MOST_MOVED,)
-        Moves that can be taken back.
-    timed : ndarray of TIMED, shape (T,)
-        Old times of tasks that have new ones.
-    placed : ndarray of int64, shape (I, 2)
-        Items that lie elsewhere now, and where they lay.
-    words : ndarray of uint64, shape (1,)
-        The state of the random numbers.
-    path : ndarray of int64, shape (T,)
-        A critical path.
-    """
-
-    nodes: Records
-    lanes: Records
-    order: Ints
-    arcs: Ints
-    flows: Records
-    feeds: Records
-    makes: Records
-    costs: Records
-    lines: Records
-    homes: Ints
-    wants: Records
-    want_s: Floats
-    origin: Ints
-    counts: Ints
-    moved: Records
-    timed: Records
-    placed: Ints
-    words: Words
-    path: Ints
+    nodes: Records  # the tasks, and one that ends their rows
+    lanes: Records  # the processors
+    order: Ints  # tasks by position: a topological order. The tasks of a processor run in it.
+    arcs: Ints  # predecessors, successors and mere waits of all tasks
+    flows: Records  # what tasks read
+    feeds: Records  # the same, in rows of the makers
+    makes: Records  # what tasks make
+    costs: Records  # times
+    lines: Records  # ways from a space to a device
+    homes: Ints  # the home space of each device
+    wants: Records  # wanted results
+    want_s: Floats  # the time each takes from each space to where it is wanted
+    origin: Ints  # the space in which each item lies after it is made
+    counts: Ints  # see the indices above
+    moved: Records  # moves that can be taken back
+    timed: Records  # old times of tasks that have new ones
+    placed: Ints  # items that lie elsewhere now, and where they lay
+    words: Words  # the state of the random numbers
+    path: Ints  # A critical path

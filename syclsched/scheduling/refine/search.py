@@ -64,31 +64,6 @@ def refine(
     Simulated annealing over (order of tasks, placement), or replica exchange where the budget is large for the number
     of tasks; with moves about the critical path, each worked out only as far as it changes anything. Ends early when a
     lower bound is met. Given equal arguments and no seconds, the answer is always the same.
-
-    Parameters
-    ----------
-    problem : Problem
-        What is to be scheduled, by any of the models of contention.
-    timetables : sequence of Timetable
-        Where to begin; at least one. All must be valid.
-    budget_s : float, optional
-        Seconds that the search may take, by ``clock``.
-    steps : int, optional
-        Moves that it may try. If neither is given, `default_steps`.
-    seed : int, default 0
-        Of its random numbers.
-    clock : callable, optional
-        Returns seconds, as `time.perf_counter`. Needed with ``budget_s``: this room reads no clock by itself.
-
-    Returns
-    -------
-    Timetable
-        Never worse than the best that was given; that one itself if nothing better was found.
-
-    Raises
-    ------
-    PolicyError
-        If no timetable is given, or seconds without a clock.
     """
     if not timetables:
         raise PolicyError("there is no timetable to begin with", where="refine", hint="Give it that of any policy")

@@ -28,19 +28,7 @@ _FOLDED: Final = frozenset(
 
 
 class Builder(Known):
-    """A network that grows.
-
-    Parameters
-    ----------
-    where : str
-        The model, for errors.
-    opset : int
-        Version of ONNX's own operators.
-    opsets : Mapping[str, int]
-        Of all domains.
-    limits : ModelLimits
-        What is too large.
-    """
+    """A network that grows."""
 
     def __init__(self, where: str, opset: int, opsets: Mapping[str, int], limits: ModelLimits) -> None:
         super().__init__(where, opset, opsets, limits)
@@ -64,20 +52,7 @@ class Builder(Known):
         self._made_now = set()
 
     def end(self, results: Sequence[str | None], names: Sequence[str]) -> dict[str, str]:
-        """Finish an ONNX node: values that it made get the model's names.
-
-        Parameters
-        ----------
-        results : sequence of (str or None)
-            Values, one for each output.
-        names : sequence of str
-            What the model calls the outputs; "" for one that is left out.
-
-        Returns
-        -------
-        dict of str to str
-            The model's name -> the value.
-        """
+        """Finish an ONNX node: values that it made get the model's names."""
         renamed: dict[str, str] = {}
         for result, name in zip(results, names, strict=False):
             if result in self._made_now and result not in renamed and name and name not in self.values:
@@ -143,24 +118,7 @@ class Builder(Known):
         dtype: str | None = None,
         **attributes: Any,
     ) -> str:
-        """Add a canonical node with one output, or its result if that is known; returns the value's name.
-
-        Parameters
-        ----------
-        kind : str
-            Which; see `syclsched.frontends.onnx.network`.
-        inputs : sequence of (str or None)
-            Values.
-        shape, dtype : optional
-            Of the output, where they do not follow from the rest.
-        **attributes
-            As the table there says.
-
-        Raises
-        ------
-        ModelError
-            If they do not fit each other.
-        """
+        """Add a canonical node with one output, or its result if that is known; returns the value's name."""
         made = None if shape is None else ((shape, dtype or self._first(inputs).dtype),)
         name = self.emit_all(kind, inputs, made=made, **attributes)[0]
         assert name is not None
@@ -175,17 +133,7 @@ class Builder(Known):
         wanted: Sequence[bool] | None = None,
         **attributes: Any,
     ) -> list[str | None]:
-        """Add a canonical node with any number of outputs; see `emit`.
-
-        Parameters
-        ----------
-        kind, inputs, **attributes
-            See `emit`.
-        made : sequence of (shape, dtype), optional
-            Of the outputs.
-        wanted : sequence of bool, optional
-            Which outputs somebody asks for.
-        """
+        """Add a canonical node with any number of outputs; see `emit`."""
         given = list(inputs)
         while given and given[-1] is None:
             given.pop()
@@ -270,19 +218,7 @@ class Builder(Known):
     # --- what many operators need ---------------------------------------------------------------------
 
     def elementwise(self, expression: Any, *inputs: str, shape: Shape | None = None, dtype: str | None = None) -> str:
-        """Add an expression of values that are broadcast against each other.
-
-        Parameters
-        ----------
-        expression : nested tuple
-            See `syclsched.kernels.tensor.expression`.
-        *inputs : str
-            Values, by number.
-        shape : tuple of int, optional
-            Of the result, if it is not that of the inputs.
-        dtype : str, optional
-            Of the result, if it has to be said.
-        """
+        """Add an expression of values that are broadcast against each other."""
         try:
             extents = broadcast([self.shape(each) for each in inputs]) if shape is None else shape
             if dtype is None:
@@ -329,16 +265,7 @@ class Builder(Known):
     # --- the end --------------------------------------------------------------------------------------
 
     def finish(self, name: str, outputs: Sequence[tuple[str, str]]) -> Network:
-        """Return the network: what is needed for some values.
-
-        Parameters
-        ----------
-        name : str
-            Of the network.
-        outputs : sequence of (str, str)
-            What the model calls each output, and the value. The network calls them what the model does: a value gets
-            that name, or is copied where it has another that counts.
-        """
+        """Return the network: what is needed for some values."""
         renamed: dict[str, str] = {}
         for asked, value in outputs:
             if asked == value:

@@ -60,40 +60,7 @@ def import_model(
     known: Mapping[str, Any] | None = None,
     limits: ModelLimits | None = None,
 ) -> Network:
-    """Bring a model to canonical nodes for given shapes of its inputs.
-
-    Parameters
-    ----------
-    model : Model
-        As `syclsched.frontends.onnx.reading.read_model` returns it.
-    shapes : Mapping[str, sequence of int], optional
-        Shapes of inputs by name; those of which the model says all extents need none.
-    dimensions : Mapping[str, int], optional
-        Extents by the names the model gives them: ``{"batch": 8}``.
-    known : Mapping[str, array-like], optional
-        Values of inputs that are the same in every run: they become constants, and are no inputs of the network.
-    limits : ModelLimits, optional
-        What is too large.
-
-    Returns
-    -------
-    Network
-        All shapes are known in it.
-
-    Raises
-    ------
-    OpenDimensionError
-        If extents are open that were not given.
-    ValueNeededError
-        If a shape follows from an input's value.
-    ModelError
-        If shapes do not fit, or the model needs something that is not supported; says which node.
-
-    Warns
-    -----
-    DeclaredShapeWarning
-        If an output has another shape than the model declares.
-    """
+    """Bring a model to canonical nodes for given shapes of its inputs."""
     load_families()
     b = Builder(model.where, model.opset, model.opsets, limits or ModelLimits())
     scope = Scope(b)

@@ -36,33 +36,7 @@ def import_reference(
     *,
     made: Sequence[Made] | None = None,
 ) -> Sequence[str | None]:
-    """Add a node that the host does; or do it at once if all it needs is known.
-
-    Parameters
-    ----------
-    b : Builder
-        Where it goes.
-    node : ModelNode
-        The ONNX node.
-    inputs : sequence of (str or None)
-        Values.
-    scope : Names
-        For values of the graphs around those that the node holds.
-    made : sequence of (shape, dtype), optional
-        Of its results, where that is known; by default what onnx's shape inference finds.
-
-    Returns
-    -------
-    sequence of (str or None)
-        A value for each output.
-
-    Raises
-    ------
-    ValueNeededError
-        If the shapes of its results follow from the values of inputs.
-    ModelError
-        If its results are no tensors, or the reference implementation does not know it.
-    """
+    """Add a node that the host does; or do it at once if all it needs is known."""
     if not node.proto:
         raise b.wrong("it is too large for onnx's reference implementation")
     given = {name: value for name, value in zip(node.inputs, inputs, strict=True) if name and value is not None}

@@ -16,22 +16,7 @@ _DOMAIN = "syclsched.function"
 
 
 def definition(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> tuple[ModelGraph, int] | None:
-    """Return the graph that defines an operator, and the version of the operators in it.
-
-    Parameters
-    ----------
-    b : Builder
-        Knows the inputs' shapes and dtypes, which some definitions follow from.
-    node : ModelNode
-        The node.
-    inputs : sequence of (str or None)
-        Its inputs; the graph's inputs are those that are not None, in this order.
-
-    Returns
-    -------
-    tuple of (ModelGraph, int) or None
-        None if ONNX does not define it so.
-    """
+    """Return the graph that defines an operator, and the version of the operators in it."""
     import onnx
     import onnx.inliner
     from onnx import helper

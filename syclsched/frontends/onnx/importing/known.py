@@ -17,19 +17,7 @@ Shape = tuple[int, ...]
 
 
 class Known:
-    """What there is of a network that grows, to be asked for.
-
-    Parameters
-    ----------
-    where : str
-        The model, for errors.
-    opset : int
-        Version of ONNX's own operators.
-    opsets : Mapping[str, int]
-        Of all domains.
-    limits : ModelLimits
-        What is too large.
-    """
+    """What there is of a network that grows, to be asked for."""
 
     def __init__(self, where: str, opset: int, opsets: Mapping[str, int], limits: ModelLimits) -> None:
         self.where = where
@@ -58,20 +46,7 @@ class Known:
         return self.constants.get(name)
 
     def require(self, name: str, what: str) -> Array:
-        """Return a value that has to be known.
-
-        Parameters
-        ----------
-        name : str
-            The value.
-        what : str
-            What it says, for the error: "the axes".
-
-        Raises
-        ------
-        ValueNeededError
-            If it follows from the inputs' values.
-        """
+        """Return a value that has to be known."""
         found = self.constants.get(name)
         if found is None:
             inputs = self.sources(name)
@@ -85,13 +60,7 @@ class Known:
         return found
 
     def integers(self, name: str, what: str) -> Shape:
-        """Return a known value as a tuple of integers; see `require`.
-
-        Raises
-        ------
-        ModelError
-            If it has more than one axis.
-        """
+        """Return a known value as a tuple of integers; see `require`."""
         array = self.require(name, what)
         if array.ndim > 1 or array.dtype.kind not in "iu":
             raise self.wrong(f"{what} are {array.dtype} of shape {array.shape}, expected a list of integers")
@@ -122,25 +91,13 @@ class Known:
         return ModelError(what, where=self.place(), hint=hint)
 
     def axis(self, axis: int, rank: int) -> int:
-        """Return an axis counted from the front.
-
-        Raises
-        ------
-        ModelError
-            If there is none such.
-        """
+        """Return an axis counted from the front."""
         if not -rank <= axis < max(rank, 1):
             raise self.wrong(f"there is no axis {axis} in {rank} dimensions")
         return axis + rank if axis < 0 else axis
 
     def axes(self, axes: Iterable[int], rank: int) -> Shape:
-        """Return axes counted from the front, ascending.
-
-        Raises
-        ------
-        ModelError
-            If one is not there or stands twice.
-        """
+        """Return axes counted from the front, ascending."""
         found = sorted(self.axis(axis, rank) for axis in axes)
         if len(set(found)) < len(found):
             raise self.wrong(f"an axis stands twice in {found}")

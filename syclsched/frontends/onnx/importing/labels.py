@@ -13,13 +13,7 @@ from syclsched.frontends.onnx.model import ModelNode
 
 
 def class_labels(b: Builder, node: ModelNode, name: str) -> tuple[int, ...]:
-    """Return a classifier's labels.
-
-    Raises
-    ------
-    ModelError
-        If they are text, or there are none.
-    """
+    """Return a classifier's labels."""
     found = node.integers(name) or ()
     if not found and node.attributes.get("classlabels_strings"):
         raise b.wrong(
@@ -32,19 +26,7 @@ def class_labels(b: Builder, node: ModelNode, name: str) -> tuple[int, ...]:
 
 
 def decided(b: Builder, scores: str, labels: tuple[int, ...], *, threshold: float | None = None) -> str:
-    """Return the label of each row of scores.
-
-    Parameters
-    ----------
-    b : Builder
-        Where it goes.
-    scores : str
-        A row for each sample.
-    labels : tuple of int
-        Of the columns.
-    threshold : float, optional
-        There is one column, and two labels: the second is that of scores above this.
-    """
+    """Return the label of each row of scores."""
     rows = b.shape(scores)[0]
     if threshold is not None:
         chosen: Any = ("where", ("greater", 0, ("const", threshold)), _whole(labels[1]), _whole(labels[0]))
@@ -56,25 +38,7 @@ def decided(b: Builder, scores: str, labels: tuple[int, ...], *, threshold: floa
 
 
 def scored(b: Builder, scores: str, post: str, *, second: str | None = None) -> str:
-    """Return scores as a classifier gives them out.
-
-    Parameters
-    ----------
-    b : Builder
-        Where it goes.
-    scores : str
-        A row for each sample.
-    post : str
-        ONNX's post_transform.
-    second : str, optional
-        There is one column, and two classes: the first has the ``rest`` to 1, or the ``negative``; with LOGISTIC both
-        are the same.
-
-    Raises
-    ------
-    NotHereError
-        If the transform is one that hardly anybody uses.
-    """
+    """Return scores as a classifier gives them out."""
     if post not in ("NONE", "LOGISTIC", "SOFTMAX") or (post == "SOFTMAX" and second is not None):
         raise NotHereError
     if second == "rest" and post == "NONE":

@@ -8,18 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TensorSequence:
-    """A sequence of values.
+    """A sequence of values."""
 
-    Parameters
-    ----------
-    items : tuple of str
-        Names of values.
-    dtype : str
-        Of an element, where there is none.
-    """
-
-    items: tuple[str, ...]
-    dtype: str = "float32"
+    items: tuple[str, ...]  # names of values
+    dtype: str = "float32"  # of an element, where there is none
 
 
 #: A value of the network, a sequence of such, or nothing (an optional that is empty).

@@ -52,17 +52,7 @@ def pool(b: Builder, node: ModelNode, inputs: Sequence[str | None]) -> Sequence[
 
 
 def pooled(windows: Windows, extents: Ints, *, ceil: bool) -> Ints:
-    """Return how many windows there are along each axis.
-
-    Parameters
-    ----------
-    windows : Windows
-        How they lie.
-    extents : tuple of int
-        Spatial extents of the input.
-    ceil : bool
-        Whether one that does not fit wholly counts; it must begin within the input or the pad before it.
-    """
+    """Return how many windows there are along each axis."""
     made: list[int] = []
     rank = len(extents)
     for i, n in enumerate(extents):

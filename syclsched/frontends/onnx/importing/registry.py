@@ -45,13 +45,7 @@ def operators(domain: str = "") -> tuple[str, ...]:
 
 
 def given(b: Builder, inputs: Sequence[str | None], position: int, what: str) -> str:
-    """Return an input that has to be there.
-
-    Raises
-    ------
-    ModelError
-        If it is left out.
-    """
+    """Return an input that has to be there."""
     found = inputs[position] if position < len(inputs) else None
     if found is None:
         raise b.wrong(f"its input {what} is left out")

@@ -18,17 +18,7 @@ from syclsched.frontends.onnx.model import ModelGraph, ModelNode
 
 
 class Scope:
-    """Names of a graph, within those of the graphs around it.
-
-    Parameters
-    ----------
-    b : Builder
-        Where nodes go.
-    around : Scope, optional
-        The scope of the graph that holds this one.
-    prefix : str, optional
-        Put before names of nodes and values, so that those of a graph that is done several times differ.
-    """
+    """Names of a graph, within those of the graphs around it."""
 
     def __init__(self, b: Builder, around: Scope | None = None, prefix: str = "") -> None:
         self.b = b
@@ -67,13 +57,7 @@ class Scope:
         return self._prefix + name
 
     def tensor(self, name: str) -> str:
-        """Return the value a name stands for.
-
-        Raises
-        ------
-        ModelError
-            If it is a sequence or nothing.
-        """
+        """Return the value a name stands for."""
         found = self.meaning(name)
         if not isinstance(found, str):
             raise self.b.wrong(f"{name!r} is a sequence or an optional value, and only tensors are supported here")

@@ -30,34 +30,17 @@ _LEAF: Final = "LEAF"
 
 @dataclass(frozen=True, slots=True)
 class _Forest:
-    """Trees whose nodes are numbered through.
+    """Trees whose nodes are numbered through."""
 
-    Parameters
-    ----------
-    roots : numpy.ndarray
-        Of each tree.
-    features, values : numpy.ndarray
-        What each node compares; leaves compare anything.
-    children : numpy.ndarray
-        For each node where to go if what it asks is wrong, and if it is right; a leaf stays.
-    missing : numpy.ndarray
-        Whether a node is right for NaN.
-    rule : str
-        What all nodes ask.
-    depth : int
-        Steps from a root to the farthest leaf.
-    places : dict of (int, int) to int
-        Number of a node by its tree and its number there.
-    """
-
-    roots: Array
+    roots: Array  # of each tree
+    #: What each node compares; leaves compare anything.
     features: Array
     values: Array
-    children: Array
-    missing: Array
-    rule: str
-    depth: int
-    places: dict[tuple[int, int], int]
+    children: Array  # for each node where to go if what it asks is wrong, and if it is right; a leaf stays
+    missing: Array  # whether a node is right for NaN
+    rule: str  # what all nodes ask
+    depth: int  # steps from a root to the farthest leaf
+    places: dict[tuple[int, int], int]  # number of a node by its tree and its number there
 
 
 @imports("TreeEnsembleRegressor", domain=ML)
@@ -127,15 +110,7 @@ def _numbers(node: ModelNode, name: str) -> Array:
 
 
 def _forest(b: Builder, node: ModelNode, dtype: str, features: int) -> _Forest:
-    """Return the trees of a node.
-
-    Raises
-    ------
-    ModelError
-        If they are none.
-    NotHereError
-        If their nodes ask several kinds of questions.
-    """
+    """Return the trees of a node."""
     names = ("nodes_treeids", "nodes_nodeids", "nodes_truenodeids", "nodes_falsenodeids", "nodes_featureids")
     trees, numbers, right, wrong, asked = (node.integers(name) or () for name in names)
     modes = node.attributes.get("nodes_modes") or ()

@@ -13,36 +13,17 @@ Ints = tuple[int, ...]
 
 
 class Windows(NamedTuple):
-    """How windows lie over an array's spatial axes.
+    """How windows lie over an array's spatial axes."""
 
-    Parameters
-    ----------
-    kernel, strides, dilations : tuple of int
-        For each axis.
-    pads : tuple of int
-        Before each axis, then behind each.
-    """
-
+    #: For each axis.
     kernel: Ints
     strides: Ints
     dilations: Ints
-    pads: Ints
+    pads: Ints  # before each axis, then behind each
 
 
 def windows_of(b: Builder, node: ModelNode, kernel: Ints, extents: Ints) -> Windows:
-    """Return strides, dilations and pads of a node, with ``auto_pad`` worked out.
-
-    Parameters
-    ----------
-    b : Builder
-        For errors.
-    node : ModelNode
-        Conv, MaxPool, AveragePool or LpPool.
-    kernel : tuple of int
-        Extents of the window.
-    extents : tuple of int
-        Spatial extents of the input.
-    """
+    """Return strides, dilations and pads of a node, with ``auto_pad`` worked out."""
     rank = len(extents)
     strides = node.integers("strides", (1,) * rank) or (1,) * rank
     dilations = node.integers("dilations", (1,) * rank) or (1,) * rank

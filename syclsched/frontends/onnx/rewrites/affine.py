@@ -19,36 +19,16 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Affine:
-    """``x * scale + shift`` with constants that can be broadcast to x.
+    """``x * scale + shift`` with constants that can be broadcast to x."""
 
-    Parameters
-    ----------
-    x : str
-        The value.
-    scale, shift : numpy.ndarray
-        float64, so that taking several together rounds once.
-    """
-
-    x: str
+    x: str  # the value
+    #: float64, so that taking several together rounds once.
     scale: Numbers
     shift: Numbers
 
 
 def affine_of(draft: Draft, node: Node) -> Affine | None:
-    """Return what a node does if it is affine in its only input that is no constant, and keeps that input's shape.
-
-    Parameters
-    ----------
-    draft : Draft
-        Where it is.
-    node : Node
-        An element-wise node or a batch normalisation without activation.
-
-    Returns
-    -------
-    Affine or None
-        None if it does something else, or something in another dtype than float16, float32 and float64.
-    """
+    """Return what a node does if it is affine in its only input that is no constant, and keeps that input's shape."""
     output = node.outputs[0]
     if output is None or not draft.dtype(output).startswith("float"):
         return None
@@ -72,13 +52,7 @@ def affine_of(draft: Draft, node: Node) -> Affine | None:
 
 
 def batch_norms(draft: Draft) -> None:
-    """Take batch normalisations into the convolutions and matrix products before them, or make them scale and shift.
-
-    Parameters
-    ----------
-    draft : Draft
-        Changed. Results differ by rounding: weights are multiplied in float64 and rounded once.
-    """
+    """Take batch normalisations into the convolutions and matrix products before them, or make them scale and shift."""
     for node in draft.each("batch_norm"):
         found = affine_of(draft, node)
         if found is None:
@@ -97,11 +71,6 @@ def batch_norms(draft: Draft) -> None:
 
 def scale_shifts(draft: Draft) -> None:
     """Take multiplications and additions of constants into what is before them, or after them.
-
-    Parameters
-    ----------
-    draft : Draft
-        Changed. Results differ by rounding: weights are multiplied in float64 and rounded once.
 
     Notes
     -----

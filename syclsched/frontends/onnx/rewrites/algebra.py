@@ -16,13 +16,7 @@ _WRITTEN: Final = frozenset({"float16", "float32", "float64", "int32", "int64", 
 
 
 def simplify(draft: Draft) -> None:
-    """Write constants of one element into expressions, and make those simpler.
-
-    Parameters
-    ----------
-    draft : Draft
-        Changed. See `syclsched.frontends.onnx.rewrites.expressions.simplified` for what may differ in the last place.
-    """
+    """Write constants of one element into expressions, and make those simpler."""
     for node in draft.each("elementwise"):
         output = node.outputs[0]
         assert output is not None

@@ -13,11 +13,6 @@ from syclsched.frontends.onnx.rewrites.pool_order import single
 def average_last(draft: Draft) -> None:
     """Let an average pooling that keeps an image's size come after the convolution of single elements that reads it.
 
-    Parameters
-    ----------
-    draft : Draft
-        Changed. Results differ by rounding: both are sums of products, done in the other order.
-
     Notes
     -----
     As in `pool_order`, the two can change places; what the convolution does to its results, the pooling does then.

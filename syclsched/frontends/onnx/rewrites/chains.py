@@ -30,12 +30,6 @@ _CHEAP: Final = frozenset({"add", "sub", "mul", "neg", "cast", "not", "and", "or
 def join(draft: Draft) -> None:
     """Put element-wise nodes into the only node that reads them, if that is element-wise, too.
 
-    Parameters
-    ----------
-    draft : Draft
-        Changed. Results are the same, but for float16, which is computed in float32 and rounded once instead of after
-        every node, and for products and sums a compiler makes one operation of.
-
     Notes
     -----
     Nothing is computed twice: a node that several read stays, unless all of them have become one. A smaller value that

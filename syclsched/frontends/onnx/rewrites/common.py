@@ -13,13 +13,7 @@ _LARGEST_BYTES: Final = 1 << 16
 
 
 def share(draft: Draft) -> None:
-    """Let equal small constants, and nodes of equal kind, attributes and inputs, be one.
-
-    Parameters
-    ----------
-    draft : Draft
-        Changed. Nodes left to the reference implementation stay: they may draw random numbers.
-    """
+    """Let equal small constants, and nodes of equal kind, attributes and inputs, be one."""
     _share_constants(draft)
     seen: dict[Any, Node] = {}
     for node in draft.each():

@@ -10,11 +10,6 @@ from syclsched.frontends.onnx.rewrites.editing import Draft
 def merge(draft: Draft) -> None:
     """Join concatenations along one axis, and cut slices out of what they are slices of.
 
-    Parameters
-    ----------
-    draft : Draft
-        Changed; values stay the same, bit for bit.
-
     Notes
     -----
     A concatenation that only another one reads becomes part of that. A slice of a concatenation that lies within one of

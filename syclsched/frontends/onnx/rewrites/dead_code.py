@@ -7,13 +7,7 @@ from syclsched.frontends.onnx.rewrites.editing import Draft
 
 
 def drop(draft: Draft) -> None:
-    """Take out nodes of which no output of the network needs anything, and forget single outputs nobody reads.
-
-    Parameters
-    ----------
-    draft : Draft
-        Changed.
-    """
+    """Take out nodes of which no output of the network needs anything, and forget single outputs nobody reads."""
     for node in reversed(tuple(draft.each())):
         read = tuple(name if name is not None and draft.reads(name) else None for name in node.outputs)
         if not any(name is not None for name in read):

@@ -20,24 +20,7 @@ Array = NDArray[Any]
 
 
 class Draft:
-    """A network under change.
-
-    Parameters
-    ----------
-    network : Network
-        What to begin with; stays as it is.
-
-    Attributes
-    ----------
-    nodes : dict of str to Node
-        By name, in the order they had or were added in. Not to be changed directly.
-    values : dict of str to Value
-        By name.
-    constants : dict of str to numpy.ndarray
-        By name.
-    outputs : tuple of str
-        The network's; their names stay.
-    """
+    """A network under change."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -140,24 +123,7 @@ class Draft:
         like: Node | str,
         output: str | None = None,
     ) -> str:
-        """Add a node with one output.
-
-        Parameters
-        ----------
-        kind, inputs, attributes
-            The node's.
-        shape, dtype
-            Of what it makes.
-        like : Node or str
-            What it comes from: gives it the beginning of its name, and its origin.
-        output : str, optional
-            An existing value that nobody makes any more, of that shape and dtype; a new one without.
-
-        Returns
-        -------
-        str
-            The value it makes.
-        """
+        """Add a node with one output."""
         stem, origin = (like, ()) if isinstance(like, str) else (like.name, like.origin)
         name = stem if stem not in self.nodes else self.fresh(stem)
         if output is None:

@@ -51,22 +51,7 @@ def dtypes_of(draft: Draft, inputs: tuple[str | None, ...]) -> tuple[str, ...]:
 
 
 def tidy(expression: Expression, inputs: tuple[str, ...]) -> tuple[Expression, tuple[str, ...]]:
-    """Return an expression and its inputs without inputs that are not read or stand twice, in the order they are read.
-
-    Parameters
-    ----------
-    expression : Expression
-        Of some inputs.
-    inputs : tuple of str
-        Their values.
-
-    Returns
-    -------
-    expression : Expression
-        Renumbered.
-    inputs : tuple of str
-        Those that are read, each once.
-    """
+    """Return an expression and its inputs without inputs that are not read or stand twice, in the order they are read."""
     order: dict[str, int] = {}
 
     def visit(each: Expression) -> None:
@@ -88,17 +73,7 @@ def set_expression(draft: Draft, node: Node, expression: Expression, inputs: tup
 
 
 def typed_in_place(expression: Expression, inputs: dict[int, str], dtype: str) -> Expression:
-    """Return an expression that means the same wherever it is put: constants alone are given their dtype.
-
-    Parameters
-    ----------
-    expression : Expression
-        To be put into another.
-    inputs : dict of int to str
-        Dtypes of its inputs, by number.
-    dtype : str
-        What it gives.
-    """
+    """Return an expression that means the same wherever it is put: constants alone are given their dtype."""
     if isinstance(expression, tuple) and expression[0] == "const" and len(expression) == 2:
         return ("const", expression[1], dtype)
     if inputs_of(expression):
@@ -107,21 +82,7 @@ def typed_in_place(expression: Expression, inputs: dict[int, str], dtype: str) -
 
 
 def simplified(expression: Expression, dtypes: tuple[str, ...]) -> Expression:
-    """Return an expression that gives the same with fewer operators.
-
-    Parameters
-    ----------
-    expression : Expression
-        A checked one.
-    dtypes : tuple of str
-        Of its inputs.
-
-    Returns
-    -------
-    Expression
-        Differs in what it gives only in the sign of zeros (``x + 0``), at minus infinity (``pow(x, 0.5)``) and in the
-        last place (``pow``).
-    """
+    """Return an expression that gives the same with fewer operators."""
     if is_input(expression):
         return expression
     parameters, operands = split(expression)

@@ -10,13 +10,7 @@ from syclsched.frontends.onnx.rewrites.editing import Draft
 
 
 def permute_weights(draft: Draft) -> None:
-    """Let dense layers read images as they are stored instead of flattened in another order.
-
-    Parameters
-    ----------
-    draft : Draft
-        Changed. Results differ only by the order in which products are added.
-    """
+    """Let dense layers read images as they are stored instead of flattened in another order."""
     for node in draft.each("matmul"):
         weight = draft.constant(node.inputs[1])
         flat = draft.made_by(node.inputs[0], "reshape")

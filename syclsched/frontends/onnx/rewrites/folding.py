@@ -18,15 +18,7 @@ _FREE_BYTES: Final = 1 << 16
 
 
 def fold(draft: Draft) -> None:
-    """Compute nodes all of whose inputs are constants.
-
-    Parameters
-    ----------
-    draft : Draft
-        Changed. Values are those of the NumPy implementations. Kept as nodes are those that make much of little (an
-        expansion, say), those that make an output of the network, and those left to the reference implementation,
-        which may draw random numbers.
-    """
+    """Compute nodes all of whose inputs are constants."""
     for node in draft.each():
         outputs = [name for name in node.outputs if name is not None]
         if node.kind == "reference" or any(draft.asked(name) for name in outputs):

@@ -20,13 +20,7 @@ _CUBIC: Final = 0.044715
 
 
 def find(draft: Draft) -> None:
-    """Let element-wise nodes that are an activation in pieces be that activation.
-
-    Parameters
-    ----------
-    draft : Draft
-        Changed. Results differ by rounding; constants may be off by 2e-6 of their value, as exporters print them.
-    """
+    """Let element-wise nodes that are an activation in pieces be that activation."""
     terms = Terms(draft)
     for node in reversed(tuple(draft.each("elementwise"))):
         output = node.outputs[0]

@@ -15,11 +15,6 @@ _KEEP_ONE = frozenset({"sum", "mean", "max", "min", "prod"})
 def remove(draft: Draft) -> None:
     """Take out what changes nothing.
 
-    Parameters
-    ----------
-    draft : Draft
-        Changed.
-
     Notes
     -----
     What goes: element-wise nodes without an operator, transpositions that leave the order of elements as it is (they
@@ -54,22 +49,7 @@ def _skip_reshapes(draft: Draft, node: Node, source: str) -> None:
 
 
 def changes_nothing(draft: Draft, node: Node, source: str, target: str) -> bool:
-    """Return whether a node gives the elements of its first input in the same order.
-
-    Parameters
-    ----------
-    draft : Draft
-        Where it is.
-    node : Node
-        Of one output.
-    source, target : str
-        Its first input and its output.
-
-    Returns
-    -------
-    bool
-        True also if the shape is another.
-    """
+    """Return whether a node gives the elements of its first input in the same order."""
     shape, made = draft.shape(source), draft.shape(target)
     if math.prod(shape) != math.prod(made):
         return False

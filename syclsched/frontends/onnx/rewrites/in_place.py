@@ -16,13 +16,7 @@ _RESIDUAL = 3
 
 
 def mark(draft: Draft) -> None:
-    """Say of every convolution with a residual whether it adds in the residual's memory (attribute ``in_place``).
-
-    Parameters
-    ----------
-    draft : Draft
-        Changed. What held before the last changes may hold no more: all are looked at, and marks are taken back, too.
-    """
+    """Say of every convolution with a residual whether it adds in the residual's memory (attribute ``in_place``)."""
     for node in draft.each("conv"):
         marked = bool(node.attributes.get("in_place"))
         if marked == _can_be_overwritten(draft, node):

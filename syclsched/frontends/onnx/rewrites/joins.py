@@ -18,11 +18,6 @@ MOST_PARTS: Final = 48
 def melt(draft: Draft) -> None:
     """Let scales and shifts read the parts of a concatenation along the last axis instead of the whole.
 
-    Parameters
-    ----------
-    draft : Draft
-        Changed; values stay the same, but for a sum and a product that a compiler makes one operation of.
-
     Notes
     -----
     In densely connected networks (DenseNet) every layer has a scale, a shift and a rectifier of its own for all that

@@ -33,11 +33,6 @@ from syclsched.frontends.onnx.rewrites.placing import SEEDS, Placed, Placing, at
 def propagate(draft: Draft) -> None:
     """Let convolutions and what stands between them work with channels last.
 
-    Parameters
-    ----------
-    draft : Draft
-        Changed, if it has convolutions. Results differ only by the order in which sums over channels are added.
-
     Notes
     -----
     Values whose layout changes really have another shape afterwards: (N, H, W, C). The network's inputs and outputs

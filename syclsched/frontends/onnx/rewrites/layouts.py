@@ -56,20 +56,7 @@ def before_transpose(layout: Layout, permutation: Layout) -> Layout:
 
 
 def through_reshape(source: Shape, target: Shape, layout: Layout) -> Layout | None:
-    """Return the layout in which a reshaped value is stored like the value it is made of.
-
-    Parameters
-    ----------
-    source, target : tuple of int
-        Shapes before and after.
-    layout : tuple of int
-        Of the value before.
-
-    Returns
-    -------
-    tuple of int or None
-        None if there is no such layout: axes are joined that are not stored side by side.
-    """
+    """Return the layout in which a reshaped value is stored like the value it is made of."""
     groups = _groups(source, target)
     if groups is None:
         return None

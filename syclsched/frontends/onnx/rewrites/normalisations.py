@@ -15,13 +15,7 @@ from syclsched.frontends.onnx.rewrites.terms import Term, Terms, product
 
 
 def find(draft: Draft) -> None:
-    """Let reductions and element-wise nodes that are a layer normalisation or a softmax be one node.
-
-    Parameters
-    ----------
-    draft : Draft
-        Changed. Results differ by rounding; a softmax written without subtracting the maximum no longer overflows.
-    """
+    """Let reductions and element-wise nodes that are a layer normalisation or a softmax be one node."""
     terms = Terms(draft)
     for node in reversed(tuple(draft.each("elementwise"))):
         output = node.outputs[0]

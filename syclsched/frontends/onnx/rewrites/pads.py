@@ -12,11 +12,6 @@ from syclsched.frontends.onnx.rewrites.editing import Draft
 def absorb(draft: Draft) -> None:
     """Let convolutions and poolings pad for themselves.
 
-    Parameters
-    ----------
-    draft : Draft
-        Changed; values stay as they are, but for the order in which a library adds.
-
     Notes
     -----
     Convolutions pad with zeros. A pooling's maximum pads with what is less than anything, so only a pad with the least

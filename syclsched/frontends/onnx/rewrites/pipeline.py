@@ -37,21 +37,11 @@ from syclsched.frontends.onnx.rewrites.editing import Draft
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One rewrite.
+    """One rewrite."""
 
-    Parameters
-    ----------
-    name : str
-        By which it is switched off.
-    does : str
-        What for, in a line.
-    change : Callable
-        Changes a draft.
-    """
-
-    name: str
-    does: str
-    change: Callable[[Draft], None]
+    name: str  # by which it is switched off
+    does: str  # what for, in a line
+    change: Callable[[Draft], None]  # changes a draft
 
 
 _TABLE: Final = (
@@ -90,21 +80,11 @@ _MOST_ROUNDS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """What a pass did.
+    """What a pass did."""
 
-    Parameters
-    ----------
-    rewrite : str
-        The pass.
-    what : str
-        What it did.
-    nodes : tuple of str
-        To which nodes or values.
-    """
-
-    rewrite: str
-    what: str
-    nodes: tuple[str, ...]
+    rewrite: str  # the pass
+    what: str  # what it did
+    nodes: tuple[str, ...]  # to which nodes or values
 
     def __str__(self) -> str:
         shown = ", ".join(self.nodes[:3]) + (", ..." if len(self.nodes) > 3 else "")
@@ -113,24 +93,12 @@ class Deed:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A network that gives the same in fewer or better nodes.
+    """A network that gives the same in fewer or better nodes."""
 
-    Parameters
-    ----------
-    network : Network
-        The new one.
-    deeds : tuple of Deed
-        What was done, by pass.
-    nodes_before : int
-        How many nodes there were.
-    rounds : int
-        How often all passes were done; the last round changed nothing.
-    """
-
-    network: Network
-    deeds: tuple[Deed, ...]
-    nodes_before: int
-    rounds: int
+    network: Network  # the new one
+    deeds: tuple[Deed, ...]  # what was done, by pass
+    nodes_before: int  # how many nodes there were
+    rounds: int  # how often all passes were done; the last round changed nothing
 
     @property
     def report(self) -> str:
@@ -140,28 +108,7 @@ class Rewritten:
 
 
 def rewrite(network: Network, *, passes: Sequence[str] = DEFAULT_PASSES, without: Iterable[str] = ()) -> Rewritten:
-    """Return a network that gives the same with less work.
-
-    Parameters
-    ----------
-    network : Network
-        Stays as it is.
-    passes : sequence of str, optional
-        Names of `PASSES`; they are done in the order of that table, again and again until none changes anything.
-    without : iterable of str, optional
-        Passes to leave out.
-
-    Returns
-    -------
-    Rewritten
-        Inputs and outputs have the names, shapes and dtypes they had; values differ by rounding only. Rewriting the
-        result again changes nothing.
-
-    Raises
-    ------
-    ArgumentError
-        If there is no pass of a name.
-    """
+    """Return a network that gives the same with less work."""
     without = frozenset([without] if isinstance(without, str) else without)
     unknown = sorted({*passes, *without} - PASSES.keys())
     if unknown:

@@ -31,32 +31,17 @@ EITHER: Final = frozenset({"pool", "lrn", "group_norm", "batch_norm"})
 
 @dataclass(frozen=True)
 class Placed:
-    """A node with a layout for each of its values.
+    """A node with a layout for each of its values."""
 
-    Parameters
-    ----------
-    inputs, outputs : tuple of (tuple of int)
-        Layouts; empty for a value of no axes and for one that is left out.
-    attributes : Mapping[str, Any]
-        The node's, as they are then.
-    gone : bool
-        Whether the node has nothing to do any more.
-    """
-
+    #: Layouts; empty for a value of no axes and for one that is left out.
     inputs: tuple[Layout, ...]
     outputs: tuple[Layout, ...]
-    attributes: Mapping[str, Any]
-    gone: bool = False
+    attributes: Mapping[str, Any]  # the node's, as they are then
+    gone: bool = False  # whether the node has nothing to do any more
 
 
 class Placing:
-    """What nodes of a network can work with.
-
-    Parameters
-    ----------
-    values : Mapping[str, Value]
-        The network's.
-    """
+    """What nodes of a network can work with."""
 
     def __init__(self, values: Mapping[str, Value]) -> None:
         self._values = values

@@ -13,11 +13,6 @@ from syclsched.frontends.onnx.rewrites.editing import Draft
 def average_first(draft: Draft) -> None:
     """Let an average pooling with strides come before the convolution of single elements it came after.
 
-    Parameters
-    ----------
-    draft : Draft
-        Changed. Results differ by rounding: both are sums of products, done in the other order.
-
     Notes
     -----
     A convolution with a kernel of one element combines channels, an average combines places, and weights of an average

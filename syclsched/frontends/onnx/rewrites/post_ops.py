@@ -29,11 +29,6 @@ KINDS: Final = ("conv", "conv_transpose", "matmul")
 def absorb(draft: Draft) -> None:
     """Take activations, and sums with other values, into the convolution or matrix product before them.
 
-    Parameters
-    ----------
-    draft : Draft
-        Changed. Results differ by rounding only where a library keeps sums in registers.
-
     Notes
     -----
     A sum with a value of the same shape is a residual (of convolutions and matrix products); one with a smaller value

@@ -14,11 +14,6 @@ from syclsched.frontends.onnx.rewrites.editing import Draft
 def absorb(draft: Draft) -> None:
     """Let convolutions make their channels in the order in which a channel shuffle puts them.
 
-    Parameters
-    ----------
-    draft : Draft
-        Changed; values stay the same, bit for bit.
-
     Notes
     -----
     A shuffle is a reshape that splits the channels in two axes, a transposition of those, and a reshape that joins

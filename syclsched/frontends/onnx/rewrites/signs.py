@@ -21,11 +21,6 @@ _DEPTH: Final = 6
 def use(draft: Draft) -> None:
     """Take out rectifiers of what cannot be negative; do activations before joining instead of after it.
 
-    Parameters
-    ----------
-    draft : Draft
-        Changed; values stay the same, bit for bit, but for the sign of zeros.
-
     Notes
     -----
     An activation of a concatenation moves to its parts if it costs nothing there: if each part is made by a convolution
@@ -46,22 +41,7 @@ def use(draft: Draft) -> None:
 
 
 def not_negative(draft: Draft, value: str, depth: int = _DEPTH) -> bool:
-    """Return whether a value is known to have no negative elements.
-
-    Parameters
-    ----------
-    draft : Draft
-        Where it is.
-    value : str
-        Its name.
-    depth : int, optional
-        How many nodes to look back.
-
-    Returns
-    -------
-    bool
-        False also if that cannot be seen so quickly.
-    """
+    """Return whether a value is known to have no negative elements."""
     node = draft.maker(value)
     if node is None or not depth:
         return False

@@ -62,13 +62,7 @@ def total(summand: float, summands: list[Term]) -> Term:
 
 
 class Terms:
-    """The terms of a network's values.
-
-    Parameters
-    ----------
-    draft : Draft
-        May be changed meanwhile, as long as every value stays what it is.
-    """
+    """The terms of a network's values."""
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft

@@ -8,13 +8,7 @@ from syclsched.frontends.onnx.rewrites.editing import Draft
 
 
 def merge(draft: Draft) -> None:
-    """Let the second of two transpositions do the work of both.
-
-    Parameters
-    ----------
-    draft : Draft
-        Changed; values stay the same, bit for bit. The first one goes if nobody else reads what it made.
-    """
+    """Let the second of two transpositions do the work of both."""
     for node in draft.each("transpose"):
         source = node.inputs[0]
         before = draft.made_by(source, "transpose")
@@ -28,11 +22,6 @@ def merge(draft: Draft) -> None:
 
 def into_products(draft: Draft) -> None:
     """Let matrix products read their operands transposed, where that saves a transposition or makes it a cheaper one.
-
-    Parameters
-    ----------
-    draft : Draft
-        Changed. Values stay the same but for the order in which a library may add products.
 
     Notes
     -----
